@@ -1,0 +1,69 @@
+# Every target sets up what it needs: a virtual environment in .venv with the pinned, hash-checked versions of
+# constraints.txt. Needs only Python >= 3.11, make and git; uses uv where it is installed.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: help setup demo test lint format bench docs pictures dist lock clean
+.DEFAULT_GOAL := help
+
+help:  ## list the targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+setup: $(READY)  ## create .venv with the pinned versions and this package, editable
+
+$(READY): constraints.txt pyproject.toml src/sottovoce/_version.py
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "sottovoce needs Python 3.11 or newer; set PYTHON=...")'
+	@rm -rf $(VENV)
+	@if command -v uv >/dev/null 2>&1; then \
+	  echo "setting up $(VENV) with uv" && \
+	  uv venv --quiet --python $(PYTHON) $(VENV) && \
+	  uv pip install --quiet --python $(BIN)/python --require-hashes -r constraints.txt && \
+	  uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e . ; \
+	else \
+	  echo "setting up $(VENV) with pip (a minute or two)" && \
+	  $(PYTHON) -m venv $(VENV) && \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r constraints.txt && \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . ; \
+	fi
+	@touch $(READY)
+
+demo: $(READY)  ## twenty nodes train a private SVM by gossip
+	@$(BIN)/sottovoce demo
+
+test: $(READY)  ## style, types, unit tests, laws, doctests
+	$(MAKE) --no-print-directory lint
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: $(READY)  ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(READY)  ## let ruff rewrite what it can
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(READY)  ## benchmarks: ratios against a baseline of the same run
+	$(BIN)/python benchmarks/run.py $(ARGS)
+
+docs: $(READY)  ## the API's pages into build/docs
+	$(BIN)/pdoc --docformat numpy --output-directory build/docs sottovoce
+
+pictures: $(READY)  ## draw the README's pictures anew
+	$(BIN)/python docs/pictures.py
+
+dist: $(READY)  ## build the wheel and the sdist into dist/, and run the wheel in an empty environment
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation --outdir dist .
+	tools/try-wheel $(BIN)/python dist/*.whl
+
+lock: $(READY)  ## pin the newest versions that fit pyproject.toml (needs uv)
+	uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes --upgrade \
+	  --no-emit-index-url --no-header --quiet -o constraints.txt
+
+clean:  ## remove everything that was made here
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

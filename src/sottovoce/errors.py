@@ -1,0 +1,35 @@
+"""Errors that are part of the interface: one sentence saying what was wrong, what was expected, what to do.
+
+Every one is a `ValueError`, so that callers who know nothing of sottovoce still catch them, and carries the exit
+code of the command line.
+"""
+
+
+class SottovoceError(ValueError):
+    """Something that the caller can mend; the message says how."""
+
+    exit_code = 1
+
+
+class SpecError(SottovoceError):
+    """A parameter, or a combination of parameters, that has no meaning."""
+
+    exit_code = 2
+
+
+class DataError(SottovoceError):
+    """Records that cannot be used: missing, malformed, unlabelled, over the public bound."""
+
+    exit_code = 3
+
+
+class NetworkError(SottovoceError):
+    """A graph, weight matrix or activation scheme under which the nodes cannot agree."""
+
+    exit_code = 4
+
+
+class PrivacyError(SottovoceError):
+    """A release that cannot be accounted for, or a guarantee that does not hold."""
+
+    exit_code = 5

@@ -1,0 +1,209 @@
+r"""Regularisers h and their dual step, the closed form behind eq. (5) of the paper.
+
+The dual step is argmin_x ⟨z, x⟩ + s·h(x) + γ‖x‖²/2, with s = ιA_t. Everything that acts on each coordinate alone is
+one four-number family, `Separable`: h(x) = φ‖x‖₁ + (μ/2)‖x‖² + [lo ≤ x ≤ hi], whose step is a soft threshold, a
+division and a clip. l2, l1, elastic net, box, non-negative and none are six points of it. The balls and the simplex
+are projections of −z/γ.
+
+Conventions: coordinates are the last axis; z may have any number of leading axes; s and γ are scalars or broadcast
+against z. Indicators have value 0 inside their set (up to rounding) and +∞ outside.
+
+Adding a regulariser: a small class with `value`, `modulus`, `step`, `conjugate`, and one row of `REGULARISERS`.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from sottovoce._types import Array
+from sottovoce.errors import SpecError
+
+FEASIBLE = 1e-9  # an average of feasible points may leave a set by rounding, never by more than this (relative)
+
+
+class Regulariser(Protocol):
+    """What the rest of the package asks of an h."""
+
+    @property
+    def modulus(self) -> float:
+        """μ, the modulus of strong convexity (0 where h is only convex)."""
+
+    def value(self, x: Array) -> float:
+        """h(x)."""
+
+    def step(self, z: Array, s: Any, gamma: Any) -> Array:
+        """argmin_x ⟨z, x⟩ + s·h(x) + γ‖x‖²/2; needs s·μ + γ > 0."""
+
+    def conjugate(self, v: Array, reach: float = math.inf) -> float:
+        """sup ⟨v, x⟩ − h(x) over ‖x‖₁ ≤ reach; for certifying an optimum that is known to lie within reach."""
+
+
+@dataclass(frozen=True)
+class Separable:
+    """h(x) = φ‖x‖₁ + (μ/2)‖x‖² + indicator of [lo, hi] in every coordinate."""
+
+    phi: float = 0.0
+    mu: float = 0.0
+    lo: float = -math.inf
+    hi: float = math.inf
+
+    def __post_init__(self) -> None:
+        """Refuse negative weights and empty boxes."""
+        if not (0 <= self.phi < math.inf and 0 <= self.mu < math.inf):
+            raise SpecError(f"regularisation weights must be finite and not negative, not {self.phi} and {self.mu}")
+        if not self.lo < self.hi:
+            raise SpecError(f"a box needs lo < hi, but got lo={self.lo} and hi={self.hi}")
+
+    @property
+    def modulus(self) -> float:
+        """μ."""
+        return self.mu
+
+    @property
+    def bounded(self) -> bool:
+        """Whether a coordinate is confined to [lo, hi] on at least one side."""
+        return self.lo > -math.inf or self.hi < math.inf
+
+    def value(self, x: Array) -> float:
+        """h(x)."""
+        slack = FEASIBLE * (1.0 + np.abs(x))
+        if np.any(x < self.lo - slack) or np.any(x > self.hi + slack):
+            return math.inf
+        return self.phi * float(np.sum(np.abs(x))) + 0.5 * self.mu * float(np.dot(x, x))
+
+    def step(self, z: Array, s: Any, gamma: Any) -> Array:
+        """Soft threshold at sφ, divide by sμ + γ, clip."""
+        x = -z if self.phi == 0 else np.minimum(s * self.phi - z, 0.0) + np.maximum(-s * self.phi - z, 0.0)
+        x = x / (s * self.mu + gamma)
+        return np.clip(x, self.lo, self.hi) if self.bounded else x
+
+    def conjugate(self, v: Array, reach: float = math.inf) -> float:
+        """Coordinatewise where that is finite; else the supremum over the l1 ball of the given reach."""
+        if self.mu > 0:
+            x = self.step(-v, 1.0, 0.0)
+            return float(np.dot(v, x)) - self.value(x)
+        up, down = np.maximum(v - self.phi, 0.0), np.maximum(-v - self.phi, 0.0)
+        if self.lo <= 0.0 <= self.hi:
+            with np.errstate(invalid="ignore"):
+                free = np.where(up > 0, up * self.hi, 0.0) + np.where(down > 0, down * -self.lo, 0.0)
+            steepest = max(
+                float(np.max(up, initial=0.0)) * (self.hi > 0),
+                float(np.max(down, initial=0.0)) * (self.lo < 0),
+            )
+            return min(float(np.sum(free)), reach * steepest if steepest > 0 else 0.0)
+        ends = [end * v - self.phi * abs(end) for end in (self.lo, self.hi)]
+        return float(np.sum(np.maximum(*ends)))
+
+
+def project_simplex(v: Array, radius: float = 1.0) -> Array:
+    """Project each row of v onto {x ≥ 0, Σx = radius} (Held, Wolfe and Crowder; sort and threshold)."""
+    ordered = np.flip(np.sort(v, axis=-1), axis=-1)
+    excess = np.cumsum(ordered, axis=-1) - radius
+    count = np.sum(ordered * np.arange(1, v.shape[-1] + 1) > excess, axis=-1, keepdims=True)
+    theta = np.take_along_axis(excess, count - 1, axis=-1) / count
+    return np.maximum(v - theta, 0.0)
+
+
+@dataclass(frozen=True)
+class _Set:
+    """Indicator of a bounded convex set of the given radius."""
+
+    radius: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Refuse empty and unbounded sets."""
+        if not 0 < self.radius < math.inf:
+            raise SpecError(f"a radius must be finite and over 0, not {self.radius}")
+
+    @property
+    def modulus(self) -> float:
+        """Indicators are not strongly convex."""
+        return 0.0
+
+
+class L2Ball(_Set):
+    """Indicator of ‖x‖₂ ≤ radius."""
+
+    def value(self, x: Array) -> float:
+        """0 or +∞."""
+        return 0.0 if np.linalg.norm(x) <= self.radius * (1 + FEASIBLE) else math.inf
+
+    def step(self, z: Array, s: Any, gamma: Any) -> Array:
+        """−z / max(γ, ‖z‖/R)."""
+        norm = np.linalg.norm(z, axis=-1, keepdims=True)
+        return -z / np.maximum(gamma, norm / self.radius)
+
+    def conjugate(self, v: Array, reach: float = math.inf) -> float:
+        """R‖v‖₂."""
+        return self.radius * float(np.linalg.norm(v))
+
+
+class L1Ball(_Set):
+    """Indicator of ‖x‖₁ ≤ radius."""
+
+    def value(self, x: Array) -> float:
+        """0 or +∞."""
+        return 0.0 if np.sum(np.abs(x)) <= self.radius * (1 + FEASIBLE) else math.inf
+
+    def step(self, z: Array, s: Any, gamma: Any) -> Array:
+        """−z/γ where it is inside, else the signed projection of |z|/γ onto the simplex of the same radius."""
+        v = -z / gamma
+        inside = np.sum(np.abs(v), axis=-1, keepdims=True) <= self.radius
+        return np.where(inside, v, np.sign(v) * project_simplex(np.abs(v), self.radius))
+
+    def conjugate(self, v: Array, reach: float = math.inf) -> float:
+        """R‖v‖∞."""
+        return self.radius * float(np.max(np.abs(v)))
+
+
+class Simplex(_Set):
+    """Indicator of x ≥ 0, Σx = radius."""
+
+    def value(self, x: Array) -> float:
+        """0 or +∞."""
+        slack = FEASIBLE * self.radius
+        return 0.0 if np.all(x >= -slack) and abs(np.sum(x) - self.radius) <= slack * len(x) else math.inf
+
+    def step(self, z: Array, s: Any, gamma: Any) -> Array:
+        """The projection of −z/γ."""
+        return project_simplex(-z / gamma, self.radius)
+
+    def conjugate(self, v: Array, reach: float = math.inf) -> float:
+        """R·max(v)."""
+        return self.radius * float(np.max(v))
+
+
+REGULARISERS: dict[str, Callable[..., Regulariser]] = {
+    "l2": lambda mu: Separable(mu=mu),
+    "l1": lambda phi: Separable(phi=phi),
+    "elastic_net": lambda phi, mu: Separable(phi=phi, mu=mu),
+    "box": lambda lo, hi, mu=0.0: Separable(mu=mu, lo=lo, hi=hi),
+    "non_negative": lambda mu=0.0: Separable(mu=mu, lo=0.0),
+    "none": lambda: Separable(),
+    "l2_ball": lambda radius: L2Ball(radius),
+    "l1_ball": lambda radius: L1Ball(radius),
+    "simplex": lambda radius=1.0: Simplex(radius),
+}
+
+
+def make_regulariser(name: str, **parameters: float) -> Regulariser:
+    """Build a regulariser by name.
+
+    Examples
+    --------
+    >>> make_regulariser("l2", mu=5e-4).modulus
+    0.0005
+    >>> make_regulariser("l1", phi=1.0).step(np.array([3.0, -0.5]), s=1.0, gamma=2.0)
+    array([-1.,  0.])
+    """
+    if name not in REGULARISERS:
+        raise SpecError(f"there is no regulariser '{name}'; choose one of {', '.join(REGULARISERS)}")
+    try:
+        return REGULARISERS[name](**parameters)
+    except TypeError:
+        code = REGULARISERS[name].__code__
+        needs = ", ".join(code.co_varnames[: code.co_argcount]) or "no parameter"
+        raise SpecError(f"regulariser '{name}' takes {needs}, but got {', '.join(parameters) or 'none'}") from None
