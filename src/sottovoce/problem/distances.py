@@ -1,6 +1,6 @@
 """Distance-generating functions d ≥ 0, strongly convex with modulus 1, and the dual step under each.
 
-eq. (5): x = argmin ⟨z, x⟩ + ιA_t h(x) + γ_t d(x). The regulariser knows the step for d = ‖x‖²/2; a distance turns
+eq. (6): x = argmin ⟨z, x⟩ + ιA_t h(x) + γ_t d(x). The regulariser knows the step for d = ‖x‖²/2; a distance turns
 its own step into that one, or, like the entropy, has one of its own.
 """
 

@@ -1,4 +1,4 @@
-r"""Regularisers h and their dual step, the closed form behind eq. (5) of the paper.
+r"""Regularisers h and their dual step, the closed form behind eq. (6) of the paper.
 
 The dual step is argmin_x ⟨z, x⟩ + s·h(x) + γ‖x‖²/2, with s = ιA_t. Everything that acts on each coordinate alone is
 one four-number family, `Separable`: h(x) = φ‖x‖₁ + (μ/2)‖x‖² + [lo ≤ x ≤ hi], whose step is a soft threshold, a

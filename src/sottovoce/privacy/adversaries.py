@@ -1,0 +1,58 @@
+"""Who is watching. A guarantee means nothing without this name beside it."""
+
+from dataclasses import dataclass
+
+from sottovoce.errors import PrivacyError
+
+
+@dataclass(frozen=True)
+class Adversary:
+    """What an observer sees, and whether this release of the algorithm can be run against it."""
+
+    name: str
+    sees: str
+    refusal: str = ""
+    """Why a run cannot claim it; empty where it can."""
+
+
+_ROWS = (
+    Adversary("transcript", "every message of every node, and who was active in every round"),
+    Adversary(
+        "hidden_participation",
+        "messages that cannot be linked to the node that sent them",
+        "a message carries z_i, which changes only when node i is active, so participation can always be linked",
+    ),
+    Adversary(
+        "secret_pairs",
+        "every message, but not the seeds that pairs of nodes share",
+        "dual averaging adds independent noise, so there are no pairwise secrets to rely on",
+    ),
+    Adversary(
+        "central",
+        "the final model only",
+        "nodes send their messages to one another in clear, so a neighbour sees more than the final model",
+    ),
+)
+
+ADVERSARIES: dict[str, Adversary] = {row.name: row for row in _ROWS}
+
+
+def make_adversary(name: str) -> Adversary:
+    """Look an adversary up by name.
+
+    Examples
+    --------
+    >>> make_adversary("transcript").sees
+    'every message of every node, and who was active in every round'
+    """
+    if name not in ADVERSARIES:
+        raise PrivacyError(f"there is no adversary '{name}'; choose one of {', '.join(ADVERSARIES)}")
+    return ADVERSARIES[name]
+
+
+def refuse_unless_runnable(adversary: Adversary) -> None:
+    """A run may only be made under an adversary that its messages really face."""
+    if adversary.refusal:
+        raise PrivacyError(
+            f"a run cannot be protected against '{adversary.name}' only: {adversary.refusal}; use 'transcript'"
+        )

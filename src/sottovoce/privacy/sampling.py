@@ -1,0 +1,151 @@
+"""How a node picks its records in an active round. The sampler that draws is the sampler that is accounted.
+
+`fixed(b)`: b distinct records, uniformly, without replacement; `one` is fixed(1), the paper's choice.
+`poisson(b)`: every record independently with probability b/q; the batch size varies, the divisor stays the public b.
+`full`: all of them.
+Draws are independent from round to round: a shuffled pass over the data is a different mechanism, and not offered.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from sottovoce._types import Array, IntArray
+from sottovoce.errors import SpecError
+from sottovoce.notation import parse
+
+Uniforms = Callable[[int, int], Array]
+"""(first, count) -> that stretch of one node's stream of uniforms in one round."""
+
+
+class Sampling(Protocol):
+    """A way to pick records."""
+
+    @property
+    def kind(self) -> str:
+        """'fixed', 'poisson' or 'full': what the accountant must know."""
+
+    @property
+    def text(self) -> str:
+        """How the choice is written in a spec."""
+
+    def batch(self, q: int) -> int:
+        """b, the public (expected) batch size and divisor at a node with q records."""
+
+    def draw(self, uniforms: Uniforms, q: int) -> IntArray | None:
+        """The records of one round, numbered within the node; None for all of them."""
+
+
+@dataclass(frozen=True)
+class _Batch:
+    size: int = 1
+
+    def __post_init__(self) -> None:
+        """A batch has at least one record."""
+        if int(self.size) != self.size or self.size < 1:
+            raise SpecError(f"a batch is a whole number of records, at least 1, not {self.size!r}")
+
+    def batch(self, q: int) -> int:
+        """The batch size, where the node has that many records."""
+        if self.size > q:
+            raise SpecError(
+                f"a batch of {self.size} records needs a node with at least as many, but one has {q}; "
+                f"take a batch of at most {q}, or 'full'"
+            )
+        return int(self.size)
+
+
+@dataclass(frozen=True)
+class Fixed(_Batch):
+    """b distinct records, every set of b equally likely."""
+
+    kind = "fixed"
+
+    @property
+    def text(self) -> str:
+        """The choice in a spec."""
+        return f"fixed({self.size})"
+
+    def draw(self, uniforms: Uniforms, q: int) -> IntArray:
+        """Floyd's algorithm (Bentley and Floyd 1987): b uniforms, no shuffling of q."""
+        b = self.batch(q)
+        picks = (uniforms(0, b) * (q - b + 1 + np.arange(b))).astype(np.int64)
+        if b == 1:
+            return picks
+        chosen: dict[int, None] = {}
+        for j, pick in zip(range(q - b, q), picks.tolist(), strict=True):
+            chosen[j if pick in chosen else pick] = None
+        return np.fromiter(chosen, np.int64, b)
+
+
+@dataclass(frozen=True)
+class Poisson(_Batch):
+    """Each record independently with probability b/q; possibly none."""
+
+    kind = "poisson"
+
+    @property
+    def text(self) -> str:
+        """The choice in a spec."""
+        return f"poisson({self.size})"
+
+    def draw(self, uniforms: Uniforms, q: int) -> IntArray:
+        """Skip from one chosen record to the next by geometric gaps: O(b), not O(q)."""
+        b = self.batch(q)
+        if b == q:
+            return np.arange(q)
+        stretch = int(b + 4 * np.sqrt(b)) + 4
+        scale = 1.0 / np.log1p(-b / q)
+        found: list[IntArray] = []
+        at, first = -1.0, 0
+        while at < q:
+            gaps = np.floor(np.log(uniforms(first, stretch)) * scale) + 1.0
+            places = at + np.cumsum(gaps)
+            found.append(places[places < q].astype(np.int64))
+            at, first = float(places[-1]), first + stretch
+        return np.concatenate(found)
+
+
+@dataclass(frozen=True)
+class Full:
+    """Every record, every time."""
+
+    kind = "full"
+    text = "full"
+
+    def batch(self, q: int) -> int:
+        """All q."""
+        return q
+
+    def draw(self, uniforms: Uniforms, q: int) -> None:
+        """Nothing to draw."""
+        return None
+
+
+SAMPLINGS: dict[str, Callable[..., Sampling]] = {
+    "one": lambda: Fixed(1),
+    "fixed": Fixed,
+    "poisson": Poisson,
+    "full": Full,
+}
+
+
+def make_sampling(text: str) -> Sampling:
+    """Read a sampler from its text.
+
+    Examples
+    --------
+    >>> make_sampling("poisson(32)")
+    Poisson(size=32)
+    >>> make_sampling("one")
+    Fixed(size=1)
+    """
+    name, args, kwargs = parse(text)
+    if name not in SAMPLINGS:
+        raise SpecError(f"there is no sampling '{name}'; choose one of {', '.join(SAMPLINGS)}")
+    try:
+        return SAMPLINGS[name](*args, **kwargs)
+    except TypeError:
+        raise SpecError(f"sampling '{text}' is malformed; write 'one', 'fixed(8)', 'poisson(8)' or 'full'") from None

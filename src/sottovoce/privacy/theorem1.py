@@ -1,0 +1,88 @@
+"""The paper's Theorem 1, exactly as printed, and what becomes of its two conditions in a run.
+
+    σ² ≥ 32 ι² L² T log(2/δ₀) / (q² ε²)   and   T ≥ 5 q² ε² / (4 ι²)
+    ⇒ "(ε, δ)-DP for some constant δ in (0, 1]".
+
+This is shipped to reproduce the paper, and is never called private: the second condition fails in all of the
+paper's own experiments, the proof gives a δ close to one, and it counts on hiding who was active, which no
+observer of the messages has trouble seeing.
+"""
+
+import math
+from dataclasses import dataclass
+
+from sottovoce.errors import PrivacyError
+
+
+@dataclass(frozen=True)
+class Theorem1:
+    """The printed noise for a claimed ε, with the conditions under which the claim is made."""
+
+    epsilon: float
+    delta0: float
+    iota: float
+    lipschitz: float
+    records: int
+    rounds: int
+
+    def __post_init__(self) -> None:
+        """The ranges of the theorem's hypotheses."""
+        if not 0 < self.epsilon <= 1:
+            raise PrivacyError(f"Theorem 1 is stated for a claimed epsilon in (0, 1], not {self.epsilon}")
+        if not 0 < self.delta0 <= 1:
+            raise PrivacyError(f"Theorem 1 is stated for delta0 in (0, 1], not {self.delta0}")
+
+    @property
+    def sigma(self) -> float:
+        """The least σ that meets the first condition."""
+        return (
+            math.sqrt(32.0 * self.rounds * math.log(2.0 / self.delta0))
+            * self.iota
+            * self.lipschitz
+            / (self.records * self.epsilon)
+        )
+
+    @property
+    def rounds_needed(self) -> float:
+        """T_min of the second condition."""
+        return 5.0 * (self.records * self.epsilon) ** 2 / (4.0 * self.iota**2)
+
+    def noise_condition(self, sigma: float) -> bool:
+        """Whether a noise that was really used meets the first condition."""
+        return sigma >= self.sigma
+
+    def rounds_condition(self) -> bool:
+        """Whether T ≥ 5q²ε²/(4ι²)."""
+        return self.rounds >= self.rounds_needed
+
+    def spent(self, t: int) -> float:
+        """Remark i): the ε̂ that the paper prints for the first t of T rounds, eq. (7)."""
+        share = t / self.rounds
+        return math.sqrt(0.6 * share) * self.epsilon + 0.2 * share * self.epsilon**2
+
+    def report(self, sigma: float) -> dict[str, float | bool | str]:
+        """The claim and its two conditions under the noise that was used, for a result and for the screen."""
+        return {
+            "claimed_epsilon": self.epsilon,
+            "delta0": self.delta0,
+            "sigma_printed": self.sigma,
+            "noise_condition_holds": self.noise_condition(sigma),
+            "rounds_condition_holds": self.rounds_condition(),
+            "rounds": self.rounds,
+            "rounds_needed": self.rounds_needed,
+            "verdict": "paper's noise: not private",
+        }
+
+    def sentence(self) -> str:
+        """One sentence for a person.
+
+        Examples
+        --------
+        >>> print(Theorem1(1.0, 0.01, 0.1, 1.0, 20000, 600000).sentence())
+        Theorem 1's noise σ = 0.0504 for a claimed ε = 1: its condition on T FAILS (600,000 < 5.00e+10); not private.
+        """
+        state, sign = ("holds", "≥") if self.rounds_condition() else ("FAILS", "<")
+        return (
+            f"Theorem 1's noise σ = {self.sigma:.3g} for a claimed ε = {self.epsilon:g}: its condition on T {state} "
+            f"({self.rounds:,} {sign} {self.rounds_needed:.2e}); not private."
+        )
