@@ -100,6 +100,7 @@ class Separable:
 
 def project_simplex(v: Array, radius: float = 1.0) -> Array:
     """Project each row of v onto {x ≥ 0, Σx = radius} (Held, Wolfe and Crowder; sort and threshold)."""
+    v = v - np.max(v, axis=-1, keepdims=True)  # shifting changes nothing but saves the digits of a large v
     ordered = np.flip(np.sort(v, axis=-1), axis=-1)
     excess = np.cumsum(ordered, axis=-1) - radius
     count = np.sum(ordered * np.arange(1, v.shape[-1] + 1) > excess, axis=-1, keepdims=True)
@@ -189,7 +190,7 @@ REGULARISERS: dict[str, Callable[..., Regulariser]] = {
 }
 
 
-def make_regulariser(name: str, **parameters: float) -> Regulariser:
+def make_regulariser(name: str, *numbers: float, **parameters: float) -> Regulariser:
     """Build a regulariser by name.
 
     Examples
@@ -202,8 +203,10 @@ def make_regulariser(name: str, **parameters: float) -> Regulariser:
     if name not in REGULARISERS:
         raise SpecError(f"there is no regulariser '{name}'; choose one of {', '.join(REGULARISERS)}")
     try:
-        return REGULARISERS[name](**parameters)
+        return REGULARISERS[name](*numbers, **parameters)
     except TypeError:
         code = REGULARISERS[name].__code__
         needs = ", ".join(code.co_varnames[: code.co_argcount]) or "no parameter"
-        raise SpecError(f"regulariser '{name}' takes {needs}, but got {', '.join(parameters) or 'none'}") from None
+        raise SpecError(
+            f"regulariser '{name}' takes {needs}, but got {', '.join([*map(str, numbers), *parameters]) or 'none'}"
+        ) from None

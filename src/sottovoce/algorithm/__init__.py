@@ -1,0 +1,1 @@
+"""Private distributed dual averaging: the step sizes, the one iteration, and the lazy running averages."""

@@ -1,0 +1,72 @@
+"""The two sequences of Algorithm 1, a_t and γ_t, as arrays of length T: data, not callbacks.
+
+a_t = t with constant γ is for a strongly convex h (Corollaries 1 and 3; the experiments take γ = 20), a_t = 1 with
+γ_t = γ√t for a merely convex one (Corollaries 2 and 4; γ = 0.01).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from sottovoce._types import Array
+from sottovoce.errors import SpecError
+from sottovoce.notation import parse
+
+
+@dataclass(frozen=True, eq=False)
+class StepSizes:
+    """a_t > 0 and γ_t ≥ 0, both non-decreasing; element t − 1 belongs to round t."""
+
+    a: Array
+    gamma: Array
+
+    def __post_init__(self) -> None:
+        """The conditions under which Lemma 5 and everything after it hold."""
+        if len(self.a) != len(self.gamma) or len(self.a) == 0:
+            raise SpecError(f"a_t and γ_t need one value a round, but have {len(self.a)} and {len(self.gamma)}")
+        if not (np.all(self.a > 0) and np.all(np.diff(self.a) >= 0)):
+            raise SpecError("the weights a_t must be positive and must not decrease")
+        if not (np.all(self.gamma >= 0) and np.all(np.diff(self.gamma) >= 0)):
+            raise SpecError("the parameters γ_t must not be negative and must not decrease")
+
+    @property
+    def T(self) -> int:
+        """Number of rounds."""
+        return len(self.a)
+
+    @cached_property
+    def A(self) -> Array:
+        """A_t = Σ_{τ≤t} a_τ, with A_0 = 0 in front: element t belongs to round t."""
+        return prefix_sums(self.a)
+
+
+def prefix_sums(values: Array) -> Array:
+    """0, v_1, v_1 + v_2, …, summed in extended precision where the machine has it: a million terms lose no digit."""
+    return np.concatenate([[0.0], np.cumsum(values, dtype=np.longdouble).astype(np.float64)])
+
+
+SEQUENCES: dict[str, Callable[[Array, float], Array]] = {
+    "constant": lambda t, c: np.full_like(t, c),
+    "linear": lambda t, c: c * t,
+    "sqrt": lambda t, c: c * np.sqrt(t),
+}
+
+
+def make_sequence(text: str, rounds: int) -> Array:
+    """A sequence over rounds 1 … T from its text: constant(c), linear(c) = c·t, sqrt(c) = c·√t.
+
+    Examples
+    --------
+    >>> make_sequence("linear(1)", 4)
+    array([1., 2., 3., 4.])
+    >>> make_sequence("constant(20)", 3)
+    array([20., 20., 20.])
+    """
+    name, args, kwargs = parse(text)
+    if name not in SEQUENCES or len(args) > 1 or kwargs:
+        raise SpecError(f"there is no sequence '{text}'; write constant(c), linear(c) or sqrt(c)")
+    if rounds < 1:
+        raise SpecError(f"a run needs at least one round, not {rounds}")
+    return SEQUENCES[name](np.arange(1, rounds + 1, dtype=np.float64), args[0] if args else 1.0)

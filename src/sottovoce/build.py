@@ -1,0 +1,204 @@
+"""From a spec and the data to a job: the one place where text becomes objects and everything is checked together."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sottovoce._types import Array
+from sottovoce.algorithm.dual_averaging import DualAveraging
+from sottovoce.algorithm.stepsizes import StepSizes, make_sequence
+from sottovoce.engine.job import Job
+from sottovoce.errors import DataError, PrivacyError, SpecError
+from sottovoce.network.activation import make_activation
+from sottovoce.network.graphs import Graph, make_graph
+from sottovoce.network.mixing import activation_rate, beta
+from sottovoce.network.schedule import Schedule, draw_schedule
+from sottovoce.notation import parse
+from sottovoce.privacy.adversaries import make_adversary, refuse_unless_runnable
+from sottovoce.privacy.release import ADJACENCY, Draws, Release
+from sottovoce.privacy.sampling import make_sampling
+from sottovoce.privacy.theorem1 import Theorem1
+from sottovoce.problem.distances import DISTANCES, Distance, Euclidean
+from sottovoce.problem.losses import Loss, make_loss
+from sottovoce.problem.objective import Problem
+from sottovoce.problem.regularisers import Regulariser, make_regulariser
+from sottovoce.problem.shards import Shards
+from sottovoce.spec import NetworkSpec, ProblemSpec, Spec
+from sottovoce.streams import Streams
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A job ready to run, with the public numbers that were derived on the way."""
+
+    job: Job
+    public: dict[str, Any]
+    privacy: dict[str, Any]
+
+
+def prepare(spec: Spec, shards: Shards) -> Prepared:
+    """Check a spec against the data and draw the public schedule.
+
+    Nothing of the data but public sizes and the row bound is looked at here.
+    """
+    problem = make_problem(spec.problem, shards)
+    lipschitz = make_lipschitz(problem.loss, spec)
+    _check_rows(spec.problem, problem.shards)
+    streams = Streams(spec.seed)
+    graph = make_network(spec.network, shards.n)
+    activation = make_activation("everyone" if shards.n == 1 else spec.network.activation)
+    iota, correction = activation_rate(graph, activation, spec.network.correct)
+    mixing = beta(graph, activation, spec.network.weights)
+    rounds = spec.algorithm.rounds
+    schedule = draw_schedule(graph, activation, spec.network.weights, rounds, streams.schedule())
+
+    method = DualAveraging(
+        h=problem.h,
+        d=make_distance(spec),
+        steps=StepSizes(make_sequence(spec.algorithm.a, rounds), make_sequence(spec.algorithm.gamma, rounds)),
+        iota=iota,
+        scale=shards.n * problem.node_weights * correction,
+        primal=spec.algorithm.primal,
+        curvature=spec.algorithm.curvature,
+    )
+    adversary = make_adversary(spec.privacy.adversary)
+    refuse_unless_runnable(adversary)
+    sampling = make_sampling(spec.privacy.sampling)
+    sampling.batch(int(shards.sizes.min()))  # refuses a batch that the smallest node cannot fill
+    sigma, claims = make_noise(spec, shards, iota, lipschitz)
+    release = Release(sampling, lipschitz, sigma, adversary)
+    draws = Draws(release, streams, shards.sizes, problem.shards.m)
+    public = {
+        "n": shards.n,
+        "m": problem.shards.m,
+        "records": shards.sizes.tolist(),
+        "edges": graph.edges.tolist(),
+        "iota": iota,
+        "beta": mixing.beta,
+        "beta_error": mixing.error,
+        "lipschitz": lipschitz,
+        "participations": schedule.participations().tolist(),
+    }
+    job = Job(problem, method, schedule, release, draws)
+    return Prepared(job, public, disclose(release, shards, schedule, claims, streams.seeded))
+
+
+def make_problem(spec: ProblemSpec, shards: Shards) -> Problem:
+    """eq. (1) over these shards, with the intercept's column if the spec has one."""
+    if spec.intercept < 0:
+        raise SpecError(f"the intercept's column needs a value over 0 (or 0 for none), not {spec.intercept}")
+    with_intercept = Shards(shards.X, shards.y, shards.offsets, shards.order, float(spec.intercept))
+    return Problem(loss_from_text(spec.loss), h_from_text(spec.h), with_intercept, spec.weights)
+
+
+def loss_from_text(text: str) -> Loss:
+    """A loss such as 'hinge' or 'huber(1.35)'."""
+    name, args, kwargs = parse(text)
+    if len(args) > 1 or kwargs:
+        raise SpecError(f"loss '{text}' is malformed; write a name and at most one number, such as 'huber(1.35)'")
+    return make_loss(name, *args)
+
+
+def h_from_text(text: str) -> Regulariser:
+    """A regulariser such as 'l2(5e-4)' or 'box(-1, 1)'."""
+    name, args, kwargs = parse(text)
+    return make_regulariser(name, *args, **{k: float(v) for k, v in kwargs.items()})
+
+
+def make_distance(spec: Spec) -> Distance:
+    """The distance-generating function."""
+    name, centre = spec.algorithm.distance, spec.algorithm.centre
+    if name not in DISTANCES:
+        raise SpecError(f"there is no distance '{name}'; choose one of {', '.join(DISTANCES)}")
+    if centre is not None and name != "euclidean":
+        raise SpecError(f"a centre goes with the euclidean distance, not with '{name}'")
+    return Euclidean(centre) if name == "euclidean" else DISTANCES[name]()
+
+
+def make_network(spec: NetworkSpec, n: int) -> Graph:
+    """The graph over the n nodes that there are."""
+    name, args, kwargs = parse(spec.graph)
+    if args:
+        raise SpecError(f"name the numbers of graph '{spec.graph}', such as 'random_regular(degree=4)'")
+    return make_graph(name, n, **kwargs)
+
+
+def make_lipschitz(loss: Loss, spec: Spec) -> float:
+    """L: the clip that was asked for, else the loss's slope bound times √(R² + B²)."""
+    if not 0 < spec.problem.row_norm < math.inf:
+        raise SpecError(f"the public bound of a row must be finite and over 0, not {spec.problem.row_norm}")
+    bound = loss.slope_bound * math.hypot(spec.problem.row_norm, spec.problem.intercept)
+    if spec.privacy.clip is not None:
+        return min(bound, spec.privacy.clip)
+    if math.isinf(bound):
+        raise PrivacyError(f"the slope of loss '{loss.name}' has no bound; give a clip for each record's subgradient")
+    return bound
+
+
+def _check_rows(spec: ProblemSpec, shards: Shards) -> None:
+    if spec.on_violation not in ("raise", "clip"):
+        raise SpecError(f"on_violation must be 'raise' or 'clip', not {spec.on_violation!r}")
+    bound = math.hypot(spec.row_norm, spec.intercept)
+    over = np.flatnonzero(shards.norms > bound * (1 + 1e-9))
+    if over.size and spec.on_violation == "raise":
+        worst = math.sqrt(max(0.0, float(shards.norms[over[0]]) ** 2 - spec.intercept**2))
+        raise DataError(
+            f"{over.size} of {len(shards.y)} rows are over the public bound {spec.row_norm:g} (row {over[0]} has norm "
+            f"{worst:.4g}); scale the rows, give a larger bound, or have their subgradients clipped"
+        )
+
+
+def make_noise(spec: Spec, shards: Shards, iota: float, lipschitz: float) -> tuple[tuple[float, ...], list[Theorem1]]:
+    """σ_i for every node, and the claims of Theorem 1 where that is where they come from."""
+    name, args, _ = parse(spec.privacy.noise)
+    if name == "none" and not args:
+        return (0.0,) * shards.n, []
+    if name == "gaussian" and len(args) in (1, shards.n):
+        return tuple(float(s) for s in (args * shards.n if len(args) == 1 else args)), []
+    if name == "theorem1" and len(args) in (1, 2):
+        delta0 = args[1] if len(args) == 2 else 0.01
+        rounds = spec.algorithm.rounds
+        claims = [Theorem1(args[0], delta0, iota, lipschitz, int(q), rounds) for q in shards.sizes]
+        return tuple(claim.sigma for claim in claims), claims
+    raise SpecError(
+        f"noise '{spec.privacy.noise}' is malformed; write 'none', 'gaussian(σ)' (one number, or one for each of the "
+        f"{shards.n} nodes) or 'theorem1(ε, δ₀)'"
+    )
+
+
+def disclose(
+    release: Release, shards: Shards, schedule: Schedule, claims: list[Theorem1], seeded: bool
+) -> dict[str, Any]:
+    """What was let out and what is claimed: today, no (ε, δ) at all."""
+    spoken = schedule.participations()
+    events = [release.event(i, int(q), int(spoken[i])) for i, q in enumerate(shards.sizes)]
+    if claims:
+        hardest = max(range(len(claims)), key=lambda i: claims[i].rounds_needed)
+        verdict = claims[hardest].sentence()
+    elif release.noisy:
+        verdict = "Gaussian noise was added, but no (ε, δ) is claimed for this run: it has not been accounted."
+    else:
+        verdict = "NOT PRIVATE: no noise was added."
+    return {
+        "verdict": verdict,
+        "private": False,
+        "adversary": release.adversary.name,
+        "adversary_sees": release.adversary.sees,
+        "adjacency": ADJACENCY,
+        "simulation": seeded,
+        "events": [event.__dict__ for event in events],
+        "theorem1": [claim.report(sigma) for claim, sigma in zip(claims, release.sigma, strict=False)],
+    }
+
+
+def rounds_for_epochs(spec: Spec, sizes: Array, epochs: float) -> int:
+    """T such that T·nι·b = epochs·N: as many rounds as make the given number of passes over the data."""
+    n = len(sizes)
+    graph = make_network(spec.network, n)
+    activation = make_activation("everyone" if n == 1 else spec.network.activation)
+    iota, _ = activation_rate(graph, activation, spec.network.correct)
+    sampling = make_sampling(spec.privacy.sampling)
+    used = iota * sum(sampling.batch(int(q)) for q in sizes)
+    return max(1, math.ceil(epochs * float(np.sum(sizes)) / used))

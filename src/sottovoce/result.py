@@ -1,0 +1,194 @@
+"""The result of a run: a model for each node, a tidy history, what was released, and under which circumstances.
+
+Saved as a folder: `result.json` (spec, privacy, public numbers, environment), `history.parquet` (one row an
+observation) and `model.npz`. The history is computed from the data outside the mechanism: it is labelled *not
+private*, in the file too, and is for simulations only.
+"""
+
+import json
+import os
+import platform
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sottovoce._types import Array
+from sottovoce._version import __version__
+from sottovoce.errors import DataError
+from sottovoce.spec import Spec
+
+FORMAT = 1
+NOT_PRIVATE = "not private: computed from the data outside the mechanism, for simulation only"
+
+COLUMNS: dict[str, pa.DataType] = {
+    "round": pa.int64(),
+    "epoch": pa.float64(),  # records used so far / records
+    "objective": pa.float64(),  # F(n⁻¹ Σ x̃_i)
+    "suboptimality": pa.float64(),  # F(n⁻¹ Σ x̃_i) − F*; NaN where F* is not known
+    "train_accuracy": pa.float64(),  # of the mean model; R² for regression
+    "test_accuracy": pa.float64(),  # NaN without test data
+    "consensus_error": pa.float64(),  # n⁻¹ Σ ‖x̃_i − mean‖
+    "messages": pa.int64(),  # sent so far, one a directed link
+    "bytes": pa.int64(),
+}
+
+
+class History:
+    """A table with the columns of `COLUMNS`, one row for each observed round."""
+
+    def __init__(self, rows: list[dict[str, float]] | None = None) -> None:
+        self.rows: list[dict[str, float]] = list(rows or [])
+
+    def __len__(self) -> int:
+        """Number of observations."""
+        return len(self.rows)
+
+    def __getitem__(self, column: str) -> Array:
+        """A column as an array."""
+        return np.array([row[column] for row in self.rows])
+
+    @property
+    def last(self) -> dict[str, float]:
+        """The final observation."""
+        return self.rows[-1]
+
+    def to_table(self) -> pa.Table:
+        """An Arrow table that says what it is."""
+        table = pa.Table.from_pylist(self.rows, schema=pa.schema(list(COLUMNS.items())))
+        return table.replace_schema_metadata({"privacy": NOT_PRIVATE})
+
+    @classmethod
+    def from_table(cls, table: pa.Table) -> "History":
+        """Read `to_table` back."""
+        return cls(table.to_pylist())
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """What a run leaves behind.
+
+    Attributes
+    ----------
+    spec : what was run
+    models : (n, m) x̃_i, the output of Algorithm 1 at every node; the last coordinate is the intercept's, if any
+    history : observations, not private
+    privacy : what was released, against whom, and what is and is not claimed
+    public : numbers derived from the spec and public sizes alone: ι, β, L, K_i, …
+    classes : the two labels behind −1 and +1, or None for regression
+    features : names of the columns, where the data had them
+    nodes : names of the nodes
+    environment : versions, machine, engine, wall time
+    """
+
+    spec: Spec
+    models: Array
+    history: History
+    privacy: dict[str, Any]
+    public: dict[str, Any]
+    classes: tuple[Any, Any] | None = None
+    features: tuple[str, ...] | None = None
+    nodes: tuple[str, ...] | None = None
+    environment: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def model(self) -> Array:
+        """n⁻¹ Σ x̃_i, the mean model."""
+        return self.models.mean(axis=0)
+
+    @property
+    def coef(self) -> Array:
+        """Weights of the features in the mean model."""
+        return self.model[:-1] if self.spec.problem.intercept else self.model
+
+    @property
+    def intercept(self) -> float:
+        """The mean model's constant term."""
+        return float(self.model[-1]) * self.spec.problem.intercept if self.spec.problem.intercept else 0.0
+
+    def decide(self, X: Any) -> Array:
+        """⟨c, x⟩ + intercept for new records."""
+        if X.shape[1] != len(self.coef):
+            raise DataError(f"the model has {len(self.coef)} features, but these records have {X.shape[1]}")
+        return np.asarray(X @ self.coef) + self.intercept
+
+    def predict(self, X: Any) -> np.ndarray[Any, Any]:
+        """Labels for classification, numbers for regression."""
+        decision = self.decide(X)
+        return decision if self.classes is None else np.array(self.classes)[(decision >= 0).astype(int)]
+
+    def __eq__(self, other: object) -> bool:
+        """Equal to the last digit, models, history and all."""
+        return isinstance(other, Result) and self._json() == other._json() and np.array_equal(self.models, other.models)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def _json(self) -> str:
+        parts = {
+            "format": FORMAT,
+            "spec": self.spec.to_dict(),
+            "privacy": self.privacy,
+            "public": self.public,
+            "classes": self.classes,
+            "features": self.features,
+            "nodes": self.nodes,
+            "environment": self.environment,
+        }
+        return json.dumps(parts | {"history": self.history.rows}, ensure_ascii=False, sort_keys=True)
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the result into a folder, which is made if need be."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        head = json.loads(self._json())
+        del head["history"]
+        write_atomically(folder / "result.json", json.dumps(head, ensure_ascii=False, indent=2).encode())
+        pq.write_table(self.history.to_table(), folder / "history.parquet")
+        np.savez_compressed(folder / "model.npz", models=self.models)
+        return folder
+
+    @classmethod
+    def load(cls, folder: str | Path) -> "Result":
+        """Read a saved result back; equal to the one that was saved."""
+        folder = Path(folder)
+        try:
+            head = json.loads((folder / "result.json").read_text())
+            table = pq.read_table(folder / "history.parquet")
+            with np.load(folder / "model.npz") as arrays:
+                models = arrays["models"]
+        except (OSError, ValueError, KeyError, pa.ArrowException) as error:
+            raise DataError(
+                f"'{folder}' holds no readable result ({type(error).__name__}); give a saved folder"
+            ) from None
+        if head.pop("format", None) != FORMAT:
+            raise DataError(f"the result in '{folder}' was saved by another version of sottovoce; make it anew")
+        for name in ("classes", "features", "nodes"):
+            head[name] = None if head[name] is None else tuple(head[name])
+        head["spec"] = Spec.from_dict(head["spec"])
+        return cls(models=models, history=History.from_table(table), **head)
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all, also when the machine stops in the middle."""
+    beside = path.with_name(path.name + ".part")
+    with open(beside, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(beside, path)
+
+
+def environment(engine: str, seconds: float) -> dict[str, Any]:
+    """Under which circumstances a run was made."""
+    return {
+        "sottovoce": __version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "machine": f"{platform.system()} {platform.machine()}",
+        "cores": os.cpu_count(),
+        "engine": engine,
+        "seconds": round(seconds, 3),
+    }

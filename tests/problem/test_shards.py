@@ -1,0 +1,172 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import sparse
+
+from sottovoce.errors import DataError
+from sottovoce.problem import partition
+from sottovoce.problem.losses import LOSSES
+from sottovoce.problem.objective import Problem, clipped_mean
+from sottovoce.problem.regularisers import make_regulariser
+from sottovoce.problem.shards import Shards
+
+
+def data(rows=30, m=5, seed=0):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(rows, m)), np.where(rng.random(rows) < 0.5, -1.0, 1.0)
+
+
+def kinds(X):
+    return {"float64": X, "float32": X.astype(np.float32), "csr": sparse.csr_array(X), "csr32": sparse.csr_matrix(X)}
+
+
+@pytest.mark.parametrize("kind", ["float64", "float32", "csr", "csr32"])
+@pytest.mark.parametrize("intercept", [0.0, 1.5])
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_margins_and_pull_match_plain_products(kind, intercept, shuffled, monkeypatch):
+    monkeypatch.setattr("sottovoce.problem.shards.BLOCK", 20)  # several blocks even here
+    X, y = data()
+    offsets, order = partition.even(30, 4, np.random.default_rng(1) if shuffled else None)
+    shards = Shards.of(kinds(X)[kind], y, offsets, order, intercept)
+    full = np.column_stack([X, np.full(30, intercept)]) if intercept else X
+    x, s = np.random.default_rng(2).normal(size=shards.m), np.random.default_rng(3).normal(size=30)
+    tol = {"rtol": 1e-5, "atol": 1e-5} if kind == "float32" else {"rtol": 1e-12, "atol": 1e-12}
+    assert np.allclose(shards.margins(x), full @ x, **tol)
+    assert np.allclose(shards.pull(s), s @ full, **tol)
+    assert np.allclose(shards.norms, np.linalg.norm(full, axis=1), **tol)
+    seen = []
+    for i in range(4):
+        rows = np.arange(30)[shards.rows(i)]
+        seen.extend(rows)
+        assert np.allclose(shards.margins(x, shards.rows(i)), full[rows] @ x, **tol)
+        picked = shards.rows(i, np.array([0, 2]))
+        assert np.array_equal(picked, rows[[0, 2]])
+        assert np.allclose(shards.pull(s[:2], picked), s[:2] @ full[picked], **tol)
+        alone = shards.node(i)
+        assert alone.n == 1 and np.allclose(alone.margins(x, alone.rows(0)), full[rows] @ x, **tol)
+        assert np.array_equal(alone.y[alone.rows(0)], y[rows])
+        assert np.all(shards.owners()[rows] == i)
+    assert sorted(seen) == list(range(30))
+
+
+def test_nothing_is_copied():
+    X, y = data()
+    offsets, _ = partition.even(30, 3)
+    assert Shards.of(X, y, offsets).X is X
+    assert np.shares_memory(Shards.of(X, y, offsets).node(1).X, X)
+    C = sparse.csr_array(X)
+    assert np.shares_memory(Shards.of(C, y, offsets).node(1).X.data, C.data)
+
+
+@given(st.integers(1, 60), st.integers(1, 60))
+def test_even_partition(records, n):
+    if n > records:
+        with pytest.raises(DataError, match=f"{n} nodes cannot share {records} records"):
+            partition.even(records, n)
+        return
+    offsets, order = partition.even(records, n, np.random.default_rng(0))
+    sizes = np.diff(offsets)
+    assert offsets[-1] == records and np.ptp(sizes) <= 1 and sorted(order) == list(range(records))
+
+
+@given(st.lists(st.sampled_from(["ash", "birch", "cedar"]), min_size=1, max_size=40))
+def test_groups_become_nodes(groups):
+    (offsets, order), names = partition.by_group(np.array(groups))
+    order = np.arange(len(groups)) if order is None else order
+    assert names == sorted(set(groups))
+    for i, name in enumerate(names):
+        assert {groups[r] for r in order[offsets[i] : offsets[i + 1]]} == {name}
+
+
+@given(st.integers(2, 12), st.floats(0.01, 100), st.integers(0, 1000))
+def test_dirichlet_partition_is_a_partition_without_empty_nodes(n, concentration, seed):
+    y = np.where(np.arange(60) % 3 == 0, 1.0, -1.0)
+    offsets, order = partition.dirichlet(y, n, concentration, np.random.default_rng(seed))
+    assert np.all(np.diff(offsets) >= 1) and sorted(order) == list(range(60))
+
+
+def test_dirichlet_concentration_skews_labels():
+    y = np.where(np.arange(4000) % 2 == 0, 1.0, -1.0)
+
+    def skew(concentration):
+        offsets, order = partition.dirichlet(y, 10, concentration, np.random.default_rng(0))
+        shares = [np.mean(y[order[a:b]] > 0) for a, b in zip(offsets[:-1], offsets[1:], strict=True)]
+        return np.mean(np.abs(np.array(shares) - 0.5))
+
+    assert skew(0.05) > 0.35 and skew(1000.0) < 0.05
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda X, y, o: (X, y[:-1], o), "30 records but 29 targets"),
+        (lambda X, y, o: (np.where(X == X[3, 2], np.nan, X), y, o), "NaN or infinite values; fill"),
+        (lambda X, y, o: (X, np.where(y > 0, np.inf, y), o), "targets hold NaN"),
+        (lambda X, y, o: (X, y, np.array([0, 10, 10, 30])), "node 1 has no records"),
+        (lambda X, y, o: (sparse.csc_array(X), y, o), "CSR form, not CSC"),
+        (lambda X, y, o: (X[0], y, o), "1 dimensions"),
+    ],
+)
+def test_bad_data_is_one_sentence(change, words):
+    X, y = data()
+    with pytest.raises(DataError, match=words):
+        Shards.of(*change(X, y, np.array([0, 10, 20, 30])))
+
+
+@pytest.mark.parametrize("weights", ["nodes", "records"])
+def test_objective_is_the_weighted_mean_of_local_risks(weights):
+    X, y = data()
+    shards = Shards.of(X, y, np.array([0, 3, 10, 30]), np.random.default_rng(5).permutation(30))
+    loss, h = LOSSES["logistic"], make_regulariser("elastic_net", phi=0.1, mu=0.2)
+    problem = Problem(loss, h, shards, weights)
+    x = np.random.default_rng(1).normal(size=5)
+    local = []
+    for i in range(3):
+        rows = shards.rows(i)
+        local.append(np.mean(loss.value(X[rows] @ x, y[rows])))
+    w = [1 / 3] * 3 if weights == "nodes" else [0.1, 7 / 30, 20 / 30]
+    expected = np.dot(w, local) + 0.1 * np.abs(x).sum() + 0.1 * x @ x
+    assert problem.value(x) == pytest.approx(expected, rel=1e-12)
+    e = 1e-6 * np.eye(5)
+    numeric = [(problem.risk(x + d) - problem.risk(x - d)) / 2e-6 for d in e]
+    assert np.allclose(problem.gradient(x), numeric, atol=1e-7)
+
+
+def test_kkt_residual_is_zero_only_at_the_optimum():
+    """Ridge has a closed form: nobody's solver is needed."""
+    X, y = data()
+    problem = Problem(LOSSES["squared"], make_regulariser("l2", mu=0.5), Shards.of(X, y, np.array([0, 15, 30])))
+    x = np.linalg.solve(X.T @ X / 30 + 0.5 * np.eye(5), X.T @ y / 30)
+    assert problem.kkt_residual(x) < 1e-12
+    assert problem.kkt_residual(x + 0.01) > 1e-3
+
+
+def test_labels_are_checked():
+    X, y = data()
+    with pytest.raises(DataError, match="labels −1 and \\+1, but there is a label 2"):
+        Problem(LOSSES["hinge"], make_regulariser("l2", mu=1.0), Shards.of(X, np.full(30, 2.0), np.array([0, 30])))
+
+
+@given(st.floats(0.01, 3), st.integers(0, 100))
+def test_no_record_moves_the_mean_by_more_than_the_clip(clip, seed):
+    """The sensitivity is met by brute force: replace each record in turn, also by a huge one."""
+    X, y = data(6, 3, seed)
+    X = X * 10
+    h, at = make_regulariser("l2", mu=1.0), np.random.default_rng(seed).normal(size=3)
+
+    def released(X, y):
+        problem = Problem(LOSSES["squared_hinge"], h, Shards.of(X, y, np.array([0, 6])))
+        return clipped_mean(problem, 0, at, None, 6, clip)
+
+    base = released(X, y)
+    for r in range(6):
+        moved, label = X.copy(), y.copy()
+        moved[r], label[r] = -1e3 * X[r], -y[r]
+        assert np.linalg.norm(released(moved, label) - base) <= 2 * clip / 6 * (1 + 1e-9)
+
+
+def test_an_empty_batch_is_zero():
+    X, y = data()
+    problem = Problem(LOSSES["hinge"], make_regulariser("l2", mu=1.0), Shards.of(X, y, np.array([0, 30])))
+    assert not clipped_mean(problem, 0, np.ones(5), np.array([], dtype=np.int64), 4, 1.0).any()
