@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -91,7 +93,7 @@ def test_dirichlet_concentration_skews_labels():
 
     def skew(concentration):
         offsets, order = partition.dirichlet(y, 10, concentration, np.random.default_rng(0))
-        shares = [np.mean(y[order[a:b]] > 0) for a, b in zip(offsets[:-1], offsets[1:], strict=True)]
+        shares = [np.mean(y[order[a:b]] > 0) for a, b in pairwise(offsets)]
         return np.mean(np.abs(np.array(shares) - 0.5))
 
     assert skew(0.05) > 0.35 and skew(1000.0) < 0.05
@@ -143,7 +145,7 @@ def test_kkt_residual_is_zero_only_at_the_optimum():
 
 
 def test_labels_are_checked():
-    X, y = data()
+    X, _ = data()
     with pytest.raises(DataError, match="labels −1 and \\+1, but there is a label 2"):
         Problem(LOSSES["hinge"], make_regulariser("l2", mu=1.0), Shards.of(X, np.full(30, 2.0), np.array([0, 30])))
 

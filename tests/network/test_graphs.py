@@ -1,0 +1,189 @@
+"""Graphs: every row against NetworkX or a hand-made list, and every refusal."""
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sottovoce.errors import NetworkError
+from sottovoce.network.graphs import GRAPHS, Graph, make_graph
+
+NEEDS = {"random_regular": {"degree": 4}}
+
+
+def as_networkx(graph: Graph) -> nx.Graph:
+    other = nx.Graph()
+    other.add_nodes_from(range(graph.n))
+    other.add_edges_from(graph.edges.tolist())
+    return other
+
+
+@pytest.mark.parametrize(
+    ("name", "n", "parameters", "expected"),
+    [
+        ("complete", 7, {}, nx.complete_graph(7)),
+        ("ring", 7, {}, nx.cycle_graph(7)),
+        ("path", 7, {}, nx.path_graph(7)),
+        ("star", 7, {}, nx.star_graph(6)),
+        ("grid", 12, {}, nx.convert_node_labels_to_integers(nx.grid_2d_graph(3, 4), ordering="sorted")),
+        ("grid", 12, {"rows": 2}, nx.convert_node_labels_to_integers(nx.grid_2d_graph(2, 6), ordering="sorted")),
+        (
+            "torus",
+            12,
+            {},
+            nx.convert_node_labels_to_integers(nx.grid_2d_graph(3, 4, periodic=True), ordering="sorted"),
+        ),
+        ("torus", 6, {"rows": 1}, nx.cycle_graph(6)),
+        ("erdos_renyi", 6, {"p": 1.0}, nx.complete_graph(6)),
+        ("small_world", 8, {"k": 2, "p": 0.0}, nx.cycle_graph(8)),
+    ],
+)
+def test_the_links_are_those_of_networkx(name, n, parameters, expected):
+    graph = make_graph(name, n, **parameters)
+    assert {tuple(e) for e in graph.edges.tolist()} == {tuple(sorted(e)) for e in expected.edges}
+
+
+@pytest.mark.parametrize("name", sorted(set(GRAPHS) - {"edge_list"}))
+@pytest.mark.parametrize("n", [5, 6, 20, 49])
+def test_every_graph_is_connected_and_its_parts_agree(name, n):
+    graph = make_graph(name, n, **NEEDS.get(name, {}))
+    assert nx.is_connected(as_networkx(graph))
+    assert np.all(graph.edges[:, 0] < graph.edges[:, 1])
+    assert np.array_equal(graph.edges, np.unique(graph.edges, axis=0))
+    A = graph.adjacency()
+    assert np.array_equal(A, A.T) and not A.diagonal().any() and A.sum() == 2 * len(graph.edges)
+    assert np.array_equal(A.sum(axis=1), graph.degrees)
+    for i in range(n):
+        assert np.array_equal(graph.neighbours(i), np.flatnonzero(A[i]))
+    assert graph.is_complete == bool(np.all(A | np.eye(n, dtype=bool)))
+
+
+def test_random_graphs_follow_their_seed_and_their_parameters():
+    for name, parameters in (("erdos_renyi", {}), ("random_regular", {"degree": 3}), ("small_world", {"p": 0.5})):
+        once, again, other = (make_graph(name, 20, seed=s, **parameters).edges for s in (3, 3, 4))
+        assert np.array_equal(once, again) and not np.array_equal(once, other)
+    assert np.all(make_graph("random_regular", 20, degree=3).degrees == 3)
+    assert len(make_graph("small_world", 20, k=6, p=0.3).edges) == 60
+    sizes = [len(make_graph("erdos_renyi", 60, seed=s).edges) for s in range(30)]
+    assert abs(np.mean(sizes) / (1.5 * np.log(60) * 59 / 2) - 1) < 0.1  # p = 1.5 log n / n, a little more if connected
+    # a p at which most draws fall apart still ends connected
+    assert all(make_graph("erdos_renyi", 20, p=0.12, seed=s).n == 20 for s in range(5))
+
+
+@pytest.mark.parametrize("name", ["complete", "ring", "path", "star", "grid", "torus", "erdos_renyi"])
+def test_one_node_and_two_nodes(name):
+    assert make_graph(name, 1).edges.shape == (0, 2)
+    assert make_graph(name, 1).degrees.tolist() == [0] and make_graph(name, 1).is_complete
+    assert make_graph(name, 2).edges.tolist() == [[0, 1]]
+
+
+def test_edge_list(tmp_path):
+    file = tmp_path / "links.txt"
+    file.write_text("# a triangle and a tail\n2 0\n0 1  # spoken both ways\n1 0\n\n1\t2\n 3 2\n")
+    graph = make_graph("edge_list", 4, path=file)
+    assert graph.edges.tolist() == [[0, 1], [0, 2], [1, 2], [2, 3]]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("0 1\n1 2 3\n", r"line 2 of .* is '1 2 3', but a link is two node ids"),
+        ("0 1\n1 b\n", "line 2"),
+        ("0 -1\n", "line 1"),
+        ("0 1\n1 3\n", r"line 2 of .* names node 3, .* 0 to 2"),
+        ("0 1\n2 2\n", r"line 2 of .* links node 2 to itself"),
+        ("0 1\n", "falls into 2 pieces .node 2 cannot be reached"),
+        ("", "falls into 3 pieces"),
+    ],
+)
+def test_bad_edge_lists(tmp_path, text, message):
+    file = tmp_path / "links.txt"
+    file.write_text(text)
+    with pytest.raises(NetworkError, match=message):
+        make_graph("edge_list", 3, path=file)
+
+
+def test_an_unreadable_file(tmp_path):
+    with pytest.raises(NetworkError, match="cannot read the links in .*one link a line"):
+        make_graph("edge_list", 3, path=tmp_path / "nowhere")
+    (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(NetworkError, match="cannot read the links"):
+        make_graph("edge_list", 3, path=tmp_path / "binary")
+
+
+@pytest.mark.parametrize(
+    ("name", "n", "parameters", "message"),
+    [
+        ("blob", 5, {}, "no graph 'blob'; choose one of complete, ring"),
+        ("ring", 0, {}, "number of nodes must be at least 1, not 0"),
+        ("ring", 2.5, {}, "number of nodes must be a whole number, not 2.5"),
+        ("ring", 5, {"p": 0.5}, "graph 'ring' takes no parameter, but got p"),
+        ("random_regular", 5, {}, "takes degree, seed, but got none"),
+        ("random_regular", 5, {"degree": 3}, "5 × 3 is odd"),
+        ("random_regular", 5, {"degree": 5}, "degree must be between 0 and 4, not 5"),
+        ("random_regular", 6, {"degree": 1}, "none of 50 draws of random_regular with degree 1 on 6 nodes"),
+        ("erdos_renyi", 20, {"p": 0.01}, "none of 50 draws .* ask for more links, or for another seed"),
+        ("erdos_renyi", 20, {"p": 1.5}, "p must be a probability between 0 and 1, not 1.5"),
+        ("erdos_renyi", 20, {"p": "many"}, "p must be a probability"),
+        ("erdos_renyi", 20, {"seed": -1}, "seed must be at least 0"),
+        ("small_world", 20, {"k": 3}, "k must be even"),
+        ("small_world", 20, {"k": 20}, "k must be between 2 and 19"),
+        ("small_world", 2, {}, "small world must be at least 3"),
+        ("grid", 12, {"rows": 5}, "12 nodes do not fill 5 rows evenly"),
+        ("torus", 12, {"rows": 0}, "rows must be between 1 and 12"),
+    ],
+)
+def test_refusals(name, n, parameters, message):
+    with pytest.raises(NetworkError, match=message):
+        make_graph(name, n, **parameters)
+
+
+@pytest.mark.parametrize(
+    ("n", "edges", "message"),
+    [
+        (3, [[0, 1], [1, 3]], "a link names node 3, but nodes are numbered 0 to 2"),
+        (3, [[0, 1], [-1, 2]], "a link names node -1"),
+        (3, [[0, 1], [2, 2]], "node 2 is linked to itself"),
+        (4, [[0, 1], [2, 3]], r"falls into 2 pieces \(node 2 cannot be reached from node 0\)"),
+        (3, [[0.0, 1.0], [1.0, 2.0]], "pairs of whole numbers"),
+        (3, [0, 1, 2], "pairs of whole numbers"),
+        (3, [[0, 1, 2]], "pairs of whole numbers"),
+        (0, [], "number of nodes must be at least 1"),
+    ],
+)
+def test_a_graph_of_ones_own_is_checked(n, edges, message):
+    with pytest.raises(NetworkError, match=message):
+        Graph("mine", n, np.array(edges))
+
+
+def test_links_are_put_in_order_and_cannot_be_changed():
+    graph = Graph("mine", 3, np.array([[2, 1], [1, 0], [1, 2]]))
+    assert graph.edges.tolist() == [[0, 1], [1, 2]]
+    with pytest.raises(ValueError, match="read-only"):
+        graph.edges[0, 0] = 2
+
+
+@given(st.integers(2, 24), st.integers(0, 99))
+def test_shift_invariance_proves_that_no_node_is_special(n, seed):
+    """Whenever it is claimed, NetworkX finds an automorphism from node 0 to every other node."""
+    rng = np.random.default_rng(seed)
+    links = np.concatenate([make_graph("ring", n).edges, rng.integers(n, size=(2, 2))])
+    graph = Graph("mine", n, links[links[:, 0] != links[:, 1]])
+    if graph.shift_invariant:
+        G = as_networkx(graph)
+        for i in range(1, n):
+            marks = [({0: 1}, {i: 1})]
+            G1, G2 = G.copy(), G.copy()
+            nx.set_node_attributes(G1, {v: marks[0][0].get(v, 0) for v in G}, "mark")
+            nx.set_node_attributes(G2, {v: marks[0][1].get(v, 0) for v in G}, "mark")
+            assert nx.is_isomorphic(G1, G2, node_match=lambda a, b: a["mark"] == b["mark"])
+
+
+def test_shift_invariance_is_seen_and_not_invented():
+    seen = [make_graph("complete", 9), make_graph("ring", 9), make_graph("torus", 12), make_graph("torus", 12, rows=2)]
+    assert all(graph.shift_invariant for graph in seen)
+    prism_and_more = Graph("mine", 6, np.array([[0, 1], [1, 2], [0, 2], [2, 3], [3, 4], [4, 5], [3, 5]]))
+    ladder = np.array([[0, 1], [1, 2], [0, 2], [3, 4], [4, 5], [3, 5], [0, 3], [1, 5], [2, 4]])
+    assert not prism_and_more.shift_invariant and not make_graph("grid", 9).shift_invariant
+    assert make_graph("torus", 6, rows=2).shift_invariant and len(Graph("prism", 6, ladder).edges) == 9
