@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from sottovoce._types import Array
+from sottovoce._types import IntArray
 from sottovoce.algorithm.dual_averaging import DualAveraging
 from sottovoce.algorithm.stepsizes import StepSizes, make_sequence
 from sottovoce.engine.job import Job
@@ -193,7 +193,7 @@ def disclose(
     }
 
 
-def rounds_for_epochs(spec: Spec, sizes: Array, epochs: float) -> int:
+def rounds_for_epochs(spec: Spec, sizes: IntArray, epochs: float) -> int:
     """T such that T·nι·b = epochs·N: as many rounds as make the given number of passes over the data."""
     n = len(sizes)
     graph = make_network(spec.network, n)

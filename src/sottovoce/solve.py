@@ -120,7 +120,7 @@ def observe(prepared: Prepared, state: State, t: int, test: Shards | None, f_sta
     active = np.bincount(job.schedule.active[:used], minlength=job.schedule.n)
     batches = np.array([job.release.sampling.batch(int(q)) for q in job.problem.shards.sizes])
     objective = job.problem.value(mean)
-    messages = int(job.schedule.up_to(t))
+    messages = int(job.schedule.up_to(t)[-1])
     return {
         "round": t,
         "epoch": float(active @ batches / len(job.problem.shards.y)),

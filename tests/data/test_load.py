@@ -157,6 +157,12 @@ def test_named_label_leaves_usual_names_to_the_features(tmp_path):
     assert table.features == ("y", "class") and table.y.tolist() == [3, 4]
 
 
+def test_owners_are_kept_as_written_even_under_a_label_s_name(tmp_path):
+    path = write(tmp_path / "d.csv", csv({"a": [1, 2, 3], "class": ["007", "7", "1.50"], "y": [1, 2, 3]}))
+    table = load(path, group="class")
+    assert table.groups.tolist() == ["007", "7", "1.50"] and table.features == ("a",) and table.y.tolist() == [1, 2, 3]
+
+
 def test_file_to_predict_needs_no_label(tmp_path):
     path = write(tmp_path / "d.csv", csv({"a": [1, 2], "b": [3, 4]}))
     assert load(path, require_label=False).y is None

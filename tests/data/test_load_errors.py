@@ -36,6 +36,7 @@ REFUSED = {
     "not.svm.bz2": (GOOD, {}, r"cannot be read as svmlight \(Invalid data stream"),
     "not.svm.gz": (GOOD, {}, r"cannot be read as svmlight \(Not a gzipped file"),
     "short.svm.gz": (gzip.compress(GOOD)[:-12], {}, r"cannot be read as svmlight"),
+    "broken.svm.gz": (gzip.compress(GOOD)[:10] + b"\xff" * 20, {}, r"cannot be read as svmlight \(Error -3"),
     "broken.csv.gz": (gzip.compress(GOOD)[:12] + b"\xff" * 20, {}, r"cannot be read as csv"),
     "ragged.csv": (b"a,label\n1,2\n3\n", {}, r"cannot be read as csv \(CSV parse error: Expected 2 columns, got 1"),
     "latin.csv": ("âge,label\n1,2\n".encode("latin-1"), {}, r"cannot be read as csv \('utf-8' codec .* UTF-8 text"),
@@ -82,6 +83,9 @@ REFUSED = {
         r"first line holds numbers .*; add a header",
     ),
     "index.csv": (b",a,y\n0,1,2\n", {}, r"column 1 is an index without a name, which is no feature; .*index=False"),
+    "tabs.csv": (b"a\ty\n1\t2\n", {}, r"name of column 1 holds a tab or a line break; check .* \(--format tsv\)"),
+    "quote.csv": (b'"a,y\n1,2\n"\n1\n', {}, r"name of column 1 holds a tab or a line break; check the quotes"),
+    "lines.csv": (b'a,y\n"p\nq",2\n', {}, r"column 'a' holds text; .* \(record 1 has 'p�q'\)$"),
     "twice.csv": (b"a,b,a,y\n1,2,3,4\n", {}, r"2 columns are called 'a'; give every column a name of its own"),
     "alone.csv": (b"g,y\n1,2\n", {"group": "g"}, r"no columns besides the label and the owner; add at least one"),
 }

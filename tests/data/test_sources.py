@@ -159,6 +159,11 @@ def test_a_bundled_record_is_scaled_by_itself_alone(monkeypatch):
     np.testing.assert_array_equal(embedded("wine").X, whole[::2])
 
 
+def test_values_beyond_their_bounds_are_clipped():
+    box = embedded_module._to_unit_box(np.array([[-9.0, 5.0], [2.0, 99.0]]), ((0.0, 4.0), (4.0, 6.0)))
+    np.testing.assert_array_equal(box, [[-1, 0], [0, 1]])
+
+
 def test_unknown_bundled():
     with pytest.raises(DataError, match="no data set called 'iris' comes along; choose one of breast_cancer, digits"):
         embedded("iris")

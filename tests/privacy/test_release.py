@@ -23,24 +23,28 @@ def draws(sampling, q, rounds, sigma=(1.0,)):
     )
 
 
+def one(d, t):
+    return d.records(np.array([0]), np.array([t]))[0]
+
+
 @given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 50))
 def test_fixed_draws_are_distinct_records(q, b, t):
     b = min(b, q)
     d, _ = draws(Fixed(b), q, 1)
-    picked = d.records(0, t)
+    picked = one(d, t)
     assert len(picked) == len(set(picked.tolist())) == b and 0 <= picked.min() and picked.max() < q
 
 
 def test_every_fixed_batch_is_equally_likely():
     d, rounds = draws(Fixed(2), 5, 4000)
-    pairs = [tuple(sorted(d.records(0, t).tolist())) for t in rounds]
+    pairs = [tuple(sorted(one(d, t).tolist())) for t in rounds]
     counts = np.unique([10 * a + b for a, b in pairs], return_counts=True)[1]
     assert len(counts) == 10 and stats.chisquare(counts).pvalue > 1e-3
 
 
 def test_one_record_is_uniform():
     d, rounds = draws(make_sampling("one"), 8, 4000)
-    counts = np.bincount([d.records(0, t)[0] for t in rounds], minlength=8)
+    counts = np.bincount([one(d, t)[0] for t in rounds], minlength=8)
     assert stats.chisquare(counts).pvalue > 1e-3
 
 
@@ -50,7 +54,7 @@ def test_poisson_draws_are_independent_inclusions():
     d, rounds = draws(Poisson(b), q, T)
     used = np.zeros((T, q))
     for t in rounds:
-        picked = d.records(0, t)
+        picked = one(d, t)
         assert np.all(np.diff(picked) > 0)
         used[t - 1, picked] = 1
     sizes = np.bincount(used.sum(axis=1).astype(int), minlength=q + 1)
@@ -68,10 +72,26 @@ def test_poisson_draws_are_independent_inclusions():
     assert np.max(np.abs(correlation)) < 5 / math.sqrt(T)
 
 
+def test_draws_do_not_depend_on_how_many_are_made_at_once():
+    for sampling in (Fixed(3), Poisson(2)):
+        d, rounds = draws(sampling, 50, 40, (1.0, 2.0))
+        nodes, ts = np.tile([1, 0], 40), np.repeat(np.array(rounds), 2)
+        together = d.records(nodes, ts)
+        for pair in range(80):
+            assert np.array_equal(together[pair], d.records(nodes[[pair]], ts[[pair]])[0])
+
+
+def test_poisson_goes_on_when_the_first_stretch_runs_out(monkeypatch):
+    d, _ = draws(Poisson(5), 40, 1)
+    expected = [one(d, t) for t in range(1, 60)]
+    monkeypatch.setattr(Poisson, "stretch", 1)
+    assert all(np.array_equal(one(d, t), e) for t, e in zip(range(1, 60), expected, strict=True))
+
+
 def test_poisson_with_every_record_and_full_agree():
     d, _ = draws(Poisson(7), 7, 1)
-    assert np.array_equal(d.records(0, 1), np.arange(7))
-    assert draws(Full(), 7, 1)[0].records(0, 1) is None
+    assert np.array_equal(one(d, 1), np.arange(7))
+    assert one(draws(Full(), 7, 1)[0], 1) is None
 
 
 def test_noise_has_the_scale_of_the_event_and_no_other():
@@ -79,7 +99,7 @@ def test_noise_has_the_scale_of_the_event_and_no_other():
     sigma = (0.7, 2.5)
     d = Draws(Release(Fixed(1), 1.0, sigma, TRANSCRIPT), Streams(8), np.array([9, 9]), 500)
     for node in (0, 1):
-        sample = np.concatenate([d.noise(np.array([node]), t)[0] for t in range(1, 401)])
+        sample = np.concatenate([d.noise(np.array([node]), np.array([t]))[0] for t in range(1, 401)])
         event = d.release.event(node, 9, 400)
         assert stats.kstest(sample / event.sigma, "norm").pvalue > 1e-3
         assert stats.kstest(sample / (1.03 * event.sigma), "norm").pvalue < 1e-4

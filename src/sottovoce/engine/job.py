@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 
 from sottovoce._types import Array, IntArray
-from sottovoce.algorithm.dual_averaging import DualAveraging, State
+from sottovoce.algorithm.dual_averaging import DualAveraging, Gradient, State
 from sottovoce.network.schedule import Schedule
 from sottovoce.privacy.release import Release
 from sottovoce.problem.objective import Problem, clipped_mean
@@ -20,10 +20,10 @@ from sottovoce.problem.objective import Problem, clipped_mean
 class Randomness(Protocol):
     """Where an engine gets its draws from: counters in a run, anything at all in a test."""
 
-    def records(self, node: int, t: int) -> IntArray | None:
-        """Which records node i uses in round t; None for all."""
+    def records(self, nodes: IntArray, t: IntArray) -> list[IntArray | None]:
+        """Which records are used, for each pair (node, round); None for all of the node's."""
 
-    def noise(self, nodes: IntArray, t: int | IntArray) -> Array:
+    def noise(self, nodes: IntArray, t: IntArray) -> Array:
         """A row of noise for each pair (node, round)."""
 
 
@@ -41,19 +41,16 @@ class Job:
         """The state before round 1."""
         return self.method.start(self.problem.shards.n, self.problem.shards.m)
 
-    def gradients(self, nodes: IntArray, t: int) -> Callable[[Array], Array]:
-        """x of the active nodes -> their clipped mean subgradients over the records of round t."""
 
-        def gradient(x: Array) -> Array:
-            return np.stack([self.gradient(int(node), t, row) for node, row in zip(nodes, x, strict=True)])
+def gradients(problem: Problem, release: Release, nodes: IntArray, records: list[IntArray | None]) -> Gradient:
+    """x of some nodes -> ĝ_i, their clipped mean subgradients over the given records, (nodes, m)."""
 
-        return gradient
+    def gradient(x: Array) -> Array:
+        rows = zip(nodes.tolist(), x, records, strict=True)
+        return np.stack([clipped_mean(problem, i, x_i, drawn, batches[i], release.clip) for i, x_i, drawn in rows])
 
-    def gradient(self, node: int, t: int, x: Array) -> Array:
-        """ĝ_i of one node in round t."""
-        q = int(self.problem.shards.sizes[node])
-        divisor = self.release.sampling.batch(q)
-        return clipped_mean(self.problem, node, x, self.draws.records(node, t), divisor, self.release.clip)
+    batches = {i: release.sampling.batch(int(problem.shards.sizes[i])) for i in nodes.tolist()}
+    return gradient
 
 
 Engine = Callable[[Job, State, int, int], State]

@@ -10,11 +10,13 @@ import numpy as np
 
 from sottovoce._types import Array, IntArray
 from sottovoce.algorithm.dual_averaging import DualAveraging, Mix, State
-from sottovoce.engine.job import Job, Randomness
+from sottovoce.engine.job import Job, Randomness, gradients
 from sottovoce.engine.transport import Mailboxes, Transport
 from sottovoce.network.schedule import Schedule
 from sottovoce.privacy.release import Release
-from sottovoce.problem.objective import Problem, clipped_mean
+from sottovoce.problem.objective import Problem
+
+ONLY = np.array([0])  # a node's own shard is the only one that it has
 
 
 class Node:
@@ -37,15 +39,11 @@ class Node:
     def run(self, state: State, rounds: IntArray) -> State:
         """Take part in the given rounds (those of the schedule in which this node is active)."""
         for t in rounds.tolist():
-            noise = self.draws.noise(self._me, t)
-            done = self.method.step(state, t, self._me, lambda x, t=t: self._gradient(x, t), noise, self._mixer(t))
-            state = done.state
+            now = np.array([t])
+            records, noise = self.draws.records(self._me, now), self.draws.noise(self._me, now)
+            gradient = gradients(self.problem, self.release, ONLY, records)
+            state = self.method.step(state, t, self._me, gradient, noise, self._mixer(t)).state
         return state
-
-    def _gradient(self, x: Array, t: int) -> Array:
-        divisor = self.release.sampling.batch(int(self.problem.shards.sizes[0]))
-        records = self.draws.records(self.name, t)
-        return clipped_mean(self.problem, 0, x[0], records, divisor, self.release.clip)[None, :]
 
     def _mixer(self, t: int) -> Mix:
         peers, weights = self.schedule.peers(t, self.name)

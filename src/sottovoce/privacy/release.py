@@ -9,6 +9,7 @@ draws are made: they cannot drift apart.
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -85,11 +86,19 @@ class Release:
         """Whether every node adds noise."""
         return all(s > 0 for s in self.sigma)
 
-    def records(self, streams: Streams, node: int, t: int, q: int) -> IntArray | None:
-        """The records that a node uses in round t."""
-        return self.sampling.draw(lambda first, count: streams.uniforms(np.array([node]), t, first, count)[0], q)
+    def records(self, streams: Streams, nodes: IntArray, t: IntArray, sizes: IntArray) -> list[IntArray | None]:
+        """The records that each node uses in its round, for each pair (node, round)."""
+        stretch = self.sampling.stretch
+        ready = streams.uniforms(nodes, t, 0, stretch)
 
-    def noise(self, streams: Streams, nodes: IntArray, t: int | IntArray, m: int) -> Array:
+        def uniforms(pair: int, first: int, count: int) -> Array:
+            if first + count <= stretch:
+                return ready[pair, first : first + count]
+            return streams.uniforms(nodes[pair : pair + 1], t[pair : pair + 1], first, count)[0]
+
+        return [self.sampling.draw(partial(uniforms, pair), int(sizes[i])) for pair, i in enumerate(nodes)]
+
+    def noise(self, streams: Streams, nodes: IntArray, t: IntArray, m: int) -> Array:
         """ν, a row of N(0, σ_i² I) for each pair (node, round)."""
         scales = np.take(self.sigma, nodes)
         if not np.any(scales):
@@ -117,10 +126,10 @@ class Draws:
     sizes: IntArray
     m: int
 
-    def records(self, node: int, t: int) -> IntArray | None:
+    def records(self, nodes: IntArray, t: IntArray) -> list[IntArray | None]:
         """Which records."""
-        return self.release.records(self.streams, node, t, int(self.sizes[node]))
+        return self.release.records(self.streams, nodes, t, self.sizes)
 
-    def noise(self, nodes: IntArray, t: int | IntArray) -> Array:
+    def noise(self, nodes: IntArray, t: IntArray) -> Array:
         """Which noise."""
         return self.release.noise(self.streams, nodes, t, self.m)

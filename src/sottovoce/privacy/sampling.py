@@ -34,6 +34,10 @@ class Sampling(Protocol):
     def batch(self, q: int) -> int:
         """b, the public (expected) batch size and divisor at a node with q records."""
 
+    @property
+    def stretch(self) -> int:
+        """How many uniforms a draw nearly always gets by with; they are made for many rounds at once."""
+
     def draw(self, uniforms: Uniforms, q: int) -> IntArray | None:
         """The records of one round, numbered within the node; None for all of them."""
 
@@ -68,6 +72,11 @@ class Fixed(_Batch):
         """The choice in a spec."""
         return f"fixed({self.size})"
 
+    @property
+    def stretch(self) -> int:
+        """One uniform a record."""
+        return self.size
+
     def draw(self, uniforms: Uniforms, q: int) -> IntArray:
         """Floyd's algorithm (Bentley and Floyd 1987): b uniforms, no shuffling of q."""
         b = self.batch(q)
@@ -91,12 +100,17 @@ class Poisson(_Batch):
         """The choice in a spec."""
         return f"poisson({self.size})"
 
+    @property
+    def stretch(self) -> int:
+        """One uniform a record and one to pass the end, for all but the largest batches."""
+        return int(self.size + 4 * np.sqrt(self.size)) + 4
+
     def draw(self, uniforms: Uniforms, q: int) -> IntArray:
         """Skip from one chosen record to the next by geometric gaps: O(b), not O(q)."""
         b = self.batch(q)
         if b == q:
             return np.arange(q)
-        stretch = int(b + 4 * np.sqrt(b)) + 4
+        stretch = self.stretch
         scale = 1.0 / np.log1p(-b / q)
         found: list[IntArray] = []
         at, first = -1.0, 0
@@ -114,6 +128,7 @@ class Full:
 
     kind = "full"
     text = "full"
+    stretch = 0
 
     def batch(self, q: int) -> int:
         """All q."""

@@ -3,7 +3,10 @@
 A random partition needs a generator of its own: how records are dealt out in a simulation is no part of a release.
 """
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from sottovoce._types import Array, IntArray
 from sottovoce.errors import DataError
@@ -25,7 +28,7 @@ def even(n_records: int, n: int, rng: np.random.Generator | None = None) -> Part
     return _offsets(sizes), None if rng is None else rng.permutation(n_records)
 
 
-def by_group(groups: IntArray | Array) -> tuple[Partition, list[str]]:
+def by_group(groups: NDArray[Any]) -> tuple[Partition, list[str]]:
     """One node for every distinct value of a group column; also the nodes' names, in the nodes' order.
 
     Examples

@@ -1,0 +1,1 @@
+"""The command `sottovoce`: one file a verb; each only reads arguments, calls the library and shows the result."""

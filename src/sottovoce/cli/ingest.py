@@ -1,0 +1,82 @@
+"""From a table to shards: labels to signs, owners to nodes. Simulation only: a real node reads its own file."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sottovoce.data.load import as_reals, as_signs
+from sottovoce.data.tables import Table, unit_rows
+from sottovoce.errors import DataError, SpecError
+from sottovoce.notation import parse
+from sottovoce.problem import partition
+from sottovoce.problem.losses import Loss
+from sottovoce.problem.shards import Shards
+
+
+@dataclass(frozen=True)
+class Ingested:
+    """Shards ready to train on, and the names that go into the result."""
+
+    shards: Shards
+    test: Shards | None
+    names: dict[str, Any]
+
+
+def ingest(
+    table: Table,
+    loss: Loss,
+    *,
+    test: Table | None = None,
+    nodes: int | None = None,
+    deal: str = "even",
+    positive: str | None = None,
+    unit_norm: float | None = None,
+    seed: int | None = None,
+) -> Ingested:
+    """Deal a table out to its nodes: by its group column if it has one, else to the given number of nodes."""
+    y, classes = _targets(table, loss, positive)
+    names: dict[str, Any] = {"classes": classes, "features": table.features}
+    X = table.X if unit_norm is None else unit_rows(table.X, unit_norm)
+    if table.groups is not None:
+        if nodes is not None:
+            raise SpecError("the group column already says whose each record is; leave --nodes out")
+        (offsets, order), owners = partition.by_group(table.groups)
+        names["nodes"] = tuple(owners)
+    else:
+        offsets, order = _deal(deal, y, nodes if nodes is not None else 20, np.random.default_rng(seed))
+    shards = Shards.of(X, y, offsets, order)
+    return Ingested(shards, _test_shards(test, table, loss, classes, unit_norm), names)
+
+
+def _targets(table: Table, loss: Loss, positive: str | None) -> tuple[Any, tuple[Any, Any] | None]:
+    assert table.y is not None  # the loader was told to require labels
+    return as_signs(table.y, positive) if loss.targets == "binary" else (as_reals(table.y), None)
+
+
+def _deal(text: str, y: Any, n: int, rng: np.random.Generator) -> partition.Partition:
+    name, args, _ = parse(text)
+    if name == "even" and not args:
+        return partition.even(len(y), n, rng)
+    if name == "in_order" and not args:
+        return partition.even(len(y), n)
+    if name == "dirichlet" and len(args) == 1:
+        return partition.dirichlet(y, n, args[0], rng)
+    raise SpecError(f"records cannot be dealt out by '{text}'; write even, in_order or dirichlet(0.3)")
+
+
+def _test_shards(
+    test: Table | None, train: Table, loss: Loss, classes: tuple[Any, Any] | None, unit_norm: float | None
+) -> Shards | None:
+    if test is None:
+        return None
+    if test.m != train.m:
+        raise DataError(f"the test records have {test.m} features, but the training records have {train.m}")
+    assert test.y is not None
+    if classes is None:
+        y = as_reals(test.y)
+    else:
+        y, found = as_signs(test.y, classes[1])
+        if found != classes:
+            raise DataError(f"the test labels are {found[0]} and {found[1]}, but the training labels {classes}")
+    return Shards.of(test.X if unit_norm is None else unit_rows(test.X, unit_norm), y, np.array([0, len(y)]))

@@ -1,0 +1,60 @@
+"""The command's entry: the verbs, and what becomes of an error."""
+
+import json
+import sys
+from typing import Annotated
+
+import typer
+
+from sottovoce._version import __version__
+from sottovoce.cli import screen
+from sottovoce.cli.demo import demo
+from sottovoce.cli.predict import predict
+from sottovoce.cli.train import train
+from sottovoce.errors import SottovoceError
+
+INTERRUPTED = 130
+
+app = typer.Typer(
+    name="sottovoce",
+    help="Train linear models over many owners' private data, by gossip between their nodes.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"sottovoce {__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Train linear models over many owners' private data, by gossip between their nodes."""
+
+
+for verb in (demo, train, predict):
+    app.command()(verb)
+
+
+def main() -> None:
+    """Run the command; an error that the user can mend is one sentence on stderr and an exit code of its own."""
+    try:
+        app()
+    except SottovoceError as error:
+        if "--json" in sys.argv:
+            print(json.dumps({"error": str(error), "kind": type(error).__name__}, ensure_ascii=False))
+        screen.fail(str(error))
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        screen.fail("stopped; a run with --out and --seed goes on from its last checkpoint when started again")
+        sys.exit(INTERRUPTED)
+    except BrokenPipeError:  # the reader of a pipe went away
+        sys.stderr.close()
+        sys.exit(0)

@@ -1,0 +1,127 @@
+"""What a person sees: a progress bar while it runs, a table and the plain truth about privacy at the end.
+
+Everything for people goes to stderr where `--json` is given, so that stdout is one JSON object.
+"""
+
+import json
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.panel import Panel
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from sottovoce.result import NOT_PRIVATE, Result
+from sottovoce.solve import Progress as OnProgress
+
+out, err = Console(highlight=False), Console(stderr=True, highlight=False)
+
+
+def fail(message: str) -> None:
+    """One sentence, in red."""
+    err.print(f"[bold red]Error:[/] {_plain(message)}", soft_wrap=True)
+
+
+def say_json(value: Any) -> None:
+    """One JSON object on stdout; NaN, which JSON does not know, becomes null."""
+    print(json.dumps(_finite(value), ensure_ascii=False, allow_nan=False))
+
+
+@contextmanager
+def bar(title: str, quiet: bool) -> Iterator[OnProgress | None]:
+    """A progress bar with the newest observation beside it; nothing where nobody looks."""
+    if quiet:
+        yield None
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=None),
+        MofNCompleteColumn(),
+        TextColumn("rounds  [cyan]{task.fields[newest]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=err, transient=not err.is_terminal) as progress:
+        task = progress.add_task(title, total=None, newest="")
+
+        def update(t: int, T: int, row: dict[str, float]) -> None:
+            newest = f"F = {row['objective']:.4f}  accuracy {row['train_accuracy']:.3f}"
+            progress.update(task, total=T, completed=t, newest=newest)
+
+        yield update
+
+
+def show(result: Result, title: str, quiet: bool = False) -> None:
+    """The final table of one run, and what may be said about its privacy."""
+    console = err if quiet else out
+    last, public = result.history.last, result.public
+    table = Table(title=title, title_justify="left", show_header=False, box=None, padding=(0, 2))
+    score = "accuracy" if result.classes is not None else "R²"
+    spoken = public["participations"]
+    rows = {
+        "nodes, records, features": f"{public['n']}, {sum(public['records']):,}, {public['m']}",
+        "rounds, epochs": f"{int(last['round']):,}, {last['epoch']:.2f}",
+        "gossip": f"ι = {public['iota']:.4g}, β = {public['beta']:.4g}, each node spoke "
+        f"{min(spoken):,} to {max(spoken):,} times",
+        "messages, bytes": f"{int(last['messages']):,}, {_bytes(last['bytes'])}",
+        "objective F": f"{last['objective']:.6f}",
+        "F − F*": f"{last['suboptimality']:.3e}",
+        f"train {score}": f"{last['train_accuracy']:.4f}",
+        f"test {score}": f"{last['test_accuracy']:.4f}",
+        "disagreement of nodes": f"{last['consensus_error']:.3e}",
+        "engine, time": f"{result.environment['engine']}, {result.environment['seconds']:.1f} s",
+    }
+    for name, value in rows.items():
+        if "nan" not in value:
+            table.add_row(name, value)
+    console.print(table)
+    console.print(f"  [dim]objective, accuracy and disagreement are {NOT_PRIVATE}[/]")
+    console.print(privacy_panel(result.privacy))
+
+
+def privacy_panel(privacy: dict[str, Any]) -> Panel:
+    """The verdict, against whom, and in which units: never one without the others."""
+    lines = [
+        f"[bold]{_plain(privacy['verdict'])}[/]",
+        f"adversary: {privacy['adversary']}, who sees {privacy['adversary_sees']}",
+        f"neighbouring data: {privacy['adjacency']}",
+    ]
+    if privacy["simulation"]:
+        lines.append("a seed was given: this is a simulation, whoever knows the seed can remove the noise")
+    return Panel("\n".join(lines), title="privacy", title_align="left", border_style="yellow")
+
+
+def summary(result: Result, saved: str | None) -> dict[str, Any]:
+    """The same as `show`, for programs."""
+    return {
+        "spec": result.spec.to_dict(),
+        "public": result.public,
+        "last": {"label": NOT_PRIVATE} | result.history.last,
+        "privacy": result.privacy,
+        "environment": result.environment,
+        "saved": saved,
+    }
+
+
+def _bytes(count: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} TB"
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return value
+
+
+def _plain(text: str) -> str:
+    return text.replace("[", r"\[")

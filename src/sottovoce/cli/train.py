@@ -1,0 +1,137 @@
+"""`sottovoce train FILE`: read, deal out, run, show, save."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sottovoce._types import IntArray
+from sottovoce.build import loss_from_text, make_problem, rounds_for_epochs
+from sottovoce.cli import screen
+from sottovoce.cli.ingest import ingest
+from sottovoce.data.load import load
+from sottovoce.errors import SpecError
+from sottovoce.presets import PRESETS, make_preset
+from sottovoce.problem.optimum import optimum
+from sottovoce.solve import ENGINES, solve
+from sottovoce.spec import Execution, Spec
+
+DATA, MODEL, NETWORK, STEPS, PRIVACY, RUN = "Data", "Model", "Network", "Algorithm", "Privacy", "Run"
+
+
+def _option(name: str, text: str, panel: str) -> typer.models.OptionInfo:
+    return typer.Option(name, help=text, rich_help_panel=panel)
+
+
+def train(
+    file: Annotated[Path, typer.Argument(help="Training records: svmlight, CSV or Parquet; also .gz, .bz2, .xz.")],
+    test: Annotated[Path | None, _option("--test", "Held-out records, for the accuracy shown.", DATA)] = None,
+    label: Annotated[str | None, _option("--label", "The target's column (CSV, Parquet).", DATA)] = None,
+    positive: Annotated[str | None, _option("--positive", "The label to count as +1.", DATA)] = None,
+    group: Annotated[str | None, _option("--group", "The owner's column: one node for each value.", DATA)] = None,
+    nodes: Annotated[int | None, _option("--nodes", "Deal the records out to this many nodes (20).", DATA)] = None,
+    deal: Annotated[str, _option("--deal", "How: even, in_order or dirichlet:0.3 (skewed labels).", DATA)] = "even",
+    format: Annotated[str | None, _option("--format", "svmlight, csv or parquet, if the name lies.", DATA)] = None,
+    features: Annotated[int | None, _option("--features", "Number of features (svmlight).", DATA)] = None,
+    unit_rows: Annotated[bool, _option("--unit-rows", "Scale rows over the bound down to it.", DATA)] = False,
+    preset: Annotated[
+        str, _option("--preset", f"Start from {', '.join(PRESETS)}; the options below change it.", MODEL)
+    ] = "paper-l2",
+    loss: Annotated[str | None, _option("--loss", "hinge, logistic, huber:1.35, …", MODEL)] = None,
+    h: Annotated[str | None, _option("--h", "Regulariser: l2:5e-4, l1:5e-4, elastic_net:…, box:-1,1, …", MODEL)] = None,
+    intercept: Annotated[
+        float | None, _option("--intercept", "Value of the intercept's column; 0: none.", MODEL)
+    ] = None,
+    row_norm: Annotated[float | None, _option("--row-norm", "Public bound on a record's norm (1).", MODEL)] = None,
+    weigh: Annotated[str | None, _option("--weigh", "Count nodes or records the same.", MODEL)] = None,
+    graph: Annotated[str | None, _option("--graph", "complete, ring, torus, erdos_renyi:p=0.3, …", NETWORK)] = None,
+    activation: Annotated[
+        str | None, _option("--activation", "Who speaks: edges:1, matching:2, nodes:4, everyone.", NETWORK)
+    ] = None,
+    mixing: Annotated[str | None, _option("--mixing", "metropolis, lazy, max_degree, uniform.", NETWORK)] = None,
+    correct: Annotated[bool, _option("--correct", "Weigh unevenly active nodes.", NETWORK)] = False,
+    rounds: Annotated[int | None, _option("--rounds", "T; or give --epochs.", STEPS)] = None,
+    epochs: Annotated[float, _option("--epochs", "Passes over the data.", STEPS)] = 3.0,
+    a: Annotated[str | None, _option("--a", "a_t: linear:1 or constant:1.", STEPS)] = None,
+    gamma: Annotated[str | None, _option("--gamma", "γ_t: constant:20 or sqrt:0.01.", STEPS)] = None,
+    primal: Annotated[str | None, _option("--primal", "recompute or as_written (line 8).", STEPS)] = None,
+    sampling: Annotated[str | None, _option("--sampling", "one, fixed:8, poisson:8 or full.", PRIVACY)] = None,
+    noise: Annotated[str | None, _option("--noise", "none, gaussian:σ or theorem1:ε,δ₀.", PRIVACY)] = None,
+    clip: Annotated[float | None, _option("--clip", "L, the bound on a record's subgradient.", PRIVACY)] = None,
+    on_violation: Annotated[
+        str | None, _option("--on-violation", "A row over the bound: raise or clip.", PRIVACY)
+    ] = None,
+    adversary: Annotated[str | None, _option("--adversary", "Who is watching (transcript).", PRIVACY)] = None,
+    seed: Annotated[int | None, _option("--seed", "Makes the run a reproducible simulation.", RUN)] = None,
+    engine: Annotated[str, _option("--engine", f"{' or '.join(ENGINES)}.", RUN)] = "reference",
+    certify: Annotated[bool, _option("--certify", "Compute F* first, for the suboptimality.", RUN)] = False,
+    observations: Annotated[int, _option("--observations", "How often to look.", RUN)] = 40,
+    out: Annotated[Path | None, _option("--out", "Save the result here; with --seed, also checkpoints.", RUN)] = None,
+    json: Annotated[bool, _option("--json", "Print one JSON object.", RUN)] = False,
+) -> None:
+    """Train a linear model on FILE by gossip between simulated nodes."""
+    changes = {
+        "problem__loss": loss,
+        "problem__h": h,
+        "problem__intercept": intercept,
+        "problem__row_norm": row_norm,
+        "problem__weights": weigh,
+        "problem__on_violation": on_violation,
+        "network__graph": graph,
+        "network__activation": activation,
+        "network__weights": mixing,
+        "network__correct": correct or None,
+        "algorithm__a": a,
+        "algorithm__gamma": gamma,
+        "algorithm__primal": primal,
+        "privacy__sampling": sampling,
+        "privacy__noise": noise,
+        "privacy__clip": clip,
+        "privacy__adversary": adversary,
+        "seed": seed,
+    }
+    spec = make_preset(preset, 1).but(**{key: value for key, value in changes.items() if value is not None})
+    model = loss_from_text(spec.problem.loss)
+    table = load(file, format=format, label=label, group=group, n_features=features)
+    held_out = None if test is None else load(test, format=format, label=label, n_features=table.m)
+    data = ingest(
+        table,
+        model,
+        test=held_out,
+        nodes=nodes,
+        deal=deal,
+        positive=positive,
+        unit_norm=spec.problem.row_norm if unit_rows else None,
+        seed=seed,
+    )
+    spec = _with_rounds(spec, rounds, epochs, data.shards.sizes)
+    f_star = optimum(make_problem(spec.problem, data.shards), gap=1e-6).value if certify else float("nan")
+    with screen.bar("gossip", quiet=json) as progress:
+        result = solve(
+            spec,
+            data.shards,
+            test=data.test,
+            f_star=f_star,
+            execution=Execution(engine, observations),
+            progress=progress,
+            checkpoint=out if out is not None and seed is not None else None,
+            **data.names,
+        )
+    saved = None
+    if out is not None:
+        saved = str(result.save(out))
+        (out / "checkpoint.npz").unlink(missing_ok=True)
+    if json:
+        screen.say_json(screen.summary(result, saved))
+    else:
+        screen.show(result, f"{table.name}: {spec.problem.loss} + {spec.problem.h}")
+        if saved:
+            screen.out.print(f"saved in {saved}")
+
+
+def _with_rounds(spec: Spec, rounds: int | None, epochs: float, sizes: IntArray) -> Spec:
+    if not epochs > 0:
+        raise SpecError(f"the number of epochs must be over 0, not {epochs}")
+    T = rounds if rounds is not None else rounds_for_epochs(spec, sizes, epochs)
+    return replace(spec, algorithm=replace(spec.algorithm, rounds=T))

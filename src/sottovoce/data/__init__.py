@@ -1,0 +1,1 @@
+"""Records from files, bundled sets and seeded generators, each as a `Table`."""

@@ -1,0 +1,273 @@
+"""Records from a file: svmlight, CSV or Parquet. Whatever is wrong with it ends in one sentence, a `DataError`."""
+
+import bz2
+import gzip
+import lzma
+import os
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any, cast
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+
+from sottovoce._types import Array
+from sottovoce.data.columns import read_csv, read_parquet, to_table
+from sottovoce.data.tables import Table
+from sottovoce.errors import DataError, SottovoceError, SpecError
+
+FORMATS = {
+    "svmlight": ("", ".svm", ".libsvm", ".svmlight", ".txt", ".t"),
+    "csv": (".csv",),
+    "tsv": (".tsv",),
+    "parquet": (".parquet", ".pq"),
+}
+"""Every format with the endings of its files' names."""
+
+OPEN: dict[str, Callable[[Path], Any]] = {".bz2": bz2.open, ".xz": lzma.open, ".gz": gzip.open}
+"""The endings of compressed files."""
+
+EXPECTED = {
+    "svmlight": "lines of 'label index:value …' with a number for a label and rising indices",
+    "csv": "UTF-8 text with a header line and the same number of commas in every line",
+    "tsv": "UTF-8 text with a header line and the same number of tabs in every line",
+    "parquet": "a Parquet file",
+}
+
+# what the readers of the three formats and of the compressions throw at a garbled file
+GARBLED = (ValueError, OverflowError, EOFError, OSError, lzma.LZMAError, zlib.error, pa.ArrowException)
+
+
+def load(
+    path: str | os.PathLike[str],
+    *,
+    format: str | None = None,
+    label: str | None = None,
+    group: str | None = None,
+    n_features: int | None = None,
+    positive: str | float | None = None,
+    require_label: bool = True,
+) -> Table:
+    r"""Read the records of a file.
+
+    Parameters
+    ----------
+    path : the file; svmlight, CSV and TSV may be compressed (.gz, .bz2, .xz)
+    format : 'svmlight', 'csv', 'tsv' or 'parquet'; by default told from the name
+    label : the label's column in a CSV or Parquet file; by default the one called label, y, target or class
+    group : the column that names every record's owner; kept as text
+    n_features : the number of features expected: svmlight is padded to it with empty columns, and a file with more
+        of them, or a CSV or Parquet file with another number, is refused
+    positive : the class that becomes +1, the other one −1; by default labels stay as they are (see `as_signs`)
+    require_label : False for files to predict, where a missing label column gives y = None
+
+    Notes
+    -----
+    The indices of an svmlight file count from 1 unless index 0 occurs in it. Labels in CSV and Parquet may be text.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder, "pupils.csv")
+    ...     _ = path.write_text("age,height,school,label\n9,1.4,north,yes\n7,1.2,south,no\n")
+    ...     table = load(path, group="school")
+    >>> table.X, table.y.tolist(), table.groups.tolist(), table.features
+    (array([[9. , 1.4], [7. , 1.2]]), ['yes', 'no'], ['north', 'south'], ('age', 'height'))
+    """
+    path = Path(path)
+    name = str(path)
+    format, compression = _format(path, format)
+    if format == "svmlight" and (label is not None or group is not None):
+        raise SpecError("svmlight files have no named columns, so no label or group can be named; use CSV or Parquet")
+    if label is not None and label == group:
+        raise SpecError(f"the label and the group cannot both be the column '{label}'; name two columns")
+    try:
+        raw = _read(path, format, compression, group)
+        if format == "svmlight":
+            table = _from_svmlight(raw[0], raw[1], name)
+        else:
+            table = to_table(raw, name, label, group, require_label)
+    except SottovoceError:
+        raise
+    except FileNotFoundError:
+        raise DataError(f"{name}: there is no such file; check the path") from None
+    except IsADirectoryError:
+        raise DataError(f"{name}: this is a folder, and a file is needed; name a file in it") from None
+    except PermissionError:
+        raise DataError(f"{name}: the file may not be read; give yourself permission, or copy it") from None
+    except GARBLED as error:
+        if path.is_file() and path.stat().st_size == 0:
+            raise DataError(f"{name}: the file is empty; it should hold {EXPECTED[format]}") from None
+        raise DataError(
+            f"{name}: the file cannot be read as {format} ({_reason(error)}); "
+            f"it should hold {EXPECTED[format]}: mend it, or name another format"
+        ) from None
+    if n_features is not None:
+        table = _widened(table, n_features)
+    if positive is not None and table.y is not None:
+        table = Table(table.X, as_signs(table.y, positive)[0], table.groups, table.features, name)
+    return table
+
+
+def as_signs(y: ArrayLike, positive: str | float | None = None) -> tuple[Array, tuple[str | float, str | float]]:
+    """Labels of two classes as −1 and +1: the smaller (or first in the alphabet) is −1, unless `positive` is named.
+
+    Parameters
+    ----------
+    y : numbers, truth values or text; text that reads as numbers ('+1', '-1') is taken as numbers
+    positive : the class that becomes +1
+
+    Returns
+    -------
+    The signs, and the names of the classes (negative, positive)
+
+    Examples
+    --------
+    >>> as_signs(np.array(["spam", "ham", "spam"]))
+    (array([ 1., -1.,  1.]), ('ham', 'spam'))
+    >>> as_signs([1, 2, 2], positive=1)
+    (array([ 1., -1., -1.]), (2.0, 1.0))
+    """
+    values = _plain(np.asarray(y))
+    classes, which = np.unique(values, return_inverse=True)
+    names = [cast("str | float", value.item()) for value in classes]
+    if len(names) < 2:
+        only = f"all {len(values)} labels are {names[0]!r}" if names else "there are no labels"
+        raise DataError(f"{only}, and classification needs two classes; add records of the other class")
+    if len(names) > 2:
+        few = ", ".join(repr(value) for value in names[:4]) + (", …" if len(names) > 4 else "")
+        raise DataError(
+            f"the labels have {len(names)} classes ({few}), and classification here is between two; "
+            "keep or merge two of them, or choose a loss for regression"
+        )
+    if positive is None:
+        at = 1
+    else:
+        found = [j for j, value in enumerate(names) if value == _like(positive, value)]
+        if not found:
+            raise DataError(f"no label is {positive!r}; the positive class must be {names[0]!r} or {names[1]!r}")
+        at = found[0]
+    return np.where(which.reshape(-1) == at, 1.0, -1.0), (names[1 - at], names[at])
+
+
+def as_reals(y: ArrayLike) -> Array:
+    """Targets of a regression: real numbers, or a `DataError`.
+
+    Examples
+    --------
+    >>> as_reals([1, 2.5])
+    array([1. , 2.5])
+    """
+    values = _plain(np.asarray(y))
+    if values.dtype.kind == "U":
+        raise DataError(f"a regression's targets must be numbers, not text such as '{values[0]}'; encode them first")
+    return values
+
+
+def _format(path: Path, format: str | None) -> tuple[str, str]:
+    """The format and, if any, the ending of the compression."""
+    ending = path.suffix.lower()
+    compression = ending if ending in OPEN else ""
+    if compression:
+        ending = Path(path.stem).suffix.lower()
+    if format is None:
+        format = next((known for known, endings in FORMATS.items() if ending in endings), None)
+        if format is None:
+            raise DataError(
+                f"{path}: the ending '{ending}' tells of no format known here; say --format svmlight, csv or parquet"
+            )
+    elif format not in FORMATS:
+        raise SpecError(f"'{format}' is no format known here; choose one of {', '.join(FORMATS)}")
+    if format == "parquet" and compression:
+        raise DataError(f"{path}: Parquet is compressed within and is not read from {compression}; decompress it first")
+    return format, compression
+
+
+def _read(path: Path, format: str, compression: str, group: str | None) -> Any:
+    if path.is_dir():
+        raise IsADirectoryError
+    if format == "parquet":
+        return read_parquet(path)
+    file: IO[bytes]
+    with OPEN[compression](path) if compression else path.open("rb") as file:
+        if format == "svmlight":
+            from sklearn.datasets import load_svmlight_file  # here: seconds to import, and only this format needs it
+
+            return load_svmlight_file(file, zero_based="auto")
+        return read_csv(file, "," if format == "csv" else "\t", group)
+
+
+def _from_svmlight(X: Any, y: Array, name: str) -> Table:
+    if X.shape[0] == 0:
+        raise DataError(f"{name}: the file is empty; it should hold {EXPECTED['svmlight']}")
+    if not np.all(np.isfinite(y)):
+        record = int(np.flatnonzero(~np.isfinite(y))[0])
+        raise DataError(f"{name}: the label of record {record + 1} is {y[record]}; give it a finite number")
+    if not np.all(np.isfinite(X.data)):
+        place = int(np.flatnonzero(~np.isfinite(X.data))[0])
+        record = int(np.searchsorted(X.indptr, place, side="right"))
+        raise DataError(
+            f"{name}: record {record} has the value {X.data[place]} in its entry {place - X.indptr[record - 1] + 1}; "
+            "every value must be a finite number: replace it, or drop that record"
+        )
+    # 64-bit indices, as scikit-learn gives them, make the matrix a third larger
+    small = np.int32 if max(X.nnz, *X.shape) < np.iinfo(np.int32).max else np.int64
+    X = sparse.csr_array((X.data, X.indices.astype(small), X.indptr.astype(small)), shape=X.shape)
+    return Table(X, y, None, None, name)
+
+
+def _widened(table: Table, n_features: int) -> Table:
+    if table.m == n_features:
+        return table
+    if table.features is not None or table.m > n_features:
+        raise DataError(
+            f"{table.name}: the file has {table.m} features where {n_features} are expected; give it the same features"
+        )
+    X = sparse.csr_array((table.X.data, table.X.indices, table.X.indptr), shape=(table.n_records, n_features))
+    return Table(X, table.y, table.groups, None, table.name)
+
+
+def _plain(y: NDArray[Any]) -> NDArray[Any]:
+    """Labels as float64 or as text, nothing missing."""
+    if y.ndim != 1:
+        raise DataError(f"labels must be one a record, not an array of {y.ndim} dimensions")
+    if y.dtype.kind in "biuf":
+        return _finite(y.astype(np.float64))
+    values = y.tolist()
+    kinds = {isinstance(value, str) for value in values}
+    if kinds == {True, False}:
+        raise DataError("the labels mix text and numbers, or some are missing; write all of them in one way")
+    try:
+        numbers = np.array([float(value) for value in values])
+    except (TypeError, ValueError):
+        if kinds == {True}:
+            return np.array(values, dtype=np.str_)
+        raise DataError("the labels must be numbers or text, and none missing; mend or drop those records") from None
+    return _finite(numbers)
+
+
+def _finite(numbers: Array) -> Array:
+    bad = np.flatnonzero(~np.isfinite(numbers))
+    if bad.size:
+        raise DataError(f"the label of record {bad[0] + 1} is {numbers[bad[0]]}; give it a value, or drop that record")
+    return numbers
+
+
+def _like(positive: str | float, value: str | float) -> str | float:
+    """The positive class in the labels' own type: the command line gives '1' where the labels are 1.0."""
+    if isinstance(value, str):
+        return str(positive)
+    try:
+        return float(positive)
+    except ValueError:
+        return positive
+
+
+def _reason(error: BaseException) -> str:
+    lines = str(error).splitlines()
+    text = lines[0].strip() if lines else type(error).__name__
+    return text if len(text) <= 120 else text[:119] + "…"

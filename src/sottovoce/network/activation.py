@@ -1,0 +1,297 @@
+"""Who is active in a round: k random links, k disjoint links, k random nodes, or everyone.
+
+Every scheme is a uniform distribution over a finite set of outcomes, and an outcome is a row of numbers: the links
+chosen (rows of `Graph.edges`) or the nodes chosen. So a million rounds are one small integer array, and exact
+probabilities are counts. No scheme ever looks at data: the privacy accounting relies on it.
+
+ι_i = P(node i is active) is exact, always; where it cannot be had, that is an error. It is 2k/n for k random links
+only when k = 1: two links may share a node.
+
+Adding a scheme: a small class like those below, and one row of `ACTIVATIONS`.
+"""
+
+import math
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sottovoce._types import Array, IntArray
+from sottovoce.errors import NetworkError
+from sottovoce.network.graphs import Graph
+from sottovoce.network.listing import LIMIT, SLOWEST, all_subsets, draw_matchings, matchings, pair_index, subsets
+
+BLOCK = 1 << 20  # entries of stacked matrices worked on at a time: 8 MB of weights
+ROUNDS = 1 << 16  # rounds drawn at a time
+
+Outcome = tuple[IntArray, NDArray[np.bool_]]
+"""Of many rounds: active nodes (R, K), −1 where fewer than K are active, and the links among them (R, K, K)."""
+
+
+class Activation(ABC):
+    """A scheme, as data: what it is called, how likely each node is, and how to draw it."""
+
+    by_links: ClassVar[bool] = False
+    """Whether the numbers of an outcome are links (rows of `Graph.edges`) or nodes."""
+
+    @abstractmethod
+    def width(self, graph: Graph) -> int:
+        """K, the most nodes that can be active in one round; refuses a graph on which the scheme has no outcome."""
+
+    @abstractmethod
+    def iota(self, graph: Graph) -> Array:
+        """(n,) the exact probability that each node is active in a round."""
+
+    @abstractmethod
+    def count(self, graph: Graph) -> int | None:
+        """How many equally likely outcomes there are; None where counting them is out of reach."""
+
+    @abstractmethod
+    def outcomes(self, graph: Graph) -> IntArray:
+        """All outcomes, one a row; ask only where `count` is at most `LIMIT`."""
+
+    @abstractmethod
+    def typical(self, graph: Graph) -> IntArray | None:
+        """On a complete graph: outcomes that stand for all up to renumbering; None if they are over `LIMIT`."""
+
+    @abstractmethod
+    def _draw(self, graph: Graph, rounds: int, rng: np.random.Generator) -> IntArray: ...
+
+    def draw(self, graph: Graph, rounds: int, rng: np.random.Generator) -> IntArray:
+        """Outcomes of independent rounds, one a row.
+
+        Whole blocks are drawn and the last one is cut: a longer run begins with the rounds of a shorter one.
+        """
+        if rounds < 1:
+            raise NetworkError(f"a run needs at least one round, not {rounds}; ask for more")
+        size = min(ROUNDS, max(1, BLOCK // max(self.width(graph) ** 2, graph.n)))
+        if self.count(graph) == 1:  # the same in every round: a view takes no memory
+            return np.broadcast_to(only := self.outcomes(graph), (rounds, only.shape[1]))
+        return np.concatenate([self._draw(graph, size, rng)[: rounds - at] for at in range(0, rounds, size)])
+
+    def spread(self, graph: Graph, choice: IntArray) -> Iterator[Outcome]:
+        """Spell outcomes out, a block of rounds at a time: who is active, and the links among them."""
+        K = self.width(graph)
+        links = None if self.by_links else graph.adjacency()
+        size = max(1, BLOCK // K**2)
+        for at in range(0, len(choice), size):
+            rows = choice[at : at + size]
+            yield _ends(graph, rows, K) if links is None else (rows, links[rows[:, :, None], rows[:, None, :]])
+
+
+def _ends(graph: Graph, choice: IntArray, K: int) -> Outcome:
+    """The nodes that the chosen links join, each once, in the order in which the links name them."""
+    rounds, k = choice.shape
+    ends = graph.edges[choice].reshape(rounds, 2 * k)
+    first = np.argmax(ends[:, :, None] == ends[:, None, :], axis=2)  # where this node was named first
+    new = first == np.arange(2 * k)
+    label = np.take_along_axis(np.cumsum(new, axis=1) - 1, first, axis=1)
+    row = np.arange(rounds)[:, None]
+    nodes = np.full((rounds, K), -1, dtype=np.int64)
+    nodes[row, label] = ends
+    links = np.zeros((rounds, K, K), dtype=np.bool_)
+    links[row, label[:, 0::2], label[:, 1::2]] = True
+    return nodes, links | links.transpose(0, 2, 1)
+
+
+@dataclass(frozen=True)
+class _Sized(Activation):
+    """A scheme with a number: k links or k nodes."""
+
+    k: int
+
+    def __post_init__(self) -> None:
+        """Refuse an idle round."""
+        if self.k < 1:
+            raise NetworkError(f"'{self}' leaves every node idle; choose at least 1")
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__.lower()}({self.k})"
+
+
+class Edges(_Sized):
+    """k distinct links, uniformly; their ends are active. The paper's scheme."""
+
+    by_links = True
+
+    def width(self, graph: Graph) -> int:
+        """2k, or all nodes."""
+        if self.k > len(graph.edges):
+            raise NetworkError(
+                f"'{self}' needs {self.k} links, but graph '{graph.name}' has {len(graph.edges)}; choose fewer links"
+            )
+        return min(2 * self.k, graph.n)
+
+    def iota(self, graph: Graph) -> Array:
+        """1 − C(E − d_i, k)/C(E, k)."""
+        self.width(graph)
+        E, degrees = len(graph.edges), graph.degrees
+        by_degree = {d: 1.0 - math.comb(E - d, self.k) / math.comb(E, self.k) for d in set(degrees.tolist())}
+        return np.array([by_degree[d] for d in degrees.tolist()])
+
+    def count(self, graph: Graph) -> int:
+        """C(E, k)."""
+        return math.comb(len(graph.edges), self.k)
+
+    def outcomes(self, graph: Graph) -> IntArray:
+        """All k-subsets of the links."""
+        return all_subsets(len(graph.edges), self.k)
+
+    def typical(self, graph: Graph) -> IntArray | None:
+        """Those with link 0: renumbering takes any link to any other, so it may be taken as one of the k."""
+        E = len(graph.edges)
+        if math.comb(E - 1, self.k - 1) > LIMIT:
+            return None
+        return np.insert(1 + all_subsets(E - 1, self.k - 1), 0, 0, axis=1)
+
+    def _draw(self, graph: Graph, rounds: int, rng: np.random.Generator) -> IntArray:
+        return subsets(len(graph.edges), self.k, rounds, rng)
+
+
+class Matching(_Sized):
+    """k links without a common node, uniform over all such choices; 2k nodes are active in every round."""
+
+    by_links = True
+
+    def width(self, graph: Graph) -> int:
+        """2k."""
+        if 2 * self.k > graph.n or self.count(graph) == 0:
+            raise NetworkError(
+                f"'{self}' needs {self.k} links without a common node, but graph '{graph.name}' with {graph.n} nodes "
+                "does not have them; choose fewer links"
+            )
+        return 2 * self.k
+
+    def iota(self, graph: Graph) -> Array:
+        """2k/n where no node is special; else the share of the listed matchings that a node is in."""
+        self.width(graph)
+        if self.k == 1:
+            return Edges(1).iota(graph)
+        if graph.shift_invariant:
+            return np.full(graph.n, 2 * self.k / graph.n)
+        listed = None if graph.is_complete else matchings(graph, self.k)
+        if listed is None:
+            raise NetworkError(
+                f"'{self}' has over {LIMIT:,} matchings on graph '{graph.name}', so that the nodes' exact activation "
+                "probabilities are out of reach; choose fewer links, edges(k), or a complete graph, ring or torus"
+            )
+        return np.bincount(graph.edges[listed].ravel(), minlength=graph.n) / len(listed)
+
+    def count(self, graph: Graph) -> int | None:
+        """n!/((n − 2k)! k! 2^k) on a complete graph; elsewhere they are listed."""
+        if graph.is_complete:
+            return math.perm(graph.n, 2 * self.k) // (math.factorial(self.k) * 2**self.k)
+        listed = matchings(graph, self.k)
+        return None if listed is None else len(listed)
+
+    def outcomes(self, graph: Graph) -> IntArray:
+        """All k-matchings."""
+        listed = matchings(graph, self.k)
+        assert listed is not None
+        return listed
+
+    def typical(self, graph: Graph) -> IntArray:
+        """Any one of them."""
+        return pair_index(graph.n, np.arange(2 * self.k).reshape(1, self.k, 2))
+
+    def _draw(self, graph: Graph, rounds: int, rng: np.random.Generator) -> IntArray:
+        choice = draw_matchings(graph, self.k, rounds, rng)
+        if choice is None:
+            raise NetworkError(
+                f"'{self}' has too many matchings on graph '{graph.name}' to list, and fewer than {SLOWEST:g} of "
+                "random choices of links are one; choose fewer links, or a complete graph"
+            )
+        return choice
+
+
+class Nodes(_Sized):
+    """k distinct nodes, uniformly, and the graph's links among them; one without a link still steps, alone."""
+
+    def width(self, graph: Graph) -> int:
+        """k."""
+        if self.k > graph.n:
+            raise NetworkError(f"'{self}' needs {self.k} nodes, but there are {graph.n}; choose fewer nodes")
+        return self.k
+
+    def iota(self, graph: Graph) -> Array:
+        """k/n."""
+        return np.full(graph.n, self.width(graph) / graph.n)
+
+    def count(self, graph: Graph) -> int:
+        """C(n, k)."""
+        return math.comb(graph.n, self.k)
+
+    def outcomes(self, graph: Graph) -> IntArray:
+        """All k-subsets of the nodes."""
+        return all_subsets(graph.n, self.k)
+
+    def typical(self, graph: Graph) -> IntArray:
+        """Any one of them."""
+        return np.arange(self.k)[None]
+
+    def _draw(self, graph: Graph, rounds: int, rng: np.random.Generator) -> IntArray:
+        return subsets(graph.n, self.k, rounds, rng)
+
+
+@dataclass(frozen=True)
+class Everyone(Activation):
+    """All nodes, over all links, in every round: a fixed W."""
+
+    def __str__(self) -> str:
+        return "everyone"
+
+    def width(self, graph: Graph) -> int:
+        """n."""
+        return graph.n
+
+    def iota(self, graph: Graph) -> Array:
+        """1."""
+        return np.ones(graph.n)
+
+    def count(self, graph: Graph) -> int:
+        """One."""
+        return 1
+
+    def outcomes(self, graph: Graph) -> IntArray:
+        """The one outcome."""
+        return np.arange(graph.n)[None]
+
+    def typical(self, graph: Graph) -> IntArray:
+        """The one outcome."""
+        return self.outcomes(graph)
+
+    def _draw(self, graph: Graph, rounds: int, rng: np.random.Generator) -> IntArray:
+        return np.broadcast_to(np.arange(graph.n), (rounds, graph.n))
+
+
+ACTIVATIONS: dict[str, type[Activation]] = {
+    "edges": Edges,
+    "matching": Matching,
+    "nodes": Nodes,
+    "everyone": Everyone,
+}
+
+
+def make_activation(text: str) -> Activation:
+    """Read a scheme such as "edges(2)" or "everyone".
+
+    Examples
+    --------
+    >>> from sottovoce.network.graphs import make_graph
+    >>> two = make_activation("edges(2)")
+    >>> two.iota(make_graph("complete", 20))[0].item() == 4 / 21  # not 0.2: the two links may share a node
+    True
+    >>> two.draw(make_graph("complete", 4), 3, np.random.default_rng(1)).shape
+    (3, 2)
+    """
+    parts = re.fullmatch(r"\s*(\w+)\s*(?:\(\s*(\d+)\s*\))?\s*", text)
+    name, number = parts.groups() if parts else (None, None)
+    scheme = ACTIVATIONS.get(name or "")
+    if scheme is None or issubclass(scheme, _Sized) != (number is not None):
+        usage = ", ".join(f"{row}(k)" if issubclass(made, _Sized) else row for row, made in ACTIVATIONS.items())
+        raise NetworkError(f"'{text}' is no activation scheme; write one of {usage}, k a whole number")
+    return scheme() if number is None else scheme(int(number))  # type: ignore[call-arg]

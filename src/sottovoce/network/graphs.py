@@ -1,0 +1,293 @@
+"""Named graphs of nodes 0 … n − 1: the links that may ever be used. Only this file knows NetworkX.
+
+A graph is connected, or it is refused: nodes of different pieces could never agree. One node without links is a
+graph too, the centralised case. Adding a graph is one row of `GRAPHS`: a function of n and of named parameters that
+returns pairs of nodes.
+"""
+
+import inspect
+import math
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse import csgraph
+
+from sottovoce._types import IntArray
+from sottovoce.errors import NetworkError
+
+ATTEMPTS = 50  # random graphs drawn, each from a seed of its own, before we say that no connected one was found
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """A connected graph; the links are checked, put in order and made read-only on the way in.
+
+    Attributes
+    ----------
+    name : what it was made from, for messages and reports
+    n : number of nodes
+    edges : (E, 2) links with i < j, sorted, each once
+    """
+
+    name: str
+    n: int
+    edges: IntArray
+
+    def __post_init__(self) -> None:
+        """Refuse what is no connected graph."""
+        object.__setattr__(self, "n", _whole("the number of nodes", self.n, 1))
+        edges = _in_order(self.n, self.edges)
+        pieces = _pieces(self.n, edges)
+        if pieces.max() > 0:
+            raise NetworkError(
+                f"graph '{self.name}' falls into {pieces.max() + 1} pieces (node {int(np.argmax(pieces != pieces[0]))} "
+                "cannot be reached from node 0), but nodes can agree only on a connected graph; "
+                "add links between the pieces"
+            )
+        edges.setflags(write=False)
+        object.__setattr__(self, "edges", edges)
+
+    @cached_property
+    def degrees(self) -> IntArray:
+        """d_i, the number of links of each node."""
+        return np.bincount(self.edges.ravel(), minlength=self.n)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every two nodes are linked."""
+        return len(self.edges) == self.n * (self.n - 1) // 2
+
+    @cached_property
+    def shift_invariant(self) -> bool:
+        """Whether the nodes, laid out row by row in some rectangle, look the same after every shift of it.
+
+        True for complete graphs, rings, tori and circulants as they are numbered here; it proves that no node is
+        special (vertex-transitivity). False proves nothing.
+        """
+        if np.any(self.degrees != self.degrees[0]):
+            return False
+        links, places = self.adjacency(), np.arange(self.n)
+        for cols in range(1, self.n + 1):
+            if self.n % cols == 0:
+                row, col = places // cols, places % cols
+                shifts = ((places + cols) % self.n, row * cols + (col + 1) % cols)
+                if all(np.array_equal(links, links[np.ix_(shift, shift)]) for shift in shifts):
+                    return True
+        return False
+
+    def adjacency(self) -> NDArray[np.bool_]:
+        """(n, n) True where two nodes are linked; the diagonal is False."""
+        links = np.zeros((self.n, self.n), dtype=np.bool_)
+        links[self.edges[:, 0], self.edges[:, 1]] = True
+        return links | links.T
+
+    def neighbours(self, i: int) -> IntArray:
+        """The nodes linked to node i, in order.
+
+        Examples
+        --------
+        >>> make_graph("ring", 5).neighbours(0)
+        array([1, 4])
+        """
+        here = self.edges == i
+        return np.sort(self.edges[here[:, ::-1]])
+
+
+def _in_order(n: int, pairs: Any) -> IntArray:
+    edges = np.asarray(pairs)
+    if edges.size == 0:
+        return np.empty((0, 2), dtype=np.int64)
+    if edges.ndim != 2 or edges.shape[1] != 2 or edges.dtype.kind not in "iu":
+        raise NetworkError(
+            f"links must be pairs of whole numbers, not an array of {edges.dtype} with shape {edges.shape}; "
+            "give two node ids a link"
+        )
+    outside = edges[(edges < 0) | (edges >= n)]
+    if outside.size:
+        raise NetworkError(f"a link names node {outside[0]}, but nodes are numbered 0 to {n - 1}; mend that link")
+    loops = edges[edges[:, 0] == edges[:, 1]]
+    if loops.size:
+        raise NetworkError(
+            f"node {loops[0, 0]} is linked to itself, but a node needs no link to its own state; leave that link out"
+        )
+    return np.unique(np.sort(edges.astype(np.int64), axis=1), axis=0)
+
+
+def _pieces(n: int, edges: IntArray) -> IntArray:
+    """The number of the connected piece of each node."""
+    links = sparse.coo_array((np.ones(len(edges)), (edges[:, 0], edges[:, 1])), shape=(n, n))
+    return np.asarray(csgraph.connected_components(links, directed=False)[1])
+
+
+def _whole(what: str, value: Any, low: int, high: float = math.inf) -> int:
+    try:
+        whole = operator.index(value)
+    except TypeError:
+        raise NetworkError(f"{what} must be a whole number, not {value!r}") from None
+    if not low <= whole <= high:
+        bounds = f"at least {low}" if high == math.inf else f"between {low} and {high}"
+        raise NetworkError(f"{what} must be {bounds}, not {whole}")
+    return whole
+
+
+def _complete(n: int) -> IntArray:
+    return np.stack(np.triu_indices(n, 1), axis=1)
+
+
+def _path(n: int) -> IntArray:
+    return np.stack([np.arange(n - 1), np.arange(1, n)], axis=1)
+
+
+def _star(n: int) -> IntArray:
+    return np.stack([np.zeros(n - 1, dtype=np.int64), np.arange(1, n)], axis=1)
+
+
+def _lattice(n: int, rows: int | None, wrap: bool) -> IntArray:
+    """Nodes row by row in a rectangle; the most square one where rows are not given."""
+    if rows is None:
+        rows = max(r for r in range(1, math.isqrt(n) + 1) if n % r == 0)
+    rows = _whole("the number of rows", rows, 1, n)
+    if n % rows:
+        raise NetworkError(f"{n} nodes do not fill {rows} rows evenly; choose a number of rows that divides {n}")
+    place = np.arange(n).reshape(rows, n // rows)
+    pairs = []
+    for axis in (0, 1):
+        onward = np.roll(place, -1, axis=axis)
+        inside = place if wrap else np.delete(place, -1, axis=axis)
+        onward = onward if wrap else np.delete(onward, -1, axis=axis)
+        pairs.append(np.stack([inside.ravel(), onward.ravel()], axis=1))
+    joined = np.concatenate(pairs)
+    return joined[joined[:, 0] != joined[:, 1]]  # a single row wraps onto itself
+
+
+def _grid(n: int, rows: int | None = None) -> IntArray:
+    return _lattice(n, rows, wrap=False)
+
+
+def _torus(n: int, rows: int | None = None) -> IntArray:
+    return _lattice(n, rows, wrap=True)
+
+
+def _ring(n: int) -> IntArray:
+    return _lattice(n, 1, wrap=True)
+
+
+def _first_connected(what: str, n: int, seed: int, draw: Callable[[int], Any]) -> IntArray:
+    """The first connected graph of a fixed sequence of draws; the sequence depends on nothing but the seed."""
+    seed = _whole("seed", seed, 0)
+    for attempt in range(ATTEMPTS):
+        edges = _in_order(n, list(draw(int(np.random.SeedSequence([seed, attempt]).generate_state(1)[0])).edges))
+        if _pieces(n, edges).max() == 0:
+            return edges
+    raise NetworkError(
+        f"none of {ATTEMPTS} draws of {what} on {n} nodes was connected; ask for more links, or for another seed"
+    )
+
+
+def _erdos_renyi(n: int, p: float | None = None, seed: int = 0) -> IntArray:
+    # log n / n is where such graphs begin to be connected; half as much again and a few draws are enough
+    p = min(1.0, 1.5 * math.log(n) / n) if p is None else _probability(p)
+    return _first_connected(f"erdos_renyi with p = {p:g}", n, seed, lambda s: nx.gnp_random_graph(n, p, seed=s))
+
+
+def _random_regular(n: int, degree: int, seed: int = 0) -> IntArray:
+    degree = _whole("degree", degree, 0, n - 1)
+    if n * degree % 2:
+        raise NetworkError(f"{n} nodes cannot have {degree} links each, since {n} × {degree} is odd; make one even")
+    return _first_connected(
+        f"random_regular with degree {degree}", n, seed, lambda s: nx.random_regular_graph(degree, n, seed=s)
+    )
+
+
+def _small_world(n: int, k: int = 4, p: float = 0.1, seed: int = 0) -> IntArray:
+    _whole("the number of nodes of a small world", n, 3)
+    k, p = _whole("k", k, 2, n - 1), _probability(p)
+    if k % 2:
+        raise NetworkError(f"k must be even (k/2 neighbours on each side), not {k}; take {k - 1} or {k + 1}")
+    return _first_connected(
+        f"small_world with k = {k}, p = {p:g}", n, seed, lambda s: nx.watts_strogatz_graph(n, k, p, seed=s)
+    )
+
+
+def _probability(p: Any) -> float:
+    if not isinstance(p, int | float | np.floating) or not 0 <= p <= 1:
+        raise NetworkError(f"p must be a probability between 0 and 1, not {p!r}")
+    return float(p)
+
+
+def _edge_list(n: int, path: str | Path) -> IntArray:
+    """Two node ids a line; what follows a '#' is a comment."""
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise NetworkError(f"cannot read the links in '{path}' ({error}); give a text file, one link a line") from None
+    pairs = []
+    for number, line in enumerate(lines, 1):
+        words = line.partition("#")[0].split()
+        if not words:
+            continue
+        if len(words) != 2 or not all(word.isascii() and word.isdigit() for word in words):
+            raise NetworkError(
+                f"line {number} of '{path}' is '{line.strip()}', but a link is two node ids such as '0 1'; mend it"
+            )
+        i, j = map(int, words)
+        if max(i, j) >= n or i == j:
+            wrong = f"names node {max(i, j)}" if max(i, j) >= n else f"links node {i} to itself"
+            raise NetworkError(
+                f"line {number} of '{path}' {wrong}, but links join two different nodes of 0 to {n - 1}; mend it"
+            )
+        pairs.append((i, j))
+    return _in_order(n, pairs)
+
+
+GRAPHS: dict[str, Callable[..., IntArray]] = {
+    "complete": _complete,
+    "ring": _ring,
+    "path": _path,
+    "star": _star,
+    "grid": _grid,
+    "torus": _torus,
+    "erdos_renyi": _erdos_renyi,
+    "random_regular": _random_regular,
+    "small_world": _small_world,
+    "edge_list": _edge_list,
+}
+
+
+def make_graph(name: str, n: int, **parameters: Any) -> Graph:
+    """Build a graph by name.
+
+    Parameters
+    ----------
+    name : a row of `GRAPHS`
+    n : number of nodes
+    **parameters : grid, torus: rows; erdos_renyi: p, seed; random_regular: degree, seed; small_world: k (neighbours
+        before rewiring), p, seed; edge_list: path of a file with two node ids a line
+
+    Examples
+    --------
+    >>> make_graph("grid", 6).edges.tolist()
+    [[0, 1], [0, 3], [1, 2], [1, 4], [2, 5], [3, 4], [4, 5]]
+    >>> make_graph("complete", 20).is_complete, make_graph("star", 4).degrees.tolist()
+    (True, [3, 1, 1, 1])
+    """
+    if name not in GRAPHS:
+        raise NetworkError(f"there is no graph '{name}'; choose one of {', '.join(GRAPHS)}")
+    n = _whole("the number of nodes", n, 1)
+    takes = inspect.signature(GRAPHS[name])
+    try:
+        takes.bind(n, **parameters)
+    except TypeError:
+        known = ", ".join(list(takes.parameters)[1:]) or "no parameter"
+        raise NetworkError(
+            f"graph '{name}' takes {known}, but got {', '.join(parameters) or 'none'}; give those it takes"
+        ) from None
+    return Graph(name, n, GRAPHS[name](n, **parameters))

@@ -1,0 +1,185 @@
+"""How fast a scheme mixes, β² = ρ(E[WᵀW] − 11ᵀ/n), and how evenly it wakes the nodes.
+
+β is exact wherever the outcomes can be listed. On a complete graph no node is special, so that E[WᵀW] is a multiple
+of the identity plus a constant and ρ = (E‖W‖_F² − 1)/(n − 1): one matching, or the samples that hold one given link,
+are then enough. Elsewhere it is sampled, with an error bar.
+
+Frozen nodes cap the speed: β² ≥ (n(1 − ι) + p − 1)/(n − 1) ≥ 1 − ι, where p = P(somebody is active).
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from sottovoce._types import Array, IntArray
+from sottovoce.errors import NetworkError
+from sottovoce.network.activation import Activation
+from sottovoce.network.graphs import Graph
+from sottovoce.network.listing import LIMIT
+from sottovoce.network.weights import Rule, check_doubly_stochastic, make_weights
+
+ROUNDING = 1e-12  # eigenvalues this close to 0 or 1 are 0 or 1
+BATCHES = 20  # of sampled rounds: each is judged by the eigenvector that the others found
+
+
+@dataclass(frozen=True)
+class Mixing:
+    """β, and how well it is known."""
+
+    beta: float
+    error: float
+    """Standard error of β; 0 where it is exact."""
+    exact: bool
+
+
+def beta(
+    graph: Graph, activation: Activation, weights: str, samples: int = 20_000, rng: np.random.Generator | None = None
+) -> Mixing:
+    """β of a scheme: exact where its outcomes can be listed or symmetry helps, else from sampled rounds.
+
+    Examples
+    --------
+    >>> from sottovoce.network.activation import make_activation
+    >>> from sottovoce.network.graphs import make_graph
+    >>> mixing = beta(make_graph("complete", 20), make_activation("edges(2)"), "metropolis")
+    >>> round(mixing.beta, 6), mixing.exact
+    (0.948258, True)
+    """
+    rule = make_weights(weights)
+    activation.width(graph)
+    if graph.n == 1:
+        return Mixing(0.0, 0.0, exact=True)
+    if samples < 2 * BATCHES:
+        raise NetworkError(f"{samples} samples are too few for an error bar; take at least {2 * BATCHES}")
+    listed = _listed(graph, activation)
+    exact = listed is not None
+    choice = activation.draw(graph, samples, rng or np.random.default_rng(0)) if listed is None else listed
+    if graph.is_complete:
+        each = (_frobenius(graph, activation, rule, choice) - 1.0) / (graph.n - 1)
+        rho, error = float(np.mean(each)), 0.0 if exact else float(np.std(each, ddof=1)) / math.sqrt(len(each))
+    elif exact:
+        rho, error = _top(_second_moment(graph, activation, rule, choice))[0], 0.0
+    else:
+        rho, error = _crossed(
+            np.stack([_second_moment(graph, activation, rule, b) for b in np.array_split(choice, BATCHES)])
+        )
+    if rho > 1.0 - ROUNDING and not exact:
+        raise NetworkError(
+            f"{samples} sampled rounds of '{activation}' do not mix graph '{graph.name}'; take more samples"
+        )
+    if rho > 1.0 - ROUNDING:
+        raise NetworkError(
+            f"'{activation}' with {weights} weights never mixes on graph '{graph.name}' (β = 1), so that the nodes "
+            "cannot agree; choose more links or nodes a round, or a graph with more links"
+        )
+    value = math.sqrt(rho) if rho > ROUNDING else 0.0
+    return Mixing(value, error / (2.0 * value) if value > 0 else math.sqrt(error), exact)
+
+
+def _listed(graph: Graph, activation: Activation) -> IntArray | None:
+    """Outcomes that stand for all of them, if they are few enough."""
+    if graph.is_complete:
+        return activation.typical(graph)
+    count = activation.count(graph)
+    return activation.outcomes(graph) if count is not None and count <= LIMIT else None
+
+
+def _second_moment(graph: Graph, activation: Activation, rule: Rule, choice: IntArray) -> Array:
+    """The mean of WᵀW − 11ᵀ/n over the given outcomes."""
+    n, total = graph.n, np.zeros(graph.n**2)
+    for nodes, links in activation.spread(graph, choice):
+        W = rule(links)
+        check_doubly_stochastic(W)
+        change = W.transpose(0, 2, 1) @ W - np.eye(W.shape[-1])  # idle and absent nodes: none, W is the identity there
+        at = np.maximum(nodes, 0)
+        total += np.bincount((at[:, :, None] * n + at[:, None, :]).ravel(), change.ravel(), minlength=n * n)
+    return np.eye(n) - 1.0 / n + total.reshape(n, n) / len(choice)
+
+
+def _frobenius(graph: Graph, activation: Activation, rule: Rule, choice: IntArray) -> Array:
+    """‖W‖_F² of each outcome."""
+    squares = []
+    for _, links in activation.spread(graph, choice):
+        W = rule(links)
+        check_doubly_stochastic(W)
+        squares.append(np.einsum("rij,rij->r", W, W) + (graph.n - W.shape[-1]))
+    return np.concatenate(squares)
+
+
+def _top(M: Array) -> tuple[float, Array]:
+    """The largest eigenvalue and its vector; M is positive semidefinite, so it is ρ(M)."""
+    values, vectors = np.linalg.eigh(M)
+    return float(values[-1]), vectors[:, -1]
+
+
+def _crossed(moments: Array) -> tuple[float, float]:
+    """ρ of the mean moment, and its standard error, from the moments of independent batches.
+
+    The largest eigenvalue of a mean is too large on average (it picks the luckiest direction); a batch seen along
+    the direction that the other batches found is, on average, too small. Half-way is the estimate, and all that
+    lies between the two counts as error.
+    """
+    mean, count = np.mean(moments, axis=0), len(moments)
+    high = _top(mean)[0]
+    if high > 1.0 - ROUNDING:  # the samples leave the graph in pieces: no estimate at all
+        return high, 0.0
+    unlucky = []
+    for moment in moments:
+        _, v = _top((count * mean - moment) / (count - 1))
+        unlucky.append(float(v @ moment @ v))
+    low, spread = float(np.mean(unlucky)), float(np.std(unlucky, ddof=1)) / math.sqrt(count)
+    return 0.5 * (high + low), math.hypot(spread, high - low)
+
+
+def uneven(iota: Array) -> bool:
+    """Whether some nodes are active more often than others.
+
+    Examples
+    --------
+    >>> uneven(np.array([0.1, 0.1])), uneven(np.array([0.1, 0.2]))
+    (False, True)
+    """
+    return bool(np.ptp(iota) > ROUNDING * np.max(iota))
+
+
+def correction(iota: Array) -> tuple[float, Array]:
+    """p̄ and the factors p̄/p_i that, put on the noised gradients, give every node the same say.
+
+    Examples
+    --------
+    >>> correction(np.array([0.25, 0.5, 0.75]))
+    (0.5, array([2.        , 1.        , 0.66666667]))
+    """
+    idle = np.flatnonzero(iota <= 0)
+    if idle.size:
+        raise NetworkError(
+            f"node {idle[0]} is never active, so that no factor can make up for it; choose another activation scheme"
+        )
+    mean = float(np.mean(iota))
+    return mean, mean / iota
+
+
+def activation_rate(graph: Graph, activation: Activation, correct: bool) -> tuple[float, Array]:
+    """ι and the factor on each node's noised gradient: all ones where every node is equally likely to be active.
+
+    Where they are not, the method would minimise an objective weighted by p_i: either the factors p̄/p_i mend that
+    (`correct`), or it is an error.
+
+    Examples
+    --------
+    >>> from sottovoce.network.activation import make_activation
+    >>> from sottovoce.network.graphs import make_graph
+    >>> activation_rate(make_graph("path", 3), make_activation("edges(1)"), correct=True)
+    (0.6666666666666666, array([1.33333333, 0.66666667, 1.33333333]))
+    """
+    iota = activation.iota(graph)
+    if not uneven(iota):
+        return float(iota[0]), np.ones(graph.n)
+    if not correct:
+        raise NetworkError(
+            f"'{activation}' on graph '{graph.name}' activates node {int(np.argmin(iota))} with probability "
+            f"{np.min(iota):.3g} and node {int(np.argmax(iota))} with {np.max(iota):.3g}, which biases the objective "
+            "towards the busier ones; allow the correction, or use nodes(k), everyone or a regular graph"
+        )
+    return correction(iota)

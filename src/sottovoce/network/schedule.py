@@ -1,0 +1,248 @@
+"""The schedule of a run: for every round who is active and with which weights, as flat arrays.
+
+Drawn once, before the run, without looking at data; every engine and every node reads the same one, and the privacy
+accounting counts K_i in it. An engine needs no callback: the active nodes of all rounds lie end to end, and each
+round points at one of a few small matrices over its active nodes. To have few, the nodes of a round are listed by
+the shape of its links and not by their ids: all one-link rounds share [[½, ½], [½, ½]].
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sottovoce._types import Array, IntArray
+from sottovoce.errors import NetworkError
+from sottovoce.network.activation import Activation
+from sottovoce.network.graphs import Graph
+from sottovoce.network.weights import check_doubly_stochastic, make_weights
+
+MEMORY = 1 << 30  # bytes of distinct weight matrices beyond which a schedule is refused
+
+Compact: TypeAlias = NDArray[np.int32]
+"""Node ids and pattern numbers: millions of them, and never large."""
+
+_ODD = np.array([0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9], dtype=np.uint64)  # multipliers of a mixing hash
+_LISTED = np.uint64(np.iinfo(np.uint64).max)
+
+
+@dataclass(frozen=True, eq=False)
+class Schedule:
+    """T rounds on n nodes; rounds count from 1.
+
+    Attributes
+    ----------
+    n : number of nodes
+    starts : (T + 1,) round t has the places starts[t − 1] … starts[t] − 1 of `active`
+    active : ids of the active nodes, round after round
+    pattern : (T,) which of the patterns a round uses
+    patterns : distinct doubly stochastic matrices over the active nodes of a round, in the order listed
+    """
+
+    n: int
+    starts: IntArray
+    active: Compact
+    pattern: Compact
+    patterns: tuple[Array, ...]
+
+    @property
+    def T(self) -> int:
+        """Number of rounds."""
+        return len(self.pattern)
+
+    def _place(self, t: int) -> int:
+        if not 1 <= t <= self.T:
+            raise NetworkError(f"there is no round {t}; rounds count from 1 to {self.T}")
+        return t - 1
+
+    def nodes(self, t: int) -> Compact:
+        """The active nodes of round t, in the order of its weights."""
+        at = self._place(t)
+        return self.active[self.starts[at] : self.starts[at + 1]]
+
+    def weights(self, t: int) -> Array:
+        """W over the active nodes of round t."""
+        return self.patterns[self.pattern[self._place(t)]]
+
+    def peers(self, t: int, i: int) -> tuple[IntArray, Array]:
+        """Whose messages node i needs in round t, its own among them, and w_ij of each; an idle node keeps its own."""
+        if not 0 <= i < self.n:
+            raise NetworkError(f"there is no node {i}; nodes are numbered 0 to {self.n - 1}")
+        nodes = self.nodes(t)
+        row = np.flatnonzero(nodes == i)
+        if not len(row):
+            return np.array([i]), np.ones(1)
+        w = self.weights(t)[row[0]]
+        return nodes[w > 0].astype(np.int64), w[w > 0]
+
+    def matrix(self, t: int) -> Array:
+        """W of round t over all nodes: the identity outside the active set."""
+        nodes, W = self.nodes(t), np.eye(self.n)
+        W[np.ix_(nodes, nodes)] = self.weights(t)
+        return W
+
+    def participations(self) -> IntArray:
+        """(n,) K_i, the number of rounds in which each node is active."""
+        return np.bincount(self.active, minlength=self.n)
+
+    @cached_property
+    def _traffic(self) -> IntArray:
+        """Messages of each pattern."""
+        return np.array([np.count_nonzero(W) - np.count_nonzero(np.diag(W)) for W in self.patterns], dtype=np.int64)
+
+    def messages(self, t: int) -> int:
+        """How many messages cross a link in round t: ordered pairs i ≠ j with w_ij > 0."""
+        return int(self._traffic[self.pattern[self._place(t)]])
+
+    def up_to(self, t: int | None = None) -> IntArray:
+        """(t,) messages sent by the end of rounds 1, 2, …, t; of all rounds by default."""
+        stop = self.T if t is None else self._place(t) + 1
+        return np.cumsum(self._traffic[self.pattern[:stop]])
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """Plain arrays, for `numpy.savez`."""
+        return {
+            "n": np.array(self.n),
+            "starts": self.starts,
+            "active": self.active,
+            "pattern": self.pattern,
+            "sizes": np.array([len(W) for W in self.patterns], dtype=np.int64),
+            "weights": np.concatenate([W.ravel() for W in self.patterns]),
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> "Schedule":
+        """The schedule that `to_arrays` took apart; one that no run could follow is refused."""
+        missing = {"n", "starts", "active", "pattern", "sizes", "weights"} - set(arrays)
+        if missing:
+            raise NetworkError(f"the stored schedule lacks {', '.join(sorted(missing))}; store it with to_arrays")
+        sizes = np.asarray(arrays["sizes"], dtype=np.int64)
+        flat = np.asarray(arrays["weights"], dtype=np.float64)
+        if np.any(sizes < 1) or len(flat) != np.sum(sizes**2):
+            raise NetworkError("the stored weights do not fill their matrices; store the schedule anew with to_arrays")
+        pieces = np.split(flat, np.cumsum(sizes**2)[:-1])
+        schedule = cls(
+            int(arrays["n"]),
+            np.asarray(arrays["starts"], dtype=np.int64),
+            np.asarray(arrays["active"], dtype=np.int32),
+            np.asarray(arrays["pattern"], dtype=np.int32),
+            tuple(piece.reshape(k, k) for piece, k in zip(pieces, sizes.tolist(), strict=True)),
+        )
+        schedule.check()
+        return schedule
+
+    def check(self) -> None:
+        """Refuse a schedule that no run could follow."""
+        for W in self.patterns:
+            check_doubly_stochastic(W)
+        counts, sizes = np.diff(self.starts), np.array([len(W) for W in self.patterns])
+        if len(counts) != self.T or self.T == 0 or self.starts[0] != 0 or self.starts[-1] != len(self.active):
+            raise NetworkError("the schedule's starts do not fit its rounds and active nodes; draw it anew")
+        if np.any((self.pattern < 0) | (self.pattern >= len(sizes))) or np.any(sizes[self.pattern] != counts):
+            raise NetworkError("a round's weights do not fit its number of active nodes; draw the schedule anew")
+        if np.any((self.active < 0) | (self.active >= self.n)):
+            raise NetworkError(f"the schedule names nodes outside 0 to {self.n - 1}; draw it anew for these nodes")
+        if len(np.unique(np.repeat(np.arange(self.T) * self.n, counts) + self.active)) != len(self.active):
+            raise NetworkError("a round of the schedule names a node twice; draw the schedule anew")
+
+
+def draw_schedule(
+    graph: Graph, activation: Activation, weights: str, rounds: int, rng: np.random.Generator
+) -> Schedule:
+    """Draw who is active in each round, and put the weights of that round's links on them.
+
+    Every distinct pattern is checked to be doubly stochastic. From the same generator a longer schedule begins with
+    the rounds of a shorter one.
+
+    Examples
+    --------
+    >>> from sottovoce.network.activation import make_activation
+    >>> from sottovoce.network.graphs import make_graph
+    >>> rng = np.random.default_rng(1)
+    >>> run = draw_schedule(make_graph("complete", 20), make_activation("edges(1)"), "metropolis", 1000, rng)
+    >>> run.T, len(run.patterns), int(run.participations().sum()), int(run.up_to()[-1])
+    (1000, 1, 2000, 2000)
+    >>> run.weights(1)
+    array([[0.5, 0.5],
+           [0.5, 0.5]])
+    """
+    rule = make_weights(weights)
+    choice = activation.draw(graph, rounds, rng)
+    if activation.count(graph) == 1:  # the same round for ever: keep the nodes' own order
+        nodes, links = next(iter(activation.spread(graph, choice[:1])))
+        width = int(np.count_nonzero(nodes >= 0))
+        W = rule(links[0, :width, :width])
+        check_doubly_stochastic(W)
+        starts, same = np.arange(rounds + 1) * width, np.zeros(rounds, dtype=np.int32)
+        return Schedule(graph.n, starts, np.tile(nodes[0, :width].astype(np.int32), rounds), same, (W,))
+    known: dict[bytes, int] = {}
+    patterns: list[Array] = []
+    active, sizes, numbers = [], [], []
+    room = MEMORY
+    for nodes, links in activation.spread(graph, choice):
+        counts = np.count_nonzero(nodes >= 0, axis=1)
+        first, shape = _distinct(links, counts)
+        order = _listing(links[first], counts[first])
+        listed = np.take_along_axis(nodes, order[shape], axis=1)
+        number = np.empty(len(first), dtype=np.int32)
+        for at, (row, place) in enumerate(zip(first.tolist(), order, strict=True)):
+            k = int(counts[row])
+            drawn = links[row][np.ix_(place[:k], place[:k])]
+            key = k.to_bytes(4, "little") + np.packbits(drawn).tobytes()
+            if key not in known:
+                known[key] = len(patterns)
+                patterns.append(rule(drawn))
+                check_doubly_stochastic(patterns[-1])
+                room -= patterns[-1].nbytes
+                if room < 0:
+                    raise NetworkError(
+                        f"'{activation}' gives over {len(patterns):,} different weight matrices on graph "
+                        f"'{graph.name}', more than fit in {MEMORY >> 30} GB; choose fewer active nodes or rounds"
+                    )
+            number[at] = known[key]
+        active.append(listed[listed >= 0].astype(np.int32))
+        sizes.append(counts)
+        numbers.append(number[shape])
+    starts = np.concatenate([[0], np.cumsum(np.concatenate(sizes))])
+    return Schedule(graph.n, starts, np.concatenate(active), np.concatenate(numbers), tuple(patterns))
+
+
+def _distinct(links: NDArray[np.bool_], counts: IntArray) -> tuple[IntArray, IntArray]:
+    """Distinct link matrices of a block: where each occurs first, and which of them each round has."""
+    K = links.shape[1]
+    upper = links[(slice(None), *np.triu_indices(K, 1))]
+    bits = np.concatenate([counts.astype("<u4")[:, None].view(np.uint8), np.packbits(upper, axis=1)], axis=1)
+    bits = np.pad(bits, ((0, 0), (0, -bits.shape[1] % 8)))
+    words = np.ascontiguousarray(bits).view(np.uint64)
+    rows = words[:, 0] if words.shape[1] == 1 else words.view([("", np.uint64)] * words.shape[1])[:, 0]
+    _, first, shape = np.unique(rows, return_index=True, return_inverse=True)
+    return first, shape
+
+
+def _listing(links: NDArray[np.bool_], counts: IntArray) -> IntArray:
+    """An order of the nodes of each round (R, K) that depends on the shape of its links, hardly on their ids.
+
+    Breadth first, from a node of the fewest links; among the candidates, by a colour that has seen three links far.
+    Whatever ties remain cost a second copy of a pattern, never a wrong one.
+    """
+    rounds, K, _ = links.shape
+    A = links.astype(np.uint64)
+    degree = np.sum(A, axis=2)
+    colour = degree.copy()
+    for _ in range(3):  # colour refinement; the arithmetic wraps on purpose
+        spread = (colour * _ODD[0]) ^ (colour >> np.uint64(29))
+        colour = spread * _ODD[1] + np.matmul(A, (spread * spread + _ODD[0])[:, :, None])[:, :, 0]
+    late = np.uint64(K) << np.uint64(48)  # nobody linked to this node has been listed yet
+    rank = late + ((degree << np.uint64(32)) | (colour >> np.uint64(32)))
+    rank[np.arange(K) >= counts[:, None]] = _LISTED - np.uint64(1)  # empty places come last
+    row, order = np.arange(rounds), np.empty((rounds, K), dtype=np.int64)
+    for place in range(K):
+        chosen = np.argmin(rank, axis=1)
+        order[:, place] = chosen
+        rank[row, chosen] = _LISTED
+        met = links[row, chosen] & (rank >= late) & (rank < _LISTED)
+        rank[met] -= late - (np.uint64(place) << np.uint64(48))
+    return order

@@ -1,0 +1,245 @@
+"""Activation: exact probabilities against counts by hand and against drawn rounds; matchings uniform; refusals."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from sottovoce.errors import NetworkError
+from sottovoce.network import listing
+from sottovoce.network.activation import ACTIVATIONS, Edges, Everyone, Matching, Nodes, make_activation
+from sottovoce.network.graphs import Graph, make_graph
+from sottovoce.network.schedule import draw_schedule
+
+K20 = make_graph("complete", 20)
+KITE = Graph("kite", 6, np.array([[0, 1], [0, 2], [1, 2], [1, 3], [2, 3], [3, 4], [4, 5]]))
+
+
+def outcomes_by_hand(graph, activation):
+    """All equally likely outcomes as (active nodes, links), from the words of the definition."""
+    edges = [tuple(e) for e in graph.edges.tolist()]
+    if isinstance(activation, Edges | Matching):
+        for links in itertools.combinations(edges, activation.k):
+            nodes = set(itertools.chain(*links))
+            if isinstance(activation, Edges) or len(nodes) == 2 * activation.k:
+                yield nodes, set(links)
+    else:
+        k = graph.n if isinstance(activation, Everyone) else activation.k
+        for chosen in itertools.combinations(range(graph.n), k):
+            yield set(chosen), {e for e in edges if set(e) <= set(chosen)}
+
+
+SCHEMES = ["edges(1)", "edges(2)", "edges(3)", "matching(1)", "matching(2)", "nodes(1)", "nodes(4)", "everyone"]
+GRAPHS = [KITE, make_graph("complete", 6), make_graph("ring", 7), make_graph("path", 5), make_graph("grid", 9)]
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("graph", GRAPHS, ids=lambda g: g.name)
+def test_iota_count_and_outcomes_are_those_of_the_definition(graph, scheme):
+    activation = make_activation(scheme)
+    listed = list(outcomes_by_hand(graph, activation))
+    share = [sum(i in nodes for nodes, _ in listed) / len(listed) for i in range(graph.n)]
+    np.testing.assert_allclose(activation.iota(graph), share, rtol=1e-13)
+    assert activation.count(graph) == len(listed)
+
+    def spelt_out(choice):
+        for nodes, links in activation.spread(graph, choice):
+            for row, A in zip(nodes, links, strict=True):
+                here = np.argwhere(np.triu(A))
+                yield set(row.tolist()) - {-1}, {tuple(sorted(row[e].tolist())) for e in here}
+
+    ours = list(spelt_out(activation.outcomes(graph)))
+    assert sorted(map(str, map(canonical, ours))) == sorted(map(str, map(canonical, listed)))
+    if graph.is_complete:
+        assert all(canonical(o) in [canonical(x) for x in listed] for o in spelt_out(activation.typical(graph)))
+
+
+def canonical(outcome):
+    return sorted(outcome[0]), sorted(outcome[1])
+
+
+def test_iota_of_the_audit():
+    assert Edges(1).iota(K20)[0] == pytest.approx(0.1, abs=1e-15)
+    assert Edges(2).iota(K20)[0] == pytest.approx(4 / 21, abs=1e-15)
+    assert Matching(2).iota(K20)[0] == pytest.approx(0.2, abs=1e-15)
+    star = Edges(1).iota(make_graph("star", 20))
+    assert star[0] == pytest.approx(1.0) and star[1] == pytest.approx(1 / 19)  # .053 … 1
+    huge = Edges(50).iota(make_graph("complete", 400))
+    d, E = 399, 400 * 399 // 2
+    assert huge[0] == pytest.approx(-math.expm1(sum(math.log1p(-d / (E - j)) for j in range(50))), rel=1e-10)
+
+
+def worst_z(graph, activation, iota, rounds=40_000, seed=5):
+    """Largest |z| over the nodes, of drawn participation counts against Bin(T, ι_i)."""
+    K = draw_schedule(graph, activation, "metropolis", rounds, np.random.default_rng(seed)).participations()
+    sure = (iota < 1e-12) | (iota > 1 - 1e-12)
+    assert np.array_equal(K[sure], np.round(iota[sure]) * rounds)
+    z = (K - rounds * iota)[~sure] / np.sqrt(rounds * iota * (1 - iota))[~sure]
+    return float(np.max(np.abs(z), initial=0.0))
+
+
+DRAWN = [
+    K20,
+    KITE,
+    make_graph("complete", 6),
+    make_graph("star", 9),
+    make_graph("ring", 12),
+    make_graph("torus", 12),
+    make_graph("erdos_renyi", 15, seed=2),
+]
+
+
+@pytest.mark.parametrize("scheme", ["edges(1)", "edges(2)", "edges(4)", "matching(2)", "nodes(3)", "everyone"])
+@pytest.mark.parametrize("graph", DRAWN, ids=lambda g: f"{g.name}{g.n}")
+def test_drawn_rounds_have_the_exact_frequencies(graph, scheme):
+    activation = make_activation(scheme)
+    if graph.name == "star" and scheme == "matching(2)":
+        return  # a star has no two disjoint links; see the refusals
+    iota = activation.iota(graph)
+    assert worst_z(graph, activation, iota) < 4.8
+    if scheme != "everyone":  # the same test must see an ι that is 5 % off
+        assert worst_z(graph, activation, iota * 0.95, rounds=400_000) > 4.8
+
+
+def test_the_frequencies_tell_four_21sts_from_a_fifth():
+    assert worst_z(K20, Edges(2), np.full(20, 0.2), rounds=200_000) > 8
+
+
+def histogram(graph, choice):
+    """How often each set of links was drawn."""
+    keys = np.sort(choice, axis=1) @ len(graph.edges) ** np.arange(choice.shape[1])
+    return np.unique(keys, return_counts=True)[1]
+
+
+def greedy_matchings(graph, k, rounds, rng):
+    """A plausible mistake: take links one after another among those still free."""
+    rows = []
+    for _ in range(rounds):
+        while True:
+            free, chosen = list(range(len(graph.edges))), []
+            while free and len(chosen) < k:
+                chosen.append(free[rng.integers(len(free))])
+                taken = set(graph.edges[chosen].ravel().tolist())
+                free = [e for e in free if not taken & set(graph.edges[e].tolist())]
+            if len(chosen) == k:
+                break
+        rows.append(chosen)
+    return np.array(rows)
+
+
+@pytest.mark.parametrize("way", ["list", "rejection"])
+@pytest.mark.parametrize("k", [2, 3])
+def test_matchings_are_uniform_on_an_irregular_graph(monkeypatch, way, k):
+    graph = KITE
+    number = len(listing.matchings(graph, k))
+    if way == "rejection":
+        monkeypatch.setattr(listing, "matchings", lambda graph, k: None)
+    counts = histogram(graph, listing.draw_matchings(graph, k, 20_000, np.random.default_rng(1)))
+    assert len(counts) == number and stats.chisquare(counts).pvalue > 1e-3
+    ends = graph.edges[listing.draw_matchings(graph, k, 500, np.random.default_rng(2))].reshape(500, -1)
+    assert all(len(set(row)) == 2 * k for row in ends.tolist())
+
+
+def test_matchings_are_uniform_on_a_complete_graph_and_the_test_can_fail():
+    K6 = make_graph("complete", 6)
+    counts = histogram(K6, Matching(2).draw(K6, 45_000, np.random.default_rng(3)))
+    assert len(counts) == 45 and stats.chisquare(counts).pvalue > 1e-3
+    biased = histogram(KITE, greedy_matchings(KITE, 2, 5000, np.random.default_rng(4)))
+    assert stats.chisquare(biased).pvalue < 1e-6
+
+
+@pytest.mark.parametrize(("size", "k"), [(5, 1), (5, 2), (5, 3), (5, 5), (6, 4)])
+def test_subsets_are_uniform(size, k):
+    chosen = np.sort(listing.subsets(size, k, 40_000, np.random.default_rng(6)), axis=1)
+    sets, counts = np.unique(chosen, axis=0, return_counts=True)
+    assert len(sets) == math.comb(size, k) and np.all(np.diff(sets, axis=1) > 0)
+    assert k == size or stats.chisquare(counts).pvalue > 1e-3
+
+
+@given(st.integers(2, 7), st.integers(0, 10**6), st.integers(1, 3))
+def test_the_search_finds_every_matching_once(n, seed, k):
+    rng = np.random.default_rng(seed)
+    extra = rng.integers(n, size=(n, 2))
+    tree = np.stack([np.arange(1, n), rng.integers(0, np.arange(1, n))], axis=1)
+    graph = Graph("random", n, np.concatenate([tree, extra[extra[:, 0] != extra[:, 1]]]))
+    expected = {
+        c
+        for c in itertools.combinations(range(len(graph.edges)), k)
+        if len(set(graph.edges[list(c)].ravel().tolist())) == 2 * k
+    }
+    found = [tuple(sorted(row)) for row in listing.matchings(graph, k).tolist()]
+    assert len(found) == len(set(found)) and set(found) == expected
+
+
+def test_perfect_matchings_of_a_large_ring_and_of_a_grid_are_found():
+    assert len(listing.matchings(make_graph("ring", 60), 30)) == 2
+    assert len(listing.matchings(make_graph("grid", 36), 18)) == 6728  # the domino tilings of a 6 × 6 board
+
+
+def test_many_matchings_on_a_ring_are_rejected_into_shape():
+    ring = make_graph("ring", 60)
+    assert Matching(5).count(ring) is None
+    np.testing.assert_allclose(Matching(5).iota(ring), 1 / 6)
+    assert worst_z(ring, Matching(5), np.full(60, 1 / 6), rounds=20_000) < 4.8
+
+
+def test_a_longer_draw_begins_with_the_shorter_one():
+    for scheme in ("edges(2)", "matching(2)", "nodes(3)"):
+        activation = make_activation(scheme)
+        short = activation.draw(K20, 10, np.random.default_rng(9))
+        long = activation.draw(K20, 100_000, np.random.default_rng(9))
+        assert np.array_equal(long[:10], short) and len(long) == 100_000
+        assert not np.array_equal(long[:10], long[10:20])
+
+
+@pytest.mark.parametrize("text", ["edges(2)", "matching(12)", "nodes(4)", "everyone"])
+def test_names_read_back(text):
+    assert str(make_activation(text)) == text and make_activation(f" {text} ") == make_activation(text)
+    assert {text.split("(")[0]} <= set(ACTIVATIONS)
+
+
+def test_equal_schemes_are_equal():
+    assert Edges(2) == make_activation("edges( 2 )") and Edges(2) != Edges(3) and Edges(2) != Matching(2)
+    assert len({Edges(2), Edges(2), Nodes(2), Everyone()}) == 3
+
+
+@pytest.mark.parametrize("text", ["edge(2)", "edges", "edges()", "edges(-1)", "edges(1.5)", "everyone(3)", "", "2"])
+def test_what_is_no_scheme(text):
+    with pytest.raises(NetworkError, match=r"is no activation scheme; write one of edges\(k\), .*, everyone"):
+        make_activation(text)
+
+
+@pytest.mark.parametrize(
+    ("graph", "scheme", "message"),
+    [
+        (make_graph("path", 4), "edges(4)", r"'edges\(4\)' needs 4 links, but graph 'path' has 3"),
+        (make_graph("complete", 1), "edges(1)", "needs 1 links, but graph 'complete' has 0"),
+        (make_graph("path", 4), "nodes(5)", "needs 5 nodes, but there are 4"),
+        (make_graph("complete", 5), "matching(3)", "needs 3 links without a common node"),
+        (make_graph("star", 9), "matching(2)", "graph 'star' with 9 nodes does not have them"),
+    ],
+)
+def test_schemes_that_a_graph_cannot_serve(graph, scheme, message):
+    activation = make_activation(scheme)
+    for ask in (lambda: activation.iota(graph), lambda: activation.draw(graph, 5, np.random.default_rng(0))):
+        with pytest.raises(NetworkError, match=message):
+            ask()
+
+
+def test_other_refusals():
+    with pytest.raises(NetworkError, match=r"'nodes\(0\)' leaves every node idle"):
+        make_activation("nodes(0)")
+    with pytest.raises(NetworkError, match="at least one round, not 0"):
+        Edges(1).draw(K20, 0, np.random.default_rng(0))
+    crowded = make_graph("erdos_renyi", 60, p=0.2)
+    with pytest.raises(
+        NetworkError, match=r"over 200,000 matchings .* exact activation probabilities are out of reach"
+    ):
+        Matching(4).iota(crowded)
+    assert len(Matching(4).draw(crowded, 5, np.random.default_rng(0))) == 5  # yet it can be drawn
+    with pytest.raises(NetworkError, match="too many matchings on graph 'erdos_renyi' to list, and fewer than"):
+        Matching(28).draw(crowded, 5, np.random.default_rng(0))
