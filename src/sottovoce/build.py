@@ -52,12 +52,13 @@ def prepare(spec: Spec, shards: Shards) -> Prepared:
     iota, correction = activation_rate(graph, activation, spec.network.correct)
     mixing = beta(graph, activation, spec.network.weights)
     rounds = spec.algorithm.rounds
+    steps = StepSizes(make_sequence(spec.algorithm.a, rounds), make_sequence(spec.algorithm.gamma, rounds))
     schedule = draw_schedule(graph, activation, spec.network.weights, rounds, streams.schedule())
 
     method = DualAveraging(
         h=problem.h,
         d=make_distance(spec),
-        steps=StepSizes(make_sequence(spec.algorithm.a, rounds), make_sequence(spec.algorithm.gamma, rounds)),
+        steps=steps,
         iota=iota,
         scale=shards.n * problem.node_weights * correction,
         primal=spec.algorithm.primal,
@@ -201,4 +202,4 @@ def rounds_for_epochs(spec: Spec, sizes: IntArray, epochs: float) -> int:
     iota, _ = activation_rate(graph, activation, spec.network.correct)
     sampling = make_sampling(spec.privacy.sampling)
     used = iota * sum(sampling.batch(int(q)) for q in sizes)
-    return max(1, math.ceil(epochs * float(np.sum(sizes)) / used))
+    return max(1, math.ceil(epochs * float(np.sum(sizes)) / used * (1 - 1e-12)))  # ι is known up to rounding only

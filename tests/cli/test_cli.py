@@ -1,0 +1,197 @@
+"""The command as its users call it: what it prints, what it saves, how it fails."""
+
+import json
+import re
+import sys
+
+import numpy as np
+import pytest
+from sklearn.datasets import dump_svmlight_file
+
+from sottovoce.cli import main as cli
+from sottovoce.result import Result
+
+
+@pytest.fixture
+def sottovoce(monkeypatch, capsys):
+    """Run the command in this process: (exit code, stdout, stderr)."""
+
+    def call(*args):
+        monkeypatch.setattr(sys, "argv", ["sottovoce", *map(str, args)])
+        code = 0
+        try:
+            cli.main()
+        except SystemExit as stop:
+            code = stop.code or 0
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+@pytest.fixture
+def rows():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 5))
+    X /= np.linalg.norm(X, axis=1, keepdims=True) * 1.0000001
+    return X, np.where(X @ np.array([1.0, -2.0, 0.5, 0.0, 1.0]) > 0, 1, -1)
+
+
+@pytest.fixture
+def svm(rows, tmp_path):
+    path = tmp_path / "data.svm"
+    dump_svmlight_file(*rows, str(path), zero_based=False)
+    return path
+
+
+def csv(path, X, y, owners=None, header=True):
+    names = [f"c{j}" for j in range(X.shape[1])] + (["hospital"] if owners is not None else []) + ["sick"]
+    lines = [",".join(names)] if header else []
+    for i, (row, label) in enumerate(zip(X, y, strict=True)):
+        cells = [repr(float(v)) for v in row] + ([owners[i]] if owners is not None else []) + [str(label)]
+        lines.append(",".join(cells))
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+FAST = ("--nodes", 4, "--rounds", 60, "--seed", 1, "--h", "l2:0.05", "--observations", 3)
+
+
+def test_train_prints_saves_and_predicts(sottovoce, svm, rows, tmp_path):
+    out = tmp_path / "run"
+    code, text, _ = sottovoce("train", svm, *FAST, "--out", out, "--certify")
+    assert code == 0
+    for words in ("nodes, records, features", "NOT PRIVATE", "adversary: transcript", "train accuracy", "F − F*"):
+        assert words in text
+    assert "not private: computed from the data outside the mechanism" in re.sub(r"\s+", " ", text)
+    result = Result.load(out)
+    assert result.models.shape == (4, 5) and not (out / "checkpoint.npz").exists()
+    code, text, _ = sottovoce("predict", out, svm)
+    predicted = np.array(text.split(), dtype=float)
+    assert np.array_equal(predicted, result.predict(rows[0]))
+    assert np.mean(predicted == rows[1]) > 0.8
+    code, text, _ = sottovoce("predict", out, svm, "--out", tmp_path / "labels.txt")
+    assert np.array_equal(np.loadtxt(tmp_path / "labels.txt"), predicted)
+
+
+def test_json_is_one_object_on_stdout(sottovoce, svm, tmp_path):
+    code, text, _ = sottovoce("train", svm, *FAST, "--json", "--noise", "theorem1:0.5")
+    found = json.loads(text)
+    assert code == 0 and found["privacy"]["adversary"] == "transcript" and found["last"]["round"] == 60
+    assert found["last"]["suboptimality"] is None and "not private" in found["last"]["label"]
+    assert found["privacy"]["theorem1"][0]["rounds_condition_holds"] is False
+    code, text, _ = sottovoce("train", tmp_path / "no.svm", *FAST, "--json")
+    assert code == 3 and json.loads(text)["kind"] == "DataError"
+
+
+def test_groups_are_nodes_and_text_labels_survive(sottovoce, rows, tmp_path):
+    X, y = rows
+    owners = np.array(["north", "south", "east"])[np.arange(120) % 3]
+    labels = np.where(y > 0, "yes", "no")
+    path = csv(tmp_path / "patients.csv", X, labels, owners)
+    out = tmp_path / "run"
+    code, _, err = sottovoce(
+        "train", path, "--label", "sick", "--group", "hospital", "--rounds", 200, "--seed", 2, "--out", out,
+        "--h", "l2:0.05",
+    )  # fmt: skip
+    assert code == 0, err
+    result = Result.load(out)
+    assert result.nodes == ("east", "north", "south") and result.classes == ("no", "yes")
+    assert result.features == ("c0", "c1", "c2", "c3", "c4")
+    fresh = csv(tmp_path / "new.csv", X, labels)
+    code, text, _ = sottovoce("predict", out, fresh, "--label", "sick", "--json")
+    assert set(json.loads(text)["predictions"]) == {"no", "yes"}
+    code, _, err = sottovoce("predict", out, csv(tmp_path / "odd.csv", X[:, :4], labels), "--label", "sick")
+    assert code == 3 and "Error:" in err
+
+
+def test_a_rerun_with_the_same_seed_is_the_same(sottovoce, svm):
+    def last():
+        return json.loads(sottovoce("train", svm, *FAST, "--noise", "gaussian:0.1", "--json")[1])["last"]
+
+    assert last() == last()
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        ("--preset", "paper-l1"),
+        ("--preset", "liu2022"),
+        ("--preset", "conventional-dda"),
+        ("--activation", "matching:2", "--sampling", "poisson:4"),
+        ("--loss", "logistic", "--h", "elastic_net:0.01,0.05", "--intercept", 1),
+        ("--graph", "star", "--correct", "--deal", "dirichlet:0.5", "--weigh", "records"),
+        ("--loss", "squared_hinge", "--clip", 0.5, "--engine", "nodes"),
+        ("--primal", "as_written", "--epochs", 1),
+    ],
+    ids=lambda e: "-".join(map(str, e)),
+)
+def test_options_reach_the_run(sottovoce, svm, extra):
+    fast = [str(a) for a in FAST if str(extra[0]) != "--loss" or a not in ("--h", "l2:0.05")]
+    code, text, err = sottovoce("train", svm, *fast, *extra, "--json")
+    assert code == 0, err
+    assert json.loads(text)["last"]["train_accuracy"] > 0.4
+
+
+def edit(path, change):
+    path.write_text(change(path.read_text()))
+    return path
+
+
+WRONG = [
+    (lambda svm, tmp: [tmp / "missing.svm"], 3, "missing.svm"),
+    (lambda svm, tmp: [edit(svm, lambda t: t.replace("1:", "x:", 1))], 3, "svmlight"),
+    (lambda svm, tmp: [edit(svm, lambda t: t.replace("-1 ", "3 ", 1))], 3, "3 (different|distinct|classes)"),
+    (lambda svm, tmp: [edit(svm, lambda t: re.sub(r"1:\S+", "1:nan", t, count=1))], 3, "NaN|nan|not finite"),
+    (lambda svm, tmp: [svm, "--row-norm", 0.5], 3, "over the public bound 0.5"),
+    (lambda svm, tmp: [svm, "--nodes", 500], 3, "500 nodes cannot share 120 records"),
+    (lambda svm, tmp: [svm, "--nodes", 0], 3, "at least one node"),
+    (lambda svm, tmp: [svm, "--nodes", 4, "--graph", f"edge_list:path={_split(tmp)}"], 4, "connected"),
+    (lambda svm, tmp: [svm, "--loss", "hinges"], 2, "no loss 'hinges'"),
+    (lambda svm, tmp: [svm, "--epochs", 0], 2, "epochs must be over 0"),
+    (lambda svm, tmp: [svm, "--adversary", "central"], 5, "in clear"),
+    (lambda svm, tmp: [svm, "--deal", "poker"], 2, "dealt out"),
+    (lambda svm, tmp: [svm, "--test", tmp / "none.csv"], 3, "none.csv"),
+]
+
+
+def _split(folder):
+    path = folder / "two-islands.txt"
+    path.write_text("0 1\n2 3\n")
+    return path
+
+
+@pytest.mark.parametrize(("arguments", "code", "words"), WRONG, ids=range(len(WRONG)))
+def test_errors_are_one_sentence_with_their_own_exit_code(sottovoce, svm, tmp_path, arguments, code, words):
+    found, out, err = sottovoce("train", *arguments(svm, tmp_path))
+    assert found == code, err
+    assert err.startswith("Error: ") and len(err.strip().splitlines()) == 1 and "Traceback" not in err and not out
+    assert re.search(words, err), err
+
+
+def test_interrupting_says_how_to_go_on(sottovoce, svm, monkeypatch, tmp_path):
+    def interrupt(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("sottovoce.cli.train.solve", interrupt)
+        code, _, err = sottovoce("train", svm, *FAST, "--out", tmp_path / "run")
+    assert code == 130 and "last checkpoint" in err
+
+
+def test_demo(sottovoce, tmp_path):
+    code, text, _ = sottovoce("demo", "--data", "breast_cancer", "--nodes", 5, "--json", "--out", tmp_path)
+    found = json.loads(text)
+    assert code == 0 and len(found) == 2
+    quiet, noisy = found.values()
+    assert quiet["last"]["suboptimality"] >= -1e-6 and quiet["last"]["train_accuracy"] > 0.85
+    assert noisy["privacy"]["private"] is False
+    assert Result.load(tmp_path / "paper-noise").spec.privacy.noise.startswith("theorem1")
+
+
+def test_version_and_help(sottovoce):
+    from sottovoce import __version__
+
+    assert sottovoce("--version")[1].strip() == f"sottovoce {__version__}"
+    code, text, _ = sottovoce("train", "--help")
+    assert code == 0 and "--noise" in text

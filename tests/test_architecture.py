@@ -1,0 +1,92 @@
+"""Data flows one way: this test fails when an import goes against the arrows.
+
+problem, network, privacy -> algorithm -> engine -> build, solve -> surfaces; `data` stands apart.
+"""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "src" / "sottovoce"
+BASE = {"_types", "_version", "errors", "notation", "streams"}  # everybody may use these
+MAY_IMPORT: dict[str, set[str]] = {
+    "problem": set(),
+    "network": set(),
+    "privacy": set(),
+    "data": set(),
+    "algorithm": {"problem"},
+    "bounds": {"algorithm"},
+    "engine": {"problem", "network", "privacy", "algorithm"},
+    "spec": set(),
+    "presets": {"spec"},
+    "result": {"spec"},
+    "build": {"problem", "network", "privacy", "algorithm", "engine", "spec"},
+    "solve": {"problem", "algorithm", "engine", "build", "spec", "result"},
+    "cli": {"data", "problem", "build", "presets", "solve", "spec", "result", "cli"},
+    "__init__": {"problem", "result", "solve", "spec"},
+}
+# a library that only one place may know, so that it can be replaced there
+ONLY_IN = {
+    "networkx": {"network/graphs.py"},
+    "numba": {"problem/coordinate.py"},
+    "typer": {"cli"},
+    "rich": {"cli"},
+    "pyarrow": {"data", "result.py"},
+    "sklearn": {"data"},
+}
+LONGEST = 300
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+
+def modules(path: Path) -> set[str]:
+    """Every module that a file imports, wherever in the file it does so."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def part(path: Path) -> str:
+    """The folder or top-level file that a source file belongs to."""
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def names(path: Path) -> set[str]:
+    return {module.split(".")[1] for module in modules(path) if module.startswith("sottovoce.")}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_imports_follow_the_arrows(path: Path) -> None:
+    mine = part(path)
+    allowed = BASE if mine in BASE else MAY_IMPORT[mine] | BASE | {mine}
+    wrong = {name for name in names(path) & (BASE | set(MAY_IMPORT)) if name not in allowed}
+    assert not wrong, f"{mine} must not import {', '.join(sorted(wrong))}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_libraries_stay_where_they_belong(path: Path) -> None:
+    place = path.relative_to(PACKAGE)
+    for library, homes in ONLY_IN.items():
+        if any(m == library or m.startswith(library + ".") for m in modules(path)):
+            assert str(place) in homes or place.parts[0] in homes, f"only {homes} may import {library}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_files_stay_short(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= LONGEST
+
+
+def test_every_part_has_its_arrows() -> None:
+    assert {part(p) for p in FILES} == set(MAY_IMPORT) | BASE
+
+
+def test_a_wrong_import_would_be_seen(tmp_path: Path) -> None:
+    """The check itself can fail."""
+    bad = tmp_path / "bad.py"
+    bad.write_text("def f():\n    from sottovoce.engine import reference\n    import networkx.algorithms\n")
+    assert names(bad) == {"engine"} and "networkx.algorithms" in modules(bad)
+    assert "engine" not in MAY_IMPORT["problem"] | BASE
