@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from sottovoce.problem.optimum import optimum
 
 from sottovoce import solve
 from sottovoce.build import prepare, rounds_for_epochs
 from sottovoce.errors import DataError, NetworkError, PrivacyError, SpecError
 from sottovoce.presets import PRESETS, make_preset
+from sottovoce.problem.optimum import optimum
 from sottovoce.result import COLUMNS, NOT_PRIVATE, Result
 from sottovoce.solve import observation_rounds
 from sottovoce.spec import AlgorithmSpec, Execution, Spec

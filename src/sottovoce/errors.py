@@ -11,6 +11,12 @@ class SottovoceError(ValueError):
     exit_code = 1
 
 
+class Interrupted(SottovoceError):
+    """The user stopped the work; what was done so far is kept where the message says."""
+
+    exit_code = 130
+
+
 class SpecError(SottovoceError):
     """A parameter, or a combination of parameters, that has no meaning."""
 

@@ -107,7 +107,7 @@ def observation_rounds(T: int, count: int) -> IntArray:
     if count < 1:
         raise SpecError(f"a run must be looked at at least once, not {count} times")
     half = max(1, count // 2)
-    early = np.geomspace(1, T, half) if count > 1 else []
+    early = np.geomspace(1, T, half)[: count - half]
     return np.unique(np.round(np.concatenate([early, np.linspace(T / half, T, half)])).astype(np.int64).clip(1, T))
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from sottovoce.errors import NetworkError
+from sottovoce.errors import NetworkError, SpecError
 from sottovoce.network import listing
 from sottovoce.network.activation import ACTIVATIONS, Edges, Everyone, Matching, Nodes, make_activation
 from sottovoce.network.graphs import Graph, make_graph
@@ -207,10 +207,18 @@ def test_equal_schemes_are_equal():
     assert len({Edges(2), Edges(2), Nodes(2), Everyone()}) == 3
 
 
-@pytest.mark.parametrize("text", ["edge(2)", "edges", "edges()", "edges(-1)", "edges(1.5)", "everyone(3)", "", "2"])
+@pytest.mark.parametrize("text", ["edge(2)", "edges", "edges()", "edges(k=2)", "edges(1.5)", "everyone(3)"])
 def test_what_is_no_scheme(text):
     with pytest.raises(NetworkError, match=r"is no activation scheme; write one of edges\(k\), .*, everyone"):
         make_activation(text)
+
+
+def test_what_is_no_choice_at_all():
+    for text in ("", "2"):
+        with pytest.raises(SpecError, match="is not a choice"):
+            make_activation(text)
+    with pytest.raises(NetworkError, match="at least 1"):
+        make_activation("edges(-1)")
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,10 @@ class State(NamedTuple):
         """The state of some rows, copied."""
         return State(self.z[rows], self.total[rows], self.since[rows])
 
+    def copy(self) -> "State":
+        """All of it, copied."""
+        return State(self.z.copy(), self.total.copy(), self.since.copy())
+
     def put(self, rows: IntArray, new: "State") -> None:
         """Write rows back, in place."""
         self.z[rows], self.total[rows], self.since[rows] = new

@@ -13,8 +13,6 @@ from sottovoce.cli.predict import predict
 from sottovoce.cli.train import train
 from sottovoce.errors import SottovoceError
 
-INTERRUPTED = 130
-
 app = typer.Typer(
     name="sottovoce",
     help="Train linear models over many owners' private data, by gossip between their nodes.",
@@ -52,9 +50,6 @@ def main() -> None:
             print(json.dumps({"error": str(error), "kind": type(error).__name__}, ensure_ascii=False))
         screen.fail(str(error))
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        screen.fail("stopped; a run with --out and --seed goes on from its last checkpoint when started again")
-        sys.exit(INTERRUPTED)
     except BrokenPipeError:  # the reader of a pipe went away
         sys.stderr.close()
         sys.exit(0)

@@ -14,6 +14,7 @@ from rich.panel import Panel
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from sottovoce.errors import Interrupted
 from sottovoce.result import NOT_PRIVATE, Result
 from sottovoce.solve import Progress as OnProgress
 
@@ -33,9 +34,20 @@ def say_json(value: Any) -> None:
 @contextmanager
 def bar(title: str, quiet: bool) -> Iterator[OnProgress | None]:
     """A progress bar with the newest observation beside it; nothing where nobody looks."""
-    if quiet:
-        yield None
-        return
+    try:
+        if quiet or not err.is_terminal:
+            yield None
+        else:
+            with _bar(title) as update:
+                yield update
+    except KeyboardInterrupt:
+        raise Interrupted(
+            "stopped; started again, a run with --out and --seed goes on from its last checkpoint"
+        ) from None
+
+
+@contextmanager
+def _bar(title: str) -> Iterator[OnProgress]:
     columns = (
         TextColumn("{task.description}"),
         BarColumn(bar_width=None),
@@ -43,7 +55,7 @@ def bar(title: str, quiet: bool) -> Iterator[OnProgress | None]:
         TextColumn("rounds  [cyan]{task.fields[newest]}"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=err, transient=not err.is_terminal) as progress:
+    with Progress(*columns, console=err) as progress:
         task = progress.add_task(title, total=None, newest="")
 
         def update(t: int, T: int, row: dict[str, float]) -> None:

@@ -34,7 +34,7 @@ def rounds(job: Job, state: State, start: int, stop: int) -> Iterator[Step]:
 
 def run(job: Job, state: State, start: int, stop: int) -> State:
     """Run rounds start … stop and give the state after them; the given state is left alone."""
-    state = State(*(part.copy() for part in state))
+    state = state.copy()
     for _ in rounds(job, state, start, stop):
         pass
     return state

@@ -11,7 +11,6 @@ Adding a scheme: a small class like those below, and one row of `ACTIVATIONS`.
 """
 
 import math
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from sottovoce._types import Array, IntArray
 from sottovoce.errors import NetworkError
 from sottovoce.network.graphs import Graph
 from sottovoce.network.listing import LIMIT, SLOWEST, all_subsets, draw_matchings, matchings, pair_index, subsets
+from sottovoce.notation import parse
 
 BLOCK = 1 << 20  # entries of stacked matrices worked on at a time: 8 MB of weights
 ROUNDS = 1 << 16  # rounds drawn at a time
@@ -281,17 +281,18 @@ def make_activation(text: str) -> Activation:
 
     Examples
     --------
-    >>> from sottovoce.network.graphs import make_graph
+    >>> from sottovoce.notation import parse
+    from sottovoce.network.graphs import make_graph
     >>> two = make_activation("edges(2)")
     >>> two.iota(make_graph("complete", 20))[0].item() == 4 / 21  # not 0.2: the two links may share a node
     True
     >>> two.draw(make_graph("complete", 4), 3, np.random.default_rng(1)).shape
     (3, 2)
     """
-    parts = re.fullmatch(r"\s*(\w+)\s*(?:\(\s*(\d+)\s*\))?\s*", text)
-    name, number = parts.groups() if parts else (None, None)
-    scheme = ACTIVATIONS.get(name or "")
-    if scheme is None or issubclass(scheme, _Sized) != (number is not None):
+    name, numbers, named = parse(text)
+    scheme = ACTIVATIONS.get(name)
+    fits = all(isinstance(k, int) for k in numbers) and not named
+    if scheme is None or not fits or len(numbers) != issubclass(scheme, _Sized):
         usage = ", ".join(f"{row}(k)" if issubclass(made, _Sized) else row for row, made in ACTIVATIONS.items())
         raise NetworkError(f"'{text}' is no activation scheme; write one of {usage}, k a whole number")
-    return scheme() if number is None else scheme(int(number))  # type: ignore[call-arg]
+    return scheme(*numbers)
