@@ -281,8 +281,7 @@ def make_activation(text: str) -> Activation:
 
     Examples
     --------
-    >>> from sottovoce.notation import parse
-    from sottovoce.network.graphs import make_graph
+    >>> from sottovoce.network.graphs import make_graph
     >>> two = make_activation("edges(2)")
     >>> two.iota(make_graph("complete", 20))[0].item() == 4 / 21  # not 0.2: the two links may share a node
     True

@@ -14,7 +14,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
@@ -193,12 +192,16 @@ def _first_connected(what: str, n: int, seed: int, draw: Callable[[int], Any]) -
 
 
 def _erdos_renyi(n: int, p: float | None = None, seed: int = 0) -> IntArray:
+    import networkx as nx  # only here: it takes as long to load as all the rest
+
     # log n / n is where such graphs begin to be connected; half as much again and a few draws are enough
     p = min(1.0, 1.5 * math.log(n) / n) if p is None else _probability(p)
     return _first_connected(f"erdos_renyi with p = {p:g}", n, seed, lambda s: nx.gnp_random_graph(n, p, seed=s))
 
 
 def _random_regular(n: int, degree: int, seed: int = 0) -> IntArray:
+    import networkx as nx  # only here: it takes as long to load as all the rest
+
     degree = _whole("degree", degree, 0, n - 1)
     if n * degree % 2:
         raise NetworkError(f"{n} nodes cannot have {degree} links each, since {n} × {degree} is odd; make one even")
@@ -208,6 +211,8 @@ def _random_regular(n: int, degree: int, seed: int = 0) -> IntArray:
 
 
 def _small_world(n: int, k: int = 4, p: float = 0.1, seed: int = 0) -> IntArray:
+    import networkx as nx  # only here: it takes as long to load as all the rest
+
     _whole("the number of nodes of a small world", n, 3)
     k, p = _whole("k", k, 2, n - 1), _probability(p)
     if k % 2:
