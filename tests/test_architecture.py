@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parent.parent / "src" / "sottovoce"
-BASE = {"_types", "_version", "errors", "notation", "streams"}  # everybody may use these
+BASE = {"_types", "_version", "errors", "notation", "rows", "streams"}  # everybody may use these
 MAY_IMPORT: dict[str, set[str]] = {
     "problem": set(),
     "network": set(),

@@ -28,6 +28,8 @@ from sottovoce.problem.shards import Shards
 from sottovoce.spec import NetworkSpec, ProblemSpec, Spec
 from sottovoce.streams import Streams
 
+ROW_SLACK = 1e-5  # rounding of files and of float32; harmless, since every subgradient is clipped to L in any case
+
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
@@ -142,7 +144,7 @@ def _check_rows(spec: ProblemSpec, shards: Shards) -> None:
     if spec.on_violation not in ("raise", "clip"):
         raise SpecError(f"on_violation must be 'raise' or 'clip', not {spec.on_violation!r}")
     bound = math.hypot(spec.row_norm, spec.intercept)
-    over = np.flatnonzero(shards.norms > bound * (1 + 1e-9))
+    over = np.flatnonzero(shards.norms > bound * (1 + ROW_SLACK))
     if over.size and spec.on_violation == "raise":
         worst = math.sqrt(max(0.0, float(shards.norms[over[0]]) ** 2 - spec.intercept**2))
         raise DataError(

@@ -15,8 +15,8 @@ from sottovoce.data.embedded import BREAST_CANCER, DIABETES, DIABETES_TARGET, DI
 from sottovoce.data.load import as_signs
 from sottovoce.data.real import REAL, VARIABLE, load_real, real_path
 from sottovoce.data.synthetic import regression, sparse_text, two_gaussians
-from sottovoce.data.tables import row_norms
 from sottovoce.errors import DataError, SpecError
+from sottovoce.rows import row_norms
 
 MAKERS = {
     "two_gaussians": lambda seed: two_gaussians(300, 20, seed=seed),

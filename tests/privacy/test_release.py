@@ -171,6 +171,18 @@ def test_theorem1_at_the_papers_sizes(q, iota, T, epsilon, sigma, ratio):
     assert claim.report(claim.sigma)["verdict"] == "paper's noise: not private"
 
 
+def test_the_papers_own_proof():
+    """AUDIT A.2: 1.62ε + ε² without the slip, at most 0.925 at ε = 1 with 160, and a δ next to one in either case."""
+    claim = Theorem1(1.0, 0.01, 0.1, 1.0, 20000, 600_000)
+    epsilon, delta = claim.proof_as_printed()
+    assert epsilon == pytest.approx(math.sqrt(0.6) + 0.2) and epsilon <= 1 and delta == 1.0
+    assert claim.proof_corrected(32)[0] == pytest.approx(2.62, abs=5e-3)
+    assert claim.proof_corrected(160) == (pytest.approx(0.925, abs=1e-3), pytest.approx(0.464, abs=1e-3))
+    small = Theorem1(0.2, 0.01, 0.1, 1.0, 20000, 600_000)
+    assert small.proof_corrected(32)[0] == pytest.approx(0.364, abs=1e-3)
+    assert small.proof_corrected(160)[1] == pytest.approx(0.116, abs=1e-3)
+
+
 def test_theorem1_conditions_can_hold():
     claim = Theorem1(0.5, 0.01, 1.0, 1.0, 20, 10**6)
     assert claim.rounds_condition() and "holds" in claim.sentence()

@@ -19,6 +19,14 @@ def data(rows=30, m=5, seed=0):
     return rng.normal(size=(rows, m)), np.where(rng.random(rows) < 0.5, -1.0, 1.0)
 
 
+def twice(X):
+    """CSR in which every row has its first entry split in two: the row's norm cannot be read off the entries."""
+    rows, m = X.shape
+    data = np.column_stack([X[:, :1] / 2, X[:, :1] / 2, X[:, 1:]]).ravel()
+    columns = np.tile(np.r_[0, 0, np.arange(1, m)], rows)
+    return sparse.csr_array((data, columns, np.arange(rows + 1) * (m + 1)), shape=X.shape)
+
+
 def kinds(X):
     return {"float64": X, "float32": X.astype(np.float32), "csr": sparse.csr_array(X), "csr32": sparse.csr_matrix(X)}
 
@@ -108,6 +116,7 @@ def test_dirichlet_concentration_skews_labels():
         (lambda X, y, o: (X, y, np.array([0, 10, 10, 30])), "node 1 has no records"),
         (lambda X, y, o: (sparse.csc_array(X), y, o), "CSR form, not CSC"),
         (lambda X, y, o: (X[0], y, o), "1 dimensions"),
+        (lambda X, y, o: (twice(X), y, o), "stand twice"),
     ],
 )
 def test_bad_data_is_one_sentence(change, words):

@@ -4,8 +4,9 @@ import numpy as np
 from scipy import sparse
 
 from sottovoce._types import Array
-from sottovoce.data.tables import Table, row_norms, unit_rows
+from sottovoce.data.tables import Table, unit_rows
 from sottovoce.errors import SpecError
+from sottovoce.rows import row_norms
 
 
 def two_gaussians(n_records: int, m: int, separation: float = 2.0, seed: int = 0) -> Table:

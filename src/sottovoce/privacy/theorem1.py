@@ -55,6 +55,23 @@ class Theorem1:
         """Whether T ≥ 5q²ε²/(4ι²)."""
         return self.rounds >= self.rounds_needed
 
+    def proof_as_printed(self) -> tuple[float, float]:
+        """The (ε, δ) at which the paper's proof arrives: √(3/5)ε + ε²/5 ≤ ε, and 1 − (1 − δ')(1 − ιδ₀)^T with δ' = ε.
+
+        It takes Σε'² for ε²/5 in the last display, though it has just shown that the sum is ε².
+        """
+        delta = _composed(self.epsilon, self.iota * self.delta0, self.rounds)
+        return math.sqrt(0.6) * self.epsilon + 0.2 * self.epsilon**2, delta
+
+    def proof_corrected(self, constant: float = 32.0) -> tuple[float, float]:
+        """The same proof without slips, for σ² = constant · ι²L²T log(2/δ₀)/(q²ε²): 32 as printed, 160 as needed.
+
+        Σε'² = 32ε²/constant; Lemma 3 with δ' = √Σε'² gives √(2Σ log(e + 1)) + Σ, and Lemma 2 gives ιδ₀/q a round.
+        """
+        total = 32.0 / constant * self.epsilon**2
+        epsilon = math.sqrt(2.0 * total * math.log(math.e + 1.0)) + total
+        return epsilon, _composed(math.sqrt(total), self.iota * self.delta0 / self.records, self.rounds)
+
     def spent(self, t: int) -> float:
         """Remark i): the ε̂ that the paper prints for the first t of T rounds, eq. (7)."""
         share = t / self.rounds
@@ -86,3 +103,8 @@ class Theorem1:
             f"Theorem 1's noise σ = {self.sigma:.3g} for a claimed ε = {self.epsilon:g}: its condition on T {state} "
             f"({self.rounds:,} {sign} {self.rounds_needed:.2e}); not private."
         )
+
+
+def _composed(slack: float, delta: float, rounds: int) -> float:
+    """1 − (1 − δ')(1 − δ)^T, the δ̃ of Lemma 3."""
+    return 1.0 - (1.0 - min(slack, 1.0)) * math.exp(rounds * math.log1p(-min(delta, 1.0 - 1e-16)))

@@ -14,8 +14,7 @@ from scipy import sparse
 
 from sottovoce._types import Array, IntArray, Matrix
 from sottovoce.errors import DataError
-
-BLOCK = 1 << 21  # numbers of a dense block that is worked on at a time: 16 MB as float64
+from sottovoce.rows import BLOCK, row_norms
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,13 +77,7 @@ class Shards:
     @cached_property
     def norms(self) -> Array:
         """‖c‖ of every row, the intercept's column included."""
-        if sparse.issparse(self.X):
-            squares = np.zeros(self.X.shape[0])
-            filled = np.flatnonzero(np.diff(self.X.indptr))
-            squares[filled] = np.add.reduceat(np.square(self.X.data, dtype=np.float64), self.X.indptr[filled])
-        else:
-            squares = np.concatenate([np.einsum("ij,ij->i", b, b) for _, b in self._blocks()])
-        return np.sqrt(squares + self.intercept**2)
+        return np.hypot(row_norms(self.X), self.intercept)
 
     def rows(self, node: int, records: IntArray | None = None) -> IntArray | slice:
         """The rows of a node's records (numbered from 0 within the node); of all of them where none are named."""
@@ -146,6 +139,8 @@ def _matrix(X: Matrix) -> Matrix:
     if sparse.issparse(X):
         if X.format != "csr":
             raise DataError(f"sparse data must be in CSR form, not {X.format.upper()}; convert it with .tocsr()")
+        if not X.has_canonical_format:  # two entries of one place add up, but their squares do not: a norm would lie
+            raise DataError("some sparse entries stand twice or out of order; call .sum_duplicates() on the data first")
         return X
     X = np.asarray(X)
     if X.ndim != 2:
