@@ -1,4 +1,4 @@
-"""Draws the README's picture from a run of the demo's problem: `make pictures`."""
+"""Draws the pictures of these pages from runs and accounts made here: `make pictures`."""
 
 from pathlib import Path
 
@@ -8,34 +8,44 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 
-from sottovoce import Execution, Shards, solve
+from sottovoce import Execution, Shards, Spec, solve
 from sottovoce.build import make_problem, rounds_for_epochs
 from sottovoce.data.embedded import embedded
 from sottovoce.presets import paper_l2
+from sottovoce.privacy.adversaries import ADVERSARIES
+from sottovoce.privacy.comparison import compare
+from sottovoce.privacy.theorem1 import Theorem1
 from sottovoce.problem.optimum import optimum
 from sottovoce.problem.partition import even
 
 IMAGES = Path(__file__).parent / "images"
 SEEDS = range(5)
+BATCHES = {"privacy__sampling": "poisson(64)", "network__activation": "everyone", "algorithm__gamma": "constant(1)"}
 RUNS = {
-    "no noise (not private)": ("none", "tab:gray"),
-    "paper's noise, claimed ε = 0.8 (not private)": ("theorem1(0.8, 0.01)", "tab:red"),
+    "no noise": ("none", {}, "tab:gray"),
+    "paper's noise: claims ε = 0.8, true ε = {}": ("theorem1(0.8, 0.01)", {}, "tab:red"),
+    "honest noise, true ε = {}": ("private(0.8)", {}, "tab:blue"),
+    "honest noise with batches, true ε = {}": ("private(0.8)", BATCHES, "tab:green"),
 }
 
 
-def main() -> None:
+def with_epochs(spec: Spec, shards: Shards, epochs: float) -> Spec:
+    return spec.but(algorithm__rounds=rounds_for_epochs(spec, shards.sizes, epochs))
+
+
+def draw_run() -> None:
     """Suboptimality and accuracy against passes over the data, five seeds each."""
     table = embedded("synthetic")
-    shards = Shards.of(table.X, table.y, even(len(table.y), 20, np.random.default_rng(1))[0])
-    spec = paper_l2(1).but(problem__h="l2(0.01)")
-    spec = spec.but(algorithm__rounds=rounds_for_epochs(spec, shards.sizes, 3.0))
-    f_star = optimum(make_problem(spec.problem, shards), gap=1e-7).value
-    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
-    for label, (noise, colour) in RUNS.items():
+    shards = Shards.of(table.X, table.y, *even(len(table.y), 20, np.random.default_rng(1)))
+    base = paper_l2(1).but(problem__h="l2(0.01)")
+    f_star = optimum(make_problem(base.problem, shards), gap=1e-7).value
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.8), layout="constrained")
+    for label, (noise, changes, colour) in RUNS.items():
+        spec = with_epochs(base.but(privacy__noise=noise, **changes), shards, 3.0)
         runs = [
-            solve(spec.but(privacy__noise=noise, seed=s), shards, f_star=f_star, execution=Execution(observations=60))
-            for s in SEEDS
+            solve(spec.but(seed=seed), shards, f_star=f_star, execution=Execution(observations=60)) for seed in SEEDS
         ]
+        label = label.format(f"{runs[0].statement.epsilon:.3g}")
         epochs = runs[0].history["epoch"]
         for axis, column in ((left, "suboptimality"), (right, "train_accuracy")):
             curves = np.array([run.history[column] for run in runs])
@@ -43,11 +53,32 @@ def main() -> None:
             axis.fill_between(epochs, curves.min(axis=0), curves.max(axis=0), color=colour, alpha=0.2, lw=0)
     left.set(xscale="log", yscale="log", xlabel="passes over the data", ylabel="F(mean model) − F*")
     right.set(xscale="log", xlabel="passes over the data", ylabel="accuracy")
-    left.legend(fontsize=8, frameon=False)
-    figure.suptitle("Twenty nodes, one random pair a round, one record each", fontsize=10)
-    IMAGES.mkdir(exist_ok=True)
+    figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=8, frameon=False)
+    figure.suptitle("Twenty nodes train an SVM by gossip (δ = 1e-5, all messages seen)", fontsize=10)
     figure.savefig(IMAGES / "run.png", dpi=130)
 
 
+def draw_theorem1() -> None:
+    """Claimed against true ε of Theorem 1's noise in the paper's epsilon experiment."""
+    q, delta, claimed = 20_000, 1e-5, np.array([0.2, 0.4, 0.6, 0.8, 1.0])
+    figure, axis = plt.subplots(figsize=(6.5, 4.2), layout="constrained")
+    styles = {"transcript": "o-", "hidden_participation": "x:"}
+    for iota, colour in ((0.1, "tab:red"), (0.2, "tab:orange"), (1.0, "tab:purple")):
+        for adversary, style in styles.items():
+            if adversary == "hidden_participation" and iota == 1.0:
+                continue  # everybody speaks: there is nothing to hide
+            T = round(3 * q / iota)
+            true = [compare(Theorem1(e, 0.01, iota, 1.0, q, T), ADVERSARIES[adversary], delta).epsilon for e in claimed]
+            note = "" if adversary == "transcript" else " (what if: hidden participation)"
+            axis.plot(claimed, true, style, color=colour, label=f"true, ι = {iota:g}{note}")
+    axis.plot(claimed, claimed, "k--", label="claimed")
+    axis.set(yscale="log", xlabel="ε claimed by Theorem 1", ylabel=f"ε at δ = {delta:g}", xticks=claimed)
+    axis.grid(alpha=0.3, which="both")
+    axis.legend(fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    figure.savefig(IMAGES / "theorem1.png", dpi=130)
+
+
 if __name__ == "__main__":
-    main()
+    IMAGES.mkdir(exist_ok=True)
+    draw_run()
+    draw_theorem1()

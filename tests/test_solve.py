@@ -32,7 +32,7 @@ def test_a_seed_reproduces_and_the_engine_does_not_matter(make_shards):
     assert not np.allclose(a.models, run(SPEC.but(seed=6), shards).models)
     unseeded = run(SPEC.but(seed=None), shards)
     assert not np.allclose(a.models, unseeded.models)
-    assert a.privacy["simulation"] and not unseeded.privacy["simulation"]
+    assert a.statement.simulation and not unseeded.statement.simulation
 
 
 def test_history_is_tidy_and_true(make_shards):
@@ -135,6 +135,8 @@ BAD = [
     ({"algorithm__rounds": 0}, SpecError, "at least one round"),
     ({"privacy__sampling": "fixed(9)"}, SpecError, "9 records needs a node"),
     ({"privacy__noise": "gaussian"}, SpecError, "noise 'gaussian' is malformed"),
+    ({"privacy__noise": "private(-1)"}, PrivacyError, "over 0, not -1"),
+    ({"privacy__delta": 1.0}, PrivacyError, "strictly between 0 and 1"),
     ({"privacy__noise": "gaussian(1, 2)"}, SpecError, "one for each of the 5 nodes"),
     ({"privacy__noise": "theorem1(3)"}, PrivacyError, r"\(0, 1\]"),
     ({"privacy__adversary": "nobody"}, PrivacyError, "no adversary"),
@@ -171,18 +173,33 @@ def test_lipschitz_constant_counts_the_intercept_and_the_clip(make_shards):
     assert L(problem__loss="squared_hinge", privacy__clip=7.0) == 7.0
 
 
-def test_no_guarantee_is_claimed_and_the_adversary_is_named(make_shards):
-    for noise, words in (
-        ("none", "NOT PRIVATE"),
-        ("gaussian(0.5)", "no (ε, δ) is claimed"),
-        ("theorem1(0.5)", "FAILS"),
-    ):
-        privacy = run(SPEC.but(privacy__noise=noise, algorithm__rounds=20), make_shards()).privacy
-        assert words in privacy["verdict"] and privacy["private"] is False
-        assert privacy["adversary"] == "transcript" and privacy["adjacency"] == "replace one record of one node"
-        assert [e["rounds"] for e in privacy["events"]] == run(
-            SPEC.but(privacy__noise=noise, algorithm__rounds=20), make_shards()
-        ).public["participations"]
+def test_every_run_ends_with_its_statement(make_shards):
+    wanted = {
+        "none": ("NOT PRIVATE: no noise", False),
+        "gaussian(5.0)": ("differential privacy against 'transcript'", True),
+        "theorem1(0.5)": ("NOT PRIVATE as claimed: Theorem 1 claims ε = 0.5", False),
+        "private(0.7)": ("differential privacy against 'transcript'", True),
+    }
+    for noise, (words, private) in wanted.items():
+        result = run(SPEC.but(privacy__noise=noise, algorithm__rounds=40), make_shards())
+        s = result.statement
+        assert words in s.verdict() and s.private is private
+        assert s.adversary == "transcript" and s.adjacency == "replace one record of one node" and s.delta == 1e-5
+        for group in s.groups:
+            spoken = [result.public["participations"][i] for i in group.nodes]
+            assert group.event.rounds == max(spoken)
+        assert sorted(i for group in s.groups for i in group.nodes) == list(range(5))
+        s.verify()
+    assert 0.99 * 0.7 < s.epsilon <= 0.7
+
+
+def test_private_noise_is_what_was_asked_for_every_node(make_shards):
+    shards = make_shards(sizes=[4, 8, 12, 8, 8])
+    spec = SPEC.but(privacy__noise="private(1.0)", privacy__delta=1e-4)
+    prepared = prepare(spec, shards)
+    assert prepared.statement.delta == 1e-4 and 0.99 < prepared.statement.epsilon <= 1.0
+    sigma = dict(zip(shards.sizes.tolist(), prepared.job.release.sigma, strict=True))
+    assert sigma[4] > sigma[8] > sigma[12]  # fewer records, more noise
 
 
 def test_uneven_nodes_get_their_own_noise_and_weight(make_shards):
@@ -191,7 +208,7 @@ def test_uneven_nodes_get_their_own_noise_and_weight(make_shards):
     sigma = np.array(prepared.job.release.sigma)
     assert np.allclose(sigma * shards.sizes, sigma[0] * 4)
     assert np.allclose(prepared.job.method.scale, shards.sizes / 8)
-    assert [claim["noise_condition_holds"] for claim in prepared.privacy["theorem1"]] == [True] * 5
+    assert [claim["noise_condition_holds"] for claim in prepared.public["theorem1"]] == [True] * 5
 
 
 def test_uneven_activation_is_corrected_when_asked(make_shards):
@@ -203,7 +220,7 @@ def test_uneven_activation_is_corrected_when_asked(make_shards):
 @pytest.mark.parametrize("name", PRESETS)
 def test_presets_run(name, make_shards):
     spec = make_preset(name, 30).but(seed=1)
-    assert run(spec, make_shards()).models.shape == (5, 4)
+    assert run(spec, make_shards(q=70)).models.shape == (5, 4)
     if name in ("liu2022", "conventional-dda"):
         assert prepare(spec, make_shards()).public["iota"] == 1.0
 

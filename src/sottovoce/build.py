@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,10 @@ from sottovoce.network.mixing import activation_rate, beta
 from sottovoce.network.schedule import Schedule, draw_schedule
 from sottovoce.notation import parse
 from sottovoce.privacy.adversaries import make_adversary, refuse_unless_runnable
-from sottovoce.privacy.release import ADJACENCY, Draws, Release
-from sottovoce.privacy.sampling import make_sampling
+from sottovoce.privacy.calibration import sigma
+from sottovoce.privacy.release import Draws, Release
+from sottovoce.privacy.sampling import Sampling, make_sampling
+from sottovoce.privacy.statement import PrivacyStatement, check_delta, make_statement
 from sottovoce.privacy.theorem1 import Theorem1
 from sottovoce.problem.distances import DISTANCES, Distance, Euclidean
 from sottovoce.problem.losses import Loss, make_loss
@@ -37,7 +40,16 @@ class Prepared:
 
     job: Job
     public: dict[str, Any]
-    privacy: dict[str, Any]
+    claims: tuple[Theorem1, ...]
+    delta: float
+    seeded: bool
+
+    @cached_property
+    def statement(self) -> PrivacyStatement:
+        """What the run guarantees: accounted when first asked for, from the job's own release and schedule."""
+        job = self.job
+        spoken = job.schedule.participations()
+        return make_statement(job.release, job.problem.shards.sizes, spoken, self.delta, self.claims, self.seeded)
 
 
 def prepare(spec: Spec, shards: Shards) -> Prepared:
@@ -68,10 +80,11 @@ def prepare(spec: Spec, shards: Shards) -> Prepared:
     )
     adversary = make_adversary(spec.privacy.adversary)
     refuse_unless_runnable(adversary)
+    check_delta(spec.privacy.delta)
     sampling = make_sampling(spec.privacy.sampling)
     sampling.batch(int(shards.sizes.min()))  # refuses a batch that the smallest node cannot fill
-    sigma, claims = make_noise(spec, shards, iota, lipschitz)
-    release = Release(sampling, lipschitz, sigma, adversary)
+    scales, claims = make_noise(spec, shards, sampling, schedule, iota, lipschitz)
+    release = Release(sampling, lipschitz, scales, adversary)
     draws = Draws(release, streams, shards.sizes, problem.shards.m)
     public = {
         "n": shards.n,
@@ -83,9 +96,10 @@ def prepare(spec: Spec, shards: Shards) -> Prepared:
         "beta_error": mixing.error,
         "lipschitz": lipschitz,
         "participations": schedule.participations().tolist(),
+        "theorem1": [claim.report(scale) for claim, scale in zip(claims, scales, strict=False)],
     }
     job = Job(problem, method, schedule, release, draws)
-    return Prepared(job, public, disclose(release, shards, schedule, claims, streams.seeded))
+    return Prepared(job, public, tuple(claims), spec.privacy.delta, streams.seeded)
 
 
 def make_problem(spec: ProblemSpec, shards: Shards) -> Problem:
@@ -153,55 +167,52 @@ def _check_rows(spec: ProblemSpec, shards: Shards) -> None:
         )
 
 
-def make_noise(spec: Spec, shards: Shards, iota: float, lipschitz: float) -> tuple[tuple[float, ...], list[Theorem1]]:
+def make_noise(
+    spec: Spec, shards: Shards, sampling: Sampling, schedule: Schedule, iota: float, lipschitz: float
+) -> tuple[tuple[float, ...], list[Theorem1]]:
     """σ_i for every node, and the claims of Theorem 1 where that is where they come from."""
     name, args, _ = parse(spec.privacy.noise)
+    n, sizes = shards.n, shards.sizes
     if name == "none" and not args:
-        return (0.0,) * shards.n, []
-    if name == "gaussian" and len(args) in (1, shards.n):
-        return tuple(float(s) for s in (args * shards.n if len(args) == 1 else args)), []
+        return (0.0,) * n, []
+    if name == "gaussian" and len(args) in (1, n):
+        return tuple(float(s) for s in (args * n if len(args) == 1 else args)), []
+    if name == "private" and len(args) == 1:
+        spoken = schedule.participations()
+        # nodes of one size share a σ, the one that the most talkative of them needs
+        needed = {
+            q: sigma(
+                sampling.kind,
+                q,
+                sampling.batch(q),
+                lipschitz,
+                int(spoken[sizes == q].max()),
+                args[0],
+                spec.privacy.delta,
+            )
+            for q in sorted(set(sizes.tolist()))
+        }
+        return tuple(needed[q] for q in sizes.tolist()), []
     if name == "theorem1" and len(args) in (1, 2):
         delta0 = args[1] if len(args) == 2 else 0.01
         rounds = spec.algorithm.rounds
-        claims = [Theorem1(args[0], delta0, iota, lipschitz, int(q), rounds) for q in shards.sizes]
+        claims = [Theorem1(args[0], delta0, iota, lipschitz, int(q), rounds) for q in sizes]
         return tuple(claim.sigma for claim in claims), claims
     raise SpecError(
-        f"noise '{spec.privacy.noise}' is malformed; write 'none', 'gaussian(σ)' (one number, or one for each of the "
-        f"{shards.n} nodes) or 'theorem1(ε, δ₀)'"
+        f"noise '{spec.privacy.noise}' is malformed; write 'private(ε)', 'gaussian(σ)' (one number, or one for each of "
+        f"the {n} nodes), 'theorem1(ε, δ₀)' or 'none'"
     )
 
 
-def disclose(
-    release: Release, shards: Shards, schedule: Schedule, claims: list[Theorem1], seeded: bool
-) -> dict[str, Any]:
-    """What was let out and what is claimed: today, no (ε, δ) at all."""
-    spoken = schedule.participations()
-    events = [release.event(i, int(q), int(spoken[i])) for i, q in enumerate(shards.sizes)]
-    if claims:
-        hardest = max(range(len(claims)), key=lambda i: claims[i].rounds_needed)
-        verdict = claims[hardest].sentence()
-    elif release.noisy:
-        verdict = "Gaussian noise was added, but no (ε, δ) is claimed for this run: it has not been accounted."
-    else:
-        verdict = "NOT PRIVATE: no noise was added."
-    return {
-        "verdict": verdict,
-        "private": False,
-        "adversary": release.adversary.name,
-        "adversary_sees": release.adversary.sees,
-        "adjacency": ADJACENCY,
-        "simulation": seeded,
-        "events": [event.__dict__ for event in events],
-        "theorem1": [claim.report(sigma) for claim, sigma in zip(claims, release.sigma, strict=False)],
-    }
+def activation_of(spec: Spec, n: int) -> float:
+    """ι of a spec's scheme on n nodes."""
+    graph = make_network(spec.network, n)
+    activation = make_activation("everyone" if n == 1 else spec.network.activation)
+    return activation_rate(graph, activation, spec.network.correct)[0]
 
 
 def rounds_for_epochs(spec: Spec, sizes: IntArray, epochs: float) -> int:
     """T such that T·nι·b = epochs·N: as many rounds as make the given number of passes over the data."""
-    n = len(sizes)
-    graph = make_network(spec.network, n)
-    activation = make_activation("everyone" if n == 1 else spec.network.activation)
-    iota, _ = activation_rate(graph, activation, spec.network.correct)
     sampling = make_sampling(spec.privacy.sampling)
-    used = iota * sum(sampling.batch(int(q)) for q in sizes)
+    used = activation_of(spec, len(sizes)) * sum(sampling.batch(int(q)) for q in sizes)
     return max(1, math.ceil(epochs * float(np.sum(sizes)) / used * (1 - 1e-12)))  # ι is known up to rounding only

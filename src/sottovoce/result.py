@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from sottovoce._types import Array
 from sottovoce._version import __version__
 from sottovoce.errors import DataError
+from sottovoce.privacy.statement import PrivacyStatement
 from sottovoce.spec import Spec
 
 FORMAT = 1
@@ -76,7 +77,7 @@ class Result:
     spec : what was run
     models : (n, m) x̃_i, the output of Algorithm 1 at every node; the last coordinate is the intercept's, if any
     history : observations, not private
-    privacy : what was released, against whom, and what is and is not claimed
+    statement : the privacy statement: what is guaranteed, against whom, and on what it rests
     public : numbers derived from the spec and public sizes alone: ι, β, L, K_i, …
     classes : the two labels behind −1 and +1, or None for regression
     features : names of the columns, where the data had them
@@ -87,7 +88,7 @@ class Result:
     spec: Spec
     models: Array
     history: History
-    privacy: dict[str, Any]
+    statement: PrivacyStatement
     public: dict[str, Any]
     classes: tuple[Any, Any] | None = None
     features: tuple[str, ...] | None = None
@@ -130,7 +131,7 @@ class Result:
         parts = {
             "format": FORMAT,
             "spec": self.spec.to_dict(),
-            "privacy": self.privacy,
+            "privacy": self.statement.to_dict(),
             "public": self.public,
             "classes": self.classes,
             "features": self.features,
@@ -168,6 +169,7 @@ class Result:
         for name in ("classes", "features", "nodes"):
             head[name] = None if head[name] is None else tuple(head[name])
         head["spec"] = Spec.from_dict(head["spec"])
+        head["statement"] = PrivacyStatement.from_dict(head.pop("privacy"))
         return cls(models=models, history=History.from_table(table), **head)
 
 

@@ -62,7 +62,7 @@ def solve(
     >>> table = embedded("breast_cancer")
     >>> shards = Shards.of(table.X, table.y, even(len(table.y), 5)[0])
     >>> result = solve(Spec(AlgorithmSpec(rounds=500), seed=1), shards)
-    >>> result.models.shape, result.privacy["verdict"]
+    >>> result.models.shape, result.statement.verdict()
     ((5, 30), 'NOT PRIVATE: no noise was added.')
     """
     execution = execution or Execution()
@@ -89,7 +89,7 @@ def solve(
         spec=spec,
         models=job.method.average(state, T),
         history=history,
-        privacy=prepared.privacy,
+        statement=prepared.statement,
         public=prepared.public,
         environment=environment(execution.engine, time.perf_counter() - began),
         **names,

@@ -57,7 +57,9 @@ class PrivacySpec:
 
     sampling: str = "one"
     noise: str = "none"
-    """'none', 'gaussian(σ)' or 'theorem1(ε, δ₀)'."""
+    """'private(ε)': as much as a true (ε, δ) needs; 'gaussian(σ)'; 'theorem1(ε, δ₀)', the paper's; or 'none'."""
+    delta: float = 1e-5
+    """δ of the guarantee, and of the statement in any case."""
     clip: float | None = None
     """L; by default the loss's slope bound times the public bound of a row."""
     adversary: str = "transcript"

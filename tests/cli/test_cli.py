@@ -2,46 +2,11 @@
 
 import json
 import re
-import sys
 
 import numpy as np
 import pytest
-from sklearn.datasets import dump_svmlight_file
 
-from sottovoce.cli import main as cli
 from sottovoce.result import Result
-
-
-@pytest.fixture
-def sottovoce(monkeypatch, capsys):
-    """Run the command in this process: (exit code, stdout, stderr)."""
-
-    def call(*args):
-        monkeypatch.setattr(sys, "argv", ["sottovoce", *map(str, args)])
-        code = 0
-        try:
-            cli.main()
-        except SystemExit as stop:
-            code = stop.code or 0
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
-
-
-@pytest.fixture
-def rows():
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(120, 5))
-    X /= np.linalg.norm(X, axis=1, keepdims=True) * 1.0000001
-    return X, np.where(X @ np.array([1.0, -2.0, 0.5, 0.0, 1.0]) > 0, 1, -1)
-
-
-@pytest.fixture
-def svm(rows, tmp_path):
-    path = tmp_path / "data.svm"
-    dump_svmlight_file(*rows, str(path), zero_based=False)
-    return path
 
 
 def csv(path, X, y, owners=None, header=True):
@@ -54,7 +19,8 @@ def csv(path, X, y, owners=None, header=True):
     return path
 
 
-FAST = ("--nodes", 4, "--rounds", 60, "--seed", 1, "--h", "l2:0.05", "--observations", 3)
+RUN = ("--nodes", 4, "--rounds", 60, "--seed", 1, "--h", "l2:0.05", "--observations", 3)
+FAST = (*RUN, "--noise", "none", "--preset", "paper-l2")
 
 
 def test_train_prints_saves_and_predicts(sottovoce, svm, rows, tmp_path):
@@ -75,11 +41,12 @@ def test_train_prints_saves_and_predicts(sottovoce, svm, rows, tmp_path):
 
 
 def test_json_is_one_object_on_stdout(sottovoce, svm, tmp_path):
-    code, text, _ = sottovoce("train", svm, *FAST, "--json", "--noise", "theorem1:0.5")
+    code, text, _ = sottovoce("train", svm, *FAST, "--noise", "theorem1:0.5", "--json")
     found = json.loads(text)
     assert code == 0 and found["privacy"]["adversary"] == "transcript" and found["last"]["round"] == 60
     assert found["last"]["suboptimality"] is None and "not private" in found["last"]["label"]
-    assert found["privacy"]["theorem1"][0]["rounds_condition_holds"] is False
+    assert found["public"]["theorem1"][0]["rounds_condition_holds"] is False
+    assert found["privacy"]["private"] is False and found["privacy"]["epsilon"] > found["privacy"]["claimed"] == 0.5
     code, text, _ = sottovoce("train", tmp_path / "no.svm", *FAST, "--json")
     assert code == 3 and json.loads(text)["kind"] == "DataError"
 
@@ -92,7 +59,7 @@ def test_groups_are_nodes_and_text_labels_survive(sottovoce, rows, tmp_path):
     out = tmp_path / "run"
     code, _, err = sottovoce(
         "train", path, "--label", "sick", "--group", "hospital", "--rounds", 200, "--seed", 2, "--out", out,
-        "--h", "l2:0.05",
+        "--h", "l2:0.05", "--noise", "none", "--preset", "paper-l2",
     )  # fmt: skip
     assert code == 0, err
     result = Result.load(out)
@@ -107,7 +74,7 @@ def test_groups_are_nodes_and_text_labels_survive(sottovoce, rows, tmp_path):
 
 def test_a_rerun_with_the_same_seed_is_the_same(sottovoce, svm):
     def last():
-        return json.loads(sottovoce("train", svm, *FAST, "--noise", "gaussian:0.1", "--json")[1])["last"]
+        return json.loads(sottovoce("train", svm, *FAST, "--noise", "gaussian:2", "--json")[1])["last"]
 
     assert last() == last()
 
@@ -123,12 +90,12 @@ def test_a_rerun_with_the_same_seed_is_the_same(sottovoce, svm):
         ("--graph", "star", "--correct", "--deal", "dirichlet:0.5", "--weigh", "records"),
         ("--loss", "squared_hinge", "--clip", 0.5, "--engine", "nodes"),
         ("--primal", "as_written", "--epochs", 1),
+        ("--epsilon", 2, "--delta", 1e-4),
     ],
     ids=lambda e: "-".join(map(str, e)),
 )
 def test_options_reach_the_run(sottovoce, svm, extra):
-    fast = [str(a) for a in FAST if str(extra[0]) != "--loss" or a not in ("--h", "l2:0.05")]
-    code, text, err = sottovoce("train", svm, *fast, *extra, "--json")
+    code, text, err = sottovoce("train", svm, *RUN, *extra, "--json")
     assert code == 0, err
     assert json.loads(text)["last"]["train_accuracy"] > 0.4
 
@@ -182,10 +149,11 @@ def test_interrupting_says_how_to_go_on(sottovoce, svm, monkeypatch, tmp_path):
 def test_demo(sottovoce, tmp_path):
     code, text, _ = sottovoce("demo", "--data", "breast_cancer", "--nodes", 5, "--json", "--out", tmp_path)
     found = json.loads(text)
-    assert code == 0 and len(found) == 2
-    quiet, noisy = found.values()
-    assert quiet["last"]["suboptimality"] >= -1e-6 and quiet["last"]["train_accuracy"] > 0.85
-    assert noisy["privacy"]["private"] is False
+    quiet, paper, honest, batches = found.values()
+    assert code == 0 and quiet["last"]["suboptimality"] >= -1e-6 and quiet["last"]["train_accuracy"] > 0.85
+    assert paper["privacy"]["claimed"] == 0.8 and paper["privacy"]["epsilon"] > 0.8
+    for run in (honest, batches):
+        assert run["privacy"]["private"] and 0.79 < run["privacy"]["epsilon"] <= 0.8
     assert Result.load(tmp_path / "paper-noise").spec.privacy.noise.startswith("theorem1")
 
 

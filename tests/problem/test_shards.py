@@ -56,6 +56,7 @@ def test_margins_and_pull_match_plain_products(kind, intercept, shuffled, monkey
         alone = shards.node(i)
         assert alone.n == 1 and np.allclose(alone.margins(x, alone.rows(0)), full[rows] @ x, **tol)
         assert np.array_equal(alone.y[alone.rows(0)], y[rows])
+        assert np.array_equal(alone.norms[alone.rows(0)], shards.norms[rows])
         assert np.all(shards.owners()[rows] == i)
     assert sorted(seen) == list(range(30))
 

@@ -8,7 +8,9 @@ import typer
 
 from sottovoce._version import __version__
 from sottovoce.cli import screen
+from sottovoce.cli.account import account, calibrate
 from sottovoce.cli.demo import demo
+from sottovoce.cli.plan import plan
 from sottovoce.cli.predict import predict
 from sottovoce.cli.train import train
 from sottovoce.errors import SottovoceError
@@ -37,7 +39,7 @@ def _root(
     """Train linear models over many owners' private data, by gossip between their nodes."""
 
 
-for verb in (demo, train, predict):
+for verb in (demo, train, predict, plan, account, calibrate):
     app.command()(verb)
 
 

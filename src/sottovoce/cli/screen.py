@@ -15,6 +15,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from sottovoce.errors import Interrupted
+from sottovoce.privacy.adversaries import make_adversary
+from sottovoce.privacy.statement import number
 from sottovoce.result import NOT_PRIVATE, Result
 from sottovoce.solve import Progress as OnProgress
 
@@ -77,7 +79,7 @@ def show(result: Result, title: str, quiet: bool = False) -> None:
         "rounds, epochs": f"{int(last['round']):,}, {last['epoch']:.2f}",
         "gossip": f"ι = {public['iota']:.4g}, β = {public['beta']:.4g}, each node spoke "
         f"{min(spoken):,} to {max(spoken):,} times",
-        "messages, bytes": f"{int(last['messages']):,}, {_bytes(last['bytes'])}",
+        "messages, bytes": f"{int(last['messages']):,}, {bytes_text(last['bytes'])}",
         "objective F": f"{last['objective']:.6f}",
         "F − F*": f"{last['suboptimality']:.3e}",
         f"train {score}": f"{last['train_accuracy']:.4f}",
@@ -90,19 +92,36 @@ def show(result: Result, title: str, quiet: bool = False) -> None:
             table.add_row(name, value)
     console.print(table)
     console.print(f"  [dim]objective, accuracy and disagreement are {NOT_PRIVATE}[/]")
-    console.print(privacy_panel(result.privacy))
+    console.print(privacy_panel(result))
 
 
-def privacy_panel(privacy: dict[str, Any]) -> Panel:
+def privacy_panel(result: Result) -> Panel:
     """The verdict, against whom, and in which units: never one without the others."""
+    statement = result.statement
     lines = [
-        f"[bold]{_plain(privacy['verdict'])}[/]",
-        f"adversary: {privacy['adversary']}, who sees {privacy['adversary_sees']}",
-        f"neighbouring data: {privacy['adjacency']}",
+        f"[bold]{_plain(statement.verdict())}[/]",
+        f"adversary: {statement.adversary}, who sees {make_adversary(statement.adversary).sees}",
+        f"neighbouring data: {statement.adjacency}",
     ]
-    if privacy["simulation"]:
+    if math.isfinite(statement.epsilon):
+        event = statement.worst.event
+        lines.append(
+            f"worst node: {event.rounds:,} releases of {event.sampling} batches of {event.batch} from "
+            f"{event.records:,} records, σ = {event.sigma:.4g}, L = {event.clip:.4g}; on the worst data ε is at least "
+            f"{number(statement.epsilon_lower)}; an attacker with 1 % false alarms has at most "
+            f"{100 * statement.risk(0.01):.3g} % true ones"
+        )
+    for claim in result.public["theorem1"][:1]:
+        holds = "holds" if claim["rounds_condition_holds"] else "fails"
+        lines.append(
+            f"Theorem 1's condition on T {holds}: it asks for {claim['rounds_needed']:.3g} rounds, there were "
+            f"{claim['rounds']:,} (compare: sottovoce account --theorem1)"
+        )
+    if statement.simulation:
         lines.append("a seed was given: this is a simulation, whoever knows the seed can remove the noise")
-    return Panel("\n".join(lines), title="privacy", title_align="left", border_style="yellow")
+    lines.append("not covered, among others: floating-point attacks on the noise; people with several records")
+    style = "green" if statement.private else "red"
+    return Panel("\n".join(lines), title="privacy", title_align="left", border_style=style)
 
 
 def summary(result: Result, saved: str | None) -> dict[str, Any]:
@@ -111,13 +130,14 @@ def summary(result: Result, saved: str | None) -> dict[str, Any]:
         "spec": result.spec.to_dict(),
         "public": result.public,
         "last": {"label": NOT_PRIVATE} | result.history.last,
-        "privacy": result.privacy,
+        "privacy": result.statement.to_dict(),
         "environment": result.environment,
         "saved": saved,
     }
 
 
-def _bytes(count: float) -> str:
+def bytes_text(count: float) -> str:
+    """A number of bytes for reading."""
     for unit in ("B", "kB", "MB", "GB"):
         if count < 1000:
             return f"{count:.3g} {unit}"

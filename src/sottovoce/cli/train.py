@@ -12,6 +12,7 @@ from sottovoce.cli import screen
 from sottovoce.cli.ingest import ingest
 from sottovoce.data.load import load
 from sottovoce.errors import SpecError
+from sottovoce.notation import parse, write
 from sottovoce.presets import PRESETS, make_preset
 from sottovoce.problem.optimum import optimum
 from sottovoce.solve import ENGINES, solve
@@ -37,7 +38,7 @@ def train(
     unit_rows: Annotated[bool, _option("--unit-rows", "Scale rows over the bound down to it.", DATA)] = False,
     preset: Annotated[
         str, _option("--preset", f"Start from {', '.join(PRESETS)}; the options below change it.", MODEL)
-    ] = "paper-l2",
+    ] = "private",
     loss: Annotated[str | None, _option("--loss", "hinge, logistic, huber:1.35, …", MODEL)] = None,
     h: Annotated[str | None, _option("--h", "Regulariser: l2:5e-4, l1:5e-4, elastic_net:…, box:-1,1, …", MODEL)] = None,
     intercept: Annotated[
@@ -52,12 +53,16 @@ def train(
     mixing: Annotated[str | None, _option("--mixing", "metropolis, lazy, max_degree, uniform.", NETWORK)] = None,
     correct: Annotated[bool, _option("--correct", "Weigh unevenly active nodes.", NETWORK)] = False,
     rounds: Annotated[int | None, _option("--rounds", "T; or give --epochs.", STEPS)] = None,
-    epochs: Annotated[float, _option("--epochs", "Passes over the data.", STEPS)] = 3.0,
+    epochs: Annotated[float, _option("--epochs", "Passes over the data.", STEPS)] = 10.0,
     a: Annotated[str | None, _option("--a", "a_t: linear:1 or constant:1.", STEPS)] = None,
     gamma: Annotated[str | None, _option("--gamma", "γ_t: constant:20 or sqrt:0.01.", STEPS)] = None,
     primal: Annotated[str | None, _option("--primal", "recompute or as_written (line 8).", STEPS)] = None,
     sampling: Annotated[str | None, _option("--sampling", "one, fixed:8, poisson:8 or full.", PRIVACY)] = None,
-    noise: Annotated[str | None, _option("--noise", "none, gaussian:σ or theorem1:ε,δ₀.", PRIVACY)] = None,
+    epsilon: Annotated[float, _option("--epsilon", "ε of the guarantee; the noise follows from it.", PRIVACY)] = 1.0,
+    delta: Annotated[float | None, _option("--delta", "δ of the guarantee (1e-5).", PRIVACY)] = None,
+    noise: Annotated[
+        str | None, _option("--noise", "In place of --epsilon: gaussian:σ, theorem1:ε,δ₀ or none.", PRIVACY)
+    ] = None,
     clip: Annotated[float | None, _option("--clip", "L, the bound on a record's subgradient.", PRIVACY)] = None,
     on_violation: Annotated[
         str | None, _option("--on-violation", "A row over the bound: raise or clip.", PRIVACY)
@@ -86,7 +91,8 @@ def train(
         "algorithm__gamma": gamma,
         "algorithm__primal": primal,
         "privacy__sampling": sampling,
-        "privacy__noise": noise,
+        "privacy__noise": noise if noise is not None else write("private", epsilon),
+        "privacy__delta": delta,
         "privacy__clip": clip,
         "privacy__adversary": adversary,
         "seed": seed,
@@ -105,6 +111,8 @@ def train(
         unit_norm=spec.problem.row_norm if unit_rows else None,
         seed=seed,
     )
+    if sampling is None:
+        spec = _fitted(spec, int(data.shards.sizes.min()))
     spec = _with_rounds(spec, rounds, epochs, data.shards.sizes)
     f_star = optimum(make_problem(spec.problem, data.shards), gap=1e-6).value if certify else float("nan")
     with screen.bar("gossip", quiet=json) as progress:
@@ -128,6 +136,12 @@ def train(
         screen.show(result, f"{table.name}: {spec.problem.loss} + {spec.problem.h}")
         if saved:
             screen.out.print(f"saved in {saved}")
+
+
+def _fitted(spec: Spec, smallest: int) -> Spec:
+    """A preset's batch, made no larger than the smallest node: sizes are public."""
+    name, args, _ = parse(spec.privacy.sampling)
+    return spec.but(privacy__sampling=write(name, min(int(args[0]), smallest))) if args else spec
 
 
 def _with_rounds(spec: Spec, rounds: int | None, epochs: float, sizes: IntArray) -> Spec:

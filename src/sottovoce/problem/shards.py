@@ -91,9 +91,12 @@ class Shards:
         rows = self.rows(node)
         whole = np.array([0, self.sizes[node]])
         if isinstance(rows, slice) and not sparse.issparse(self.X):
-            return Shards(self.X[rows], self.y[rows], whole, None, self.intercept)
-        order = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
-        return Shards(self.X, self.y, whole, order, self.intercept)
+            alone, norms = Shards(self.X[rows], self.y[rows], whole, None, self.intercept), self.norms[rows]
+        else:
+            order = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
+            alone, norms = Shards(self.X, self.y, whole, order, self.intercept), self.norms
+        alone.__dict__["norms"] = norms  # computed once for all nodes
+        return alone
 
     def owners(self) -> IntArray:
         """The node of every row."""

@@ -1,0 +1,195 @@
+"""`sottovoce account` and `sottovoce calibrate`: ε for a noise, and the noise for an ε."""
+
+import json as json_
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from sottovoce.cli import screen
+from sottovoce.cli.comparison import compare_theorem1
+from sottovoce.errors import PrivacyError, SpecError
+from sottovoce.privacy.accounting import account as account_of
+from sottovoce.privacy.adversaries import Adversary, make_adversary
+from sottovoce.privacy.calibration import noise_multiplier
+from sottovoce.privacy.release import ADJACENCY, Event
+from sottovoce.privacy.sampling import SAMPLINGS
+from sottovoce.privacy.statement import PrivacyStatement, number
+from sottovoce.privacy.threats import mechanism
+
+HARDENED = "the noise is not yet hardened against floating-point attacks"
+
+Records = Annotated[list[int], typer.Option("--records", help="Records of a node; several times for uneven nodes.")]
+Rounds = Annotated[int, typer.Option("--rounds", help="T, or K_i with --activity 1.")]
+Activity = Annotated[float, typer.Option("--activity", help="Probability that a node is active in a round.")]
+Batch = Annotated[int, typer.Option("--batch", help="b.")]
+Sampling = Annotated[str, typer.Option("--sampling", help="fixed, poisson or full.")]
+Lipschitz = Annotated[float, typer.Option("--lipschitz", help="L, the bound on a record's subgradient.")]
+Delta = Annotated[float, typer.Option("--delta", help="δ.")]
+Watcher = Annotated[str, typer.Option("--adversary", help="Who is watching.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+def account(
+    records: Records = [],  # noqa: B006 - Typer wants a list
+    rounds: Rounds = 0,
+    activity: Activity = 1.0,
+    batch: Batch = 1,
+    sampling: Sampling = "fixed",
+    sigma: Annotated[float, typer.Option("--sigma", help="σ of the noise on a released mean subgradient.")] = 0.0,
+    lipschitz: Lipschitz = 1.0,
+    delta: Delta = 1e-5,
+    adversary: Watcher = "transcript",
+    verify: Annotated[
+        Path | None, typer.Option("--verify", help="Check a statement (or a saved result) against its own numbers.")
+    ] = None,
+    theorem1: Annotated[
+        bool, typer.Option("--theorem1", help="What the paper's noise claims, and what it gives.")
+    ] = False,
+    nodes: Annotated[int, typer.Option("--nodes", help="With --theorem1: how many nodes.")] = 20,
+    epsilon_claimed: Annotated[float, typer.Option("--epsilon-claimed", help="With --theorem1.")] = 1.0,
+    epochs: Annotated[float, typer.Option("--epochs", help="With --theorem1, in place of --rounds.")] = 3.0,
+    activation: Annotated[str, typer.Option("--activation", help="With --theorem1.")] = "edges(1)",
+    delta0: Annotated[float, typer.Option("--delta0", help="With --theorem1.")] = 0.01,
+    json: Json = False,
+) -> None:
+    """Tell the true (ε, δ) of a node's whole participation."""
+    if verify is not None:
+        _verify(verify, json)
+        return
+    if theorem1:
+        compare_theorem1(
+            nodes,
+            _records(records),
+            epsilon_claimed,
+            epochs,
+            rounds,
+            activation,
+            delta0,
+            lipschitz,
+            delta,
+            adversary,
+            json,
+        )
+        return
+    watcher = make_adversary(adversary)
+    rows = []
+    for q in _records(records):
+        event = _event(sampling, q, batch, lipschitz, sigma, rounds)
+        found = account_of([mechanism(watcher, event, activity)], delta)
+        rows.append(
+            {
+                "records": q,
+                "epsilon": found.epsilon,
+                "epsilon_lower": found.epsilon_lower,
+                "epsilon_rdp": found.epsilon_rdp,
+            }
+        )
+    worst = max(rows, key=lambda row: row["epsilon"])
+    report = {k: v for k, v in worst.items() if k != "records"} | _frame(watcher, delta) | {"nodes": rows}
+    if json:
+        screen.say_json(report)
+        return
+    table = Table(title="ε of each node's records", title_justify="left")
+    for column in ("records", "ε", "at least (worst data)", "Rényi cross-check"):
+        table.add_column(column, justify="right")
+    for row in rows:
+        values = (number(row[k]) for k in ("epsilon", "epsilon_lower", "epsilon_rdp"))
+        table.add_row(f"{row['records']:,}", *values)
+    screen.out.print(table)
+    screen.out.print(_fine_print(watcher, delta), soft_wrap=True)
+
+
+def calibrate(
+    epsilon: Annotated[float, typer.Option("--epsilon", help="The target ε.")],
+    rounds: Rounds,
+    records: Records,
+    activity: Activity = 1.0,
+    batch: Batch = 1,
+    sampling: Sampling = "fixed",
+    lipschitz: Lipschitz = 1.0,
+    delta: Delta = 1e-5,
+    adversary: Watcher = "transcript",
+    json: Json = False,
+) -> None:
+    """Tell the least noise σ that gives a true (ε, δ)."""
+    watcher = make_adversary(adversary)
+    rows = []
+    for q in _records(records):
+        event = _event(sampling, q, batch, lipschitz, 1.0, rounds)
+        seen = mechanism(watcher, event, activity)
+        multiplier = noise_multiplier(seen.kind, seen.rate, seen.rounds, epsilon, delta, seen.activity)
+        rows.append({"records": q, "sigma": multiplier / event.noise_multiplier})  # the event has σ = 1
+    report: dict[str, Any] = {"sigma": rows[0]["sigma"] if len(rows) == 1 else [r["sigma"] for r in rows]}
+    report |= {"epsilon": epsilon} | _frame(watcher, delta) | {"nodes": rows}
+    if json:
+        screen.say_json(report)
+        return
+    table = Table(title=f"σ for ε = {epsilon:g}", title_justify="left")
+    table.add_column("records", justify="right")
+    table.add_column("σ", justify="right")
+    for row in rows:
+        table.add_row(f"{row['records']:,}", f"{row['sigma']:.5g}")
+    screen.out.print(table)
+    screen.out.print(_fine_print(watcher, delta), soft_wrap=True)
+
+
+def _event(sampling: str, q: int, batch: int, lipschitz: float, sigma: float, rounds: int) -> Event:
+    if sampling not in SAMPLINGS:
+        raise SpecError(f"there is no sampling '{sampling}'; choose one of fixed, poisson, full")
+    kind = "fixed" if sampling == "one" else sampling
+    if rounds < 1:
+        raise SpecError(f"give the number of rounds with --rounds, at least 1, not {rounds}")
+    if q < 1 or not 1 <= batch <= q:
+        raise SpecError(f"a batch of {batch} does not fit a node with {q} records")
+    if not lipschitz > 0:
+        raise SpecError(f"the bound on a subgradient must be over 0, not {lipschitz}")
+    if not sigma > 0:
+        raise PrivacyError(f"σ must be over 0, not {sigma}: without noise there is no guarantee")
+    return Event(kind, q, q if kind == "full" else batch, lipschitz, sigma, rounds)
+
+
+def _records(records: list[int]) -> list[int]:
+    if not records:
+        raise SpecError("give the number of records of a node with --records")
+    return records
+
+
+def _frame(watcher: Adversary, delta: float) -> dict[str, Any]:
+    return {
+        "delta": delta,
+        "adversary": watcher.name,
+        "adversary_sees": watcher.sees,
+        "what_if": watcher.refusal,
+        "adjacency": ADJACENCY,
+        "caveat": HARDENED,
+    }
+
+
+def _fine_print(watcher: Adversary, delta: float) -> str:
+    what_if = f" [bold]A what-if only:[/] {watcher.refusal}." if watcher.refusal else ""
+    return (
+        f"δ = {delta:g}; adversary '{watcher.name}' sees {watcher.sees}; neighbouring data: {ADJACENCY}; {HARDENED}."
+        f"{what_if}"
+    )
+
+
+def _verify(path: Path, json: bool) -> None:
+    file = path / "result.json" if path.is_dir() else path
+    try:
+        text = file.read_text()
+    except (OSError, UnicodeDecodeError):
+        raise PrivacyError(f"'{path}' cannot be read; give a statement's JSON file or a saved result") from None
+    try:
+        data = json_.loads(text)
+        if isinstance(data, dict) and "privacy" in data:
+            text = json_.dumps(data["privacy"])
+    except json_.JSONDecodeError:
+        pass
+    statement = PrivacyStatement.from_json(text)
+    statement.verify()
+    if json:
+        screen.say_json({"verified": True} | statement.to_dict())
+    else:
+        screen.out.print(f"[green]verified:[/] {statement.verdict()}", soft_wrap=True)

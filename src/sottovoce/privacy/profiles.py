@@ -1,0 +1,209 @@
+"""What one round gives away: the worst pair (P, Q) of output laws of each mechanism, as tails of its privacy loss.
+
+A record is replaced; P and Q are the laws of one round's output with the one and with the other, ℓ = log dP/dQ is
+the loss. Everything an accountant needs is P(ℓ > t) and Q(ℓ > t): the profile is δ(ε) = P(ℓ > ε) − e^ε Q(ℓ > ε), and
+moving probability onto a grid needs only their differences. The second one is handed out as e^t Q(ℓ > t), which is
+at most P(ℓ > t) and neither under- nor overflows. A symmetric pair has Q(ℓ > t) = P(ℓ < −t), so t ≥ 0 says it all.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import log_ndtr, ndtr
+
+from sottovoce._types import Array
+
+EPS = float(np.finfo(np.float64).eps)
+
+
+class Tails(NamedTuple):
+    """The tails of a loss at the points t."""
+
+    p: Array
+    """P(ℓ > t)."""
+    q: Array
+    """e^t Q(ℓ > t)."""
+    slip: Array
+    """A bound on the relative rounding error of both."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two laws between which one round of a mechanism asks to distinguish, known by the tails of their loss."""
+
+    tails: Callable[[Array], Tails]
+    symmetric: bool = True
+    """Whether exchanging P and Q mirrors the loss; if so only t ≥ 0 is ever asked for."""
+    least: float = 0.0
+    """Where a pair that isn't symmetric has its smallest loss."""
+    atom: float = 0.0
+    """A loss that has a probability of its own, which a grid should hit; 0 for none."""
+
+    def delta(self, epsilon: Array | float) -> Array:
+        """The profile δ(ε); below 0 by symmetry, δ(ε) = 1 − e^ε + e^ε δ(−ε) (Dong, Roth and Su 2022)."""
+        at = np.atleast_1d(np.asarray(epsilon, dtype=np.float64))
+        ask = np.abs(at) if self.symmetric else np.maximum(at, self.least)
+        p, q, _ = self.tails(ask)
+        above = np.maximum(p - q, 0.0)
+        if self.symmetric:
+            return np.where(at >= 0, above, -np.expm1(np.minimum(at, 0.0)) + np.exp(np.minimum(at, 0.0)) * above)
+        return np.where(at > self.least, above, -np.expm1(np.minimum(at, self.least)))
+
+
+def _scaled(weight: float, t: Array, x: Array) -> Array:
+    """w e^t Φ(−x), in logarithms where e^t is large."""
+    if weight == 0.0:
+        return np.zeros_like(t)
+    near = weight * np.exp(np.minimum(t, 1.0)) * ndtr(-x)
+    return np.where(t < 1.0, near, np.exp(np.maximum(t, 1.0) + log_ndtr(-x) + math.log(weight)))
+
+
+def _removed(rate: float, multiplier: float, t: Array) -> Tails:
+    """Tails of (1−γ)N(0,1) + γN(μ,1) against N(0,1), μ = 1/z: the loss log(1 − γ + γ e^{μx − μ²/2}) grows with x.
+
+    So ℓ > t is x > (s + μ²/2)/μ with e^s = 1 + (e^t − 1)/γ: the e^ε' of advanced joint convexity (Balle, Barthe and
+    Gaboardi 2018, Theorem 2).
+    """
+    mu = 1.0 / multiplier
+    with np.errstate(divide="ignore", invalid="ignore"):
+        near = np.log1p(np.maximum(np.expm1(np.minimum(t, 1.0)) / rate, -1.0))  # t of the size of γ and below
+        far = t - math.log(rate) + np.log1p((rate - 1.0) * np.exp(-np.maximum(t, 1.0)))
+    x = np.where(t < 1.0, near, far) / mu + mu / 2
+    p = (1.0 - rate) * ndtr(-x) + rate * ndtr(mu - x)
+    reach = np.where(np.isfinite(x), x, 0.0)
+    return Tails(p, _scaled(1.0, t, x), EPS * (8.0 + 4.0 * reach**2 + np.abs(t)))
+
+
+def fixed(rate: float, multiplier: float) -> Pair:
+    """Fixed-size sampling without replacement, replace-one: the symmetrised pair, valid under composition.
+
+    For e^ε ≥ 1 its profile is γ δ_Gauss(ε'), e^ε' = 1 + (e^ε − 1)/γ, which every instance obeys: by advanced joint
+    convexity H_α(P‖P') = γ H_α'(N(g) ‖ a mixture of Gaussians with centres within 2L/b of g), and H is convex in its
+    second argument. Below 1 the profile of the pair exchanged is the same, whence the mirror image (the operator C_γ
+    of Dong, Roth and Su 2022). A profile that bounds every instance from above is that of a dominating pair, and
+    dominating pairs compose (Zhu, Dong and Wang 2022, Theorem 10).
+
+    Examples
+    --------
+    >>> fixed(0.01, 1.0).delta([0.0, 0.5]).round(6)
+    array([0.003829, 0.      ])
+    """
+    return Pair(lambda t: _removed(rate, multiplier, t))
+
+
+def realised(rate: float, multiplier: float) -> Pair:
+    """A pair that fixed-size sampling really produces: the target at +L e against −L e, all other records at −L e.
+
+    Linear losses do that, so nothing below this profile can be promised.
+    """
+    return Pair(lambda t: _removed(rate, multiplier, t), symmetric=False, least=_log1m(rate))
+
+
+def poisson(rate: float, multiplier: float) -> Pair:
+    """Poisson sampling, replace-one: (1−γ)N(0,z²) + γN(+1,z²) against (1−γ)N(0,z²) + γN(−1,z²).
+
+    A record that is left out adds 0, so the pair is (1−γ)N(0) + γN(u) against (1−γ)N(0) + γN(v), |u|, |v| ≤ 1. Under
+    N(0) the profile is the price of a spread option, E[((1−γ)(1−α) + γe^s − αγe^w)₊], s = ⟨u,x⟩ − |u|²/2 and w the
+    same of v; by Gaussian interpolation it grows with |u| and |v| and falls with ⟨u,v⟩, so u = −v of length 1 is the
+    worst at every α at once.
+
+    Examples
+    --------
+    >>> poisson(0.01, 1.0).delta([0.0, 0.05]).round(6)
+    array([0.006827, 0.000441])
+    """
+    mu = 1.0 / multiplier
+    odds = _log1m(rate) - math.log(rate) + mu**2 / 2
+
+    def tails(t: Array) -> Tails:
+        # ℓ(x) = t is quadratic in e^{μx}, and log of its root is t/2 + asinh((1−γ)/γ e^{μ²/2} sinh(t/2))
+        with np.errstate(divide="ignore"):
+            a = odds + t / 2 + np.log(-np.expm1(-t)) - math.log(2.0)
+        angle = np.where(a < 20.0, np.arcsinh(np.exp(np.minimum(a, 20.0))), a + math.log(2.0))
+        x = (t / 2 + angle) / mu
+        p = (1.0 - rate) * ndtr(-x) + rate * ndtr(mu - x)
+        q = _scaled(1.0 - rate, t, x) + _scaled(rate, t, x + mu)
+        return Tails(p, q, EPS * (8.0 + 4.0 * x**2 + t))
+
+    return Pair(tails)
+
+
+def response(multiplier: float) -> Pair:
+    """Randomised response at ε = 1/z, which dominates everything that is ε-DP (Kairouz, Oh and Viswanath 2015).
+
+    For Laplace noise on a vector this needs no argument about how the L1 sensitivity is spread over coordinates.
+    """
+    loss = 1.0 / multiplier
+    share = 1.0 / (1.0 + math.exp(-loss))
+
+    def tails(t: Array) -> Tails:
+        return Tails(
+            np.where(t < loss, share, 0.0),
+            np.where(t < loss, share * np.exp(np.minimum(t - loss, 0.0)), 0.0),
+            np.full_like(t, 8.0 * EPS),
+        )
+
+    return Pair(tails, atom=loss)
+
+
+def laplace(multiplier: float) -> Pair:
+    """Laplace noise on one number, scale z for sensitivity 1: realised, so a lower bound.
+
+    Examples
+    --------
+    >>> laplace(2.0).delta([0.0, 0.5]).round(4)
+    array([0.2212, 0.    ])
+    """
+    loss = 1.0 / multiplier
+
+    def tails(t: Array) -> Tails:
+        short = np.minimum(t - loss, 0.0) / 2
+        inside = t <= loss * (1.0 + 1e-13)  # a grid point that is meant to be the atom has it on its right
+        return Tails(
+            np.where(inside, 1.0 - 0.5 * np.exp(short), 0.0),
+            np.where(inside, 0.5 * np.exp(short), 0.0),
+            np.full_like(t, 8.0 * EPS),
+        )
+
+    return Pair(tails, atom=loss)
+
+
+def gaussian_delta(epsilon: float, multiplier: float) -> float:
+    """The exact δ(ε) of the Gaussian mechanism (Balle and Wang 2018, Theorem 8).
+
+    Examples
+    --------
+    >>> round(gaussian_delta(1.0, 1.0), 6)
+    0.126937
+    """
+    mu = 1.0 / multiplier
+    top = float(log_ndtr(mu / 2 - epsilon / mu))
+    return math.exp(top) * -math.expm1(min(epsilon + float(log_ndtr(-mu / 2 - epsilon / mu)) - top, 0.0))
+
+
+def gaussian_epsilon(delta: float, multiplier: float) -> float:
+    """The least ε ≥ 0 at which the Gaussian mechanism is (ε, δ)-DP, from the private side.
+
+    Examples
+    --------
+    >>> round(gaussian_epsilon(1e-5, 1.0), 3)
+    4.377
+    """
+    if gaussian_delta(0.0, multiplier) <= delta:
+        return 0.0
+    mu = 1.0 / multiplier
+    high = mu * mu / 2 + mu
+    while gaussian_delta(high, multiplier) > delta:
+        high *= 2.0
+    root = float(brentq(lambda e: gaussian_delta(e, multiplier) - delta, 0.0, high, xtol=1e-12 * high, rtol=1e-12))
+    while gaussian_delta(root, multiplier) > delta:
+        root += 1e-12 * high
+    return root
+
+
+def _log1m(rate: float) -> float:
+    return math.log1p(-rate) if rate < 1.0 else -math.inf

@@ -1,0 +1,243 @@
+"""The privacy statement: what is guaranteed, to whom, against whom, and on what it rests.
+
+A statement is made from the release that produced the draws and from the fixed schedule's exact counts. It carries
+every number that its ε was computed from, so that anybody can compute it again from the statement alone (`verify`).
+No ε is ever shown without its δ, its adversary and its adjacency.
+"""
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+
+from sottovoce._types import IntArray
+from sottovoce.errors import PrivacyError
+from sottovoce.privacy.accounting import Mechanism, account, tradeoff
+from sottovoce.privacy.adversaries import make_adversary
+from sottovoce.privacy.release import ADJACENCY, Event, Release
+from sottovoce.privacy.theorem1 import Theorem1
+
+FORMAT = 1
+LEVELS = 4  # nodes that differ only in how often they spoke are accounted at this many counts, each rounded up
+
+ASSUMPTIONS = (
+    "every node runs this software unchanged and keeps its records and its random numbers to itself",
+    "the schedule of who speaks when was drawn without looking at the data, and is public",
+    "one person's data is one record of one node",
+)
+NOT_COVERED = (
+    "people who have several records, or records at several nodes",
+    "which organisations take part, and how many records each has",
+    "how the features, their bounds, the classes and the settings were chosen, if that looked at the data",
+    "objective values, accuracies and other figures computed from the data outside the mechanism",
+    "attacks on the low bits of floating-point noise: the noise is not yet hardened against them",
+)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Nodes with the same guarantee: their event, with the largest count among them, and its ε."""
+
+    nodes: tuple[int, ...]
+    event: Event
+    epsilon: float
+
+
+@dataclass(frozen=True)
+class PrivacyStatement:
+    """(ε, δ) for every record of every node, with everything that it depends on.
+
+    Attributes
+    ----------
+    epsilon, delta : the guarantee of the worst node
+    epsilon_lower : what an attacker really reaches on the worst data (the truth lies between the two)
+    epsilon_rdp : the same from Rényi accounting, a cross-check that is never smaller
+    adversary, adjacency : against whom, and for which change of the data
+    groups : the guarantees of all nodes
+    claimed : the ε that the paper's Theorem 1 claims for this noise, where that is the noise
+    simulation : a seed was given, so whoever knows it can remove the noise
+    """
+
+    epsilon: float
+    delta: float
+    epsilon_lower: float
+    epsilon_rdp: float
+    adversary: str
+    adjacency: str
+    groups: tuple[Group, ...]
+    claimed: float | None = None
+    simulation: bool = False
+    accountant: str = "privacy-loss distributions"
+    assumptions: tuple[str, ...] = ASSUMPTIONS
+    not_covered: tuple[str, ...] = NOT_COVERED
+    format: int = FORMAT
+
+    @property
+    def private(self) -> bool:
+        """Whether there is a guarantee, and it is no worse than what was claimed."""
+        return math.isfinite(self.epsilon) and (self.claimed is None or self.epsilon <= self.claimed)
+
+    @property
+    def worst(self) -> Group:
+        """The nodes whose records are protected least."""
+        return max(self.groups, key=lambda group: group.epsilon)
+
+    def verdict(self) -> str:
+        """One line: the guarantee, or that there is none."""
+        if math.isinf(self.epsilon):
+            return "NOT PRIVATE: no noise was added."
+        true = f"(ε = {number(self.epsilon)}, δ = {self.delta:g})"
+        if self.private:
+            return f"Every record has {true}-differential privacy against '{self.adversary}'."
+        return f"NOT PRIVATE as claimed: Theorem 1 claims ε = {self.claimed:g}, the truth is {true}."
+
+    def paragraph(self) -> str:
+        """The statement in plain words, for somebody who signs it."""
+        sees = make_adversary(self.adversary).sees
+        if math.isinf(self.epsilon):
+            body = "No noise was added, so nothing is guaranteed."
+        else:
+            body = (
+                f"Suppose that somebody sees {sees}, and knows every record but one. Whatever they conclude about that "
+                f"record, they would have concluded almost as readily had it been a different one: no conclusion "
+                f"becomes more than e^{number(self.epsilon)} = {number(math.exp(min(self.epsilon, 700)))} times as "
+                f"likely, except with a probability of {self.delta:g}. Somebody who wants to tell the two apart, and "
+                f"raises a false alarm once in a hundred times, notices at most {100 * self.risk(0.01):.1f} % of cases."
+            )
+        if self.claimed is not None and not self.private:
+            body += (
+                f" The formula that set the noise claims ε = {self.claimed:g}. That claim is not true against this "
+                "observer."
+            )
+        lines = [f"{self.verdict()} {body}", f"It rests on this: {'; '.join(self.assumptions)}."]
+        if self.simulation:
+            lines.append("This was a simulation: a seed was given, and whoever knows it can remove the noise.")
+        return "\n\n".join([*lines, f"It does not cover: {'; '.join(self.not_covered)}."])
+
+    def risk(self, fpr: float) -> float:
+        """The largest share of true alarms that a test with the given share of false alarms can have."""
+        return tradeoff([Mechanism.of(self.worst.event)], fpr) if math.isfinite(self.epsilon) else 1.0
+
+    def verify(self) -> None:
+        """Compute every ε again from the statement's own fields; raise if one does not come out."""
+        again = [_account(group.event, self.delta)[0] for group in self.groups]
+        for group, epsilon in zip(self.groups, again, strict=True):
+            if not (epsilon == group.epsilon or math.isclose(epsilon, group.epsilon, rel_tol=1e-6)):
+                raise PrivacyError(
+                    f"the statement says ε = {group.epsilon:g} for nodes {group.nodes}; its numbers give {epsilon:g}"
+                )
+        if not math.isclose(self.epsilon, max(again), rel_tol=1e-6) and self.epsilon != max(again):
+            raise PrivacyError(f"the statement says ε = {self.epsilon:g}, but its worst node has {max(again):g}")
+        make_adversary(self.adversary)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values; an infinite ε is written as the text 'inf'."""
+        return _plain(asdict(self) | {"private": self.private, "verdict": self.verdict()})
+
+    def to_json(self) -> str:
+        """One JSON object."""
+        return json.dumps(self.to_dict(), ensure_ascii=False, indent=2)
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> "PrivacyStatement":
+        """Read `to_dict` back."""
+        names = {f.name for f in fields(cls)}
+        missing = names - set(data)
+        if missing or data.get("format") != FORMAT:
+            raise PrivacyError(
+                f"this is no privacy statement of this version of sottovoce ({', '.join(missing) or 'format'})"
+            )
+        values = {name: _number(data[name]) for name in names}
+        values["groups"] = tuple(
+            Group(tuple(g["nodes"]), Event(**g["event"]), _number(g["epsilon"])) for g in data["groups"]
+        )
+        for name in ("assumptions", "not_covered"):
+            values[name] = tuple(data[name])
+        return cls(**values)
+
+    @classmethod
+    def from_json(cls, text: str) -> "PrivacyStatement":
+        """Read `to_json` back."""
+        try:
+            data = json.loads(text)
+        except json.JSONDecodeError:
+            raise PrivacyError("this is no JSON; give a statement written by sottovoce") from None
+        return cls.from_dict(data)
+
+
+def make_statement(
+    release: Release,
+    sizes: IntArray,
+    participations: IntArray,
+    delta: float,
+    claims: Sequence[Theorem1],
+    simulation: bool,
+) -> PrivacyStatement:
+    """The statement of a run, from the release that makes its draws and from its fixed schedule."""
+    check_delta(delta)
+    events = [release.event(i, int(q), int(participations[i])) for i, q in enumerate(sizes)]
+    groups, worst = [], (-1.0, 0.0, 0.0)
+    for event, nodes in _grouped(events):
+        found = _account(event, delta)
+        groups.append(Group(nodes, event, found[0]))
+        worst = max(worst, found)
+    return PrivacyStatement(
+        epsilon=worst[0],
+        delta=delta,
+        epsilon_lower=worst[1],
+        epsilon_rdp=worst[2],
+        adversary=release.adversary.name,
+        adjacency=ADJACENCY,
+        groups=tuple(groups),
+        claimed=claims[0].epsilon if claims else None,
+        simulation=simulation,
+    )
+
+
+def check_delta(delta: float) -> None:
+    """A δ of 0 needs pure noise, a δ of 1 promises nothing."""
+    if not 0 < delta < 1:
+        raise PrivacyError(f"δ must lie strictly between 0 and 1, not {delta}")
+
+
+def _grouped(events: list[Event]) -> list[tuple[Event, tuple[int, ...]]]:
+    """Nodes whose events differ in their count alone, at a few counts each rounded up: more is never less private."""
+    kinds: dict[Event, list[int]] = {}
+    for i, event in enumerate(events):
+        kinds.setdefault(replace(event, rounds=0), []).append(i)
+    result: list[tuple[Event, tuple[int, ...]]] = []
+    for nodes in kinds.values():
+        counts = sorted({events[i].rounds for i in nodes})
+        levels = counts[len(counts) - 1 :: -max(1, math.ceil(len(counts) / LEVELS))][::-1]
+        for low, high in zip([-1, *levels], levels, strict=False):
+            mine = tuple(i for i in nodes if low < events[i].rounds <= high)
+            result.append((replace(events[mine[0]], rounds=high), mine))
+    return result
+
+
+def _account(event: Event, delta: float) -> tuple[float, float, float]:
+    """(ε, its lower bound, its Rényi cross-check)."""
+    if event.rounds == 0:
+        return 0.0, 0.0, 0.0
+    if event.sigma == 0:
+        return math.inf, math.inf, math.inf
+    found = account([Mechanism.of(event)], delta)
+    return found.epsilon, found.epsilon_lower, found.epsilon_rdp
+
+
+def number(value: float) -> str:
+    """A number for reading: three digits, thousands marked."""
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float) and math.isinf(value):
+        return "inf"
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _number(value: Any) -> Any:
+    return math.inf if value == "inf" else value

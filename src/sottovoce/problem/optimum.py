@@ -1,0 +1,277 @@
+r"""The reference optimum F*, certified by a duality gap.
+
+The primal is F(x) = Σ w_r φ(⟨c_r, x⟩, y_r) + h(x). For any slopes s in the domain of φ*,
+D(s) = −Σ w_r φ*(s_r, y_r) − h*(−Σ w_r s_r c_r) is a lower bound of F*, so that F(x) − D(s) bounds the error of x
+whatever found the two points. Where h* is an indicator (l1), D is taken over ‖x‖₁ ≤ F(x)/φ instead, which holds every
+minimiser because losses are not negative; that makes it finite, and tight in the limit.
+
+The points are found by dual coordinate ascent (`coordinate`) with three additions. Where h is not strongly convex
+enough, it is run on h + κ‖· − x₀‖²/2 and the centre x₀ is moved to each solution: the proximal point method, which ends
+after finitely many moves where F is piecewise linear. Once an inner problem has taken some passes, blocks of passes
+in one fixed order are extrapolated (Anderson), and the result is kept where it raises the dual. And the best primal
+and dual points seen are kept, each by itself.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+
+from sottovoce._types import Array, IntArray
+from sottovoce.errors import SottovoceError, SpecError
+from sottovoce.problem.coordinate import dense_pass, sparse_pass
+from sottovoce.problem.objective import Problem
+from sottovoce.problem.regularisers import Regulariser, Separable
+
+BLOCK = 15  # passes of one extrapolation: more see more of the slow directions, fewer follow changes of the active set
+PLAIN = 10  # passes of an inner problem before extrapolation: the active set changes too much at first
+INNER = 0.02  # an inner problem is solved to this share of the true gap, or to the size of its proximal term
+EASE = 0.7  # κ shrinks by this after an inner problem that took only a pass or two
+LEAST = 1e-6  # … to no less than this share of where it began
+STUCK = 1_000  # after as many passes of one inner problem, go on from where it is with a larger κ
+HARDEN = 4.0  # … by this factor: a stiffer inner problem is an easier one
+
+
+class GapError(SottovoceError):
+    """The duality gap was not reached within the passes allowed."""
+
+
+@dataclass(frozen=True, eq=False)
+class Optimum:
+    """A point, and the proof of how good it is: lower ≤ F* ≤ value.
+
+    Attributes
+    ----------
+    x : the model
+    slopes : the dual variables, one a row, each in the domain of φ*
+    value : F(x)
+    lower : D(slopes), a lower bound of F*
+    gap : value − lower
+    passes : passes over the data that were made
+    """
+
+    x: Array
+    slopes: Array
+    value: float
+    lower: float
+    gap: float
+    passes: int
+
+
+def dual_value(problem: Problem, slopes: Array, reach: float = math.inf) -> float:
+    """D(s), a lower bound of F over ‖x‖₁ ≤ reach for any slopes in the domain of φ*.
+
+    Examples
+    --------
+    >>> from sottovoce.problem.losses import make_loss
+    >>> from sottovoce.problem.regularisers import make_regulariser
+    >>> from sottovoce.problem.shards import Shards
+    >>> shards = Shards.of(np.eye(2), np.array([1.0, -1.0]), np.array([0, 2]))
+    >>> problem = Problem(make_loss("hinge"), make_regulariser("l2", mu=1.0), shards)
+    >>> dual_value(problem, np.array([-1.0, 1.0]))
+    0.75
+    """
+    return _dual_value(problem, slopes, -problem.shards.pull(problem.record_weights * slopes), reach)
+
+
+def optimum(
+    problem: Problem,
+    gap: float = 1e-8,
+    max_passes: int = 100_000,
+    seed: int = 0,
+    progress: Callable[[int, float], None] | None = None,
+) -> Optimum:
+    """Minimise F until the duality gap is at most `gap`.
+
+    Parameters
+    ----------
+    gap : the absolute error of F that is tolerated
+    max_passes : passes over the data after which to give up, with a `GapError`
+    seed : of the order in which rows are visited
+    progress : called with the passes made and the gap, now and then
+
+    Examples
+    --------
+    >>> from sottovoce.problem.losses import make_loss
+    >>> from sottovoce.problem.regularisers import make_regulariser
+    >>> from sottovoce.problem.shards import Shards
+    >>> shards = Shards.of(np.eye(2), np.array([1.0, -1.0]), np.array([0, 2]))
+    >>> best = optimum(Problem(make_loss("hinge"), make_regulariser("l2", mu=1.0), shards))
+    >>> best.x, best.value
+    (array([ 0.5, -0.5]), 0.75)
+    """
+    h = _supported(problem.h)
+    if not gap > 0:
+        raise SpecError(f"the duality gap to reach must be over 0, not {gap!r}")
+    ascent, best = _Ascent(problem, h, seed), _Best(problem, h)
+    kappa = first = 0.0 if h.mu >= ascent.stiffness else ascent.stiffness
+    ascent.centre_at(np.clip(np.zeros(problem.shards.m), h.lo, h.hi), kappa)
+    best.offer(ascent.x, ascent.s, ascent.v)
+    made = since = 0  # passes, in all and since the centre last moved
+    while True:
+        if best.gap <= gap:
+            answer = best.certified(made)
+            if answer.gap <= gap:
+                return answer
+        if made >= max_passes:
+            raise GapError(
+                f"the duality gap is still {best.gap:.2e} after {made} passes, over the {gap:g} asked for; "
+                "raise max_passes or accept a wider gap"
+            )
+        # look at the gap often at first, then ever more rarely: a look costs as much as a pass
+        count = min(max(1, since // 4) if since < PLAIN else BLOCK * max(1, since // (4 * BLOCK)), max_passes - made)
+        ascent.advance(count, extrapolate=since >= PLAIN)
+        made, since = made + count, since + count
+        value = best.offer(ascent.x, ascent.s, ascent.v)
+        if progress is not None:
+            progress(made, best.gap)
+        if kappa == 0.0:
+            continue
+        proximal = ascent.proximal_term()
+        inner = value + proximal - ascent.inner_dual(ascent.s, ascent.z, ascent.x)
+        if inner <= max(proximal, INNER * best.gap) or since >= STUCK:
+            if since <= 2:
+                kappa = max(EASE * kappa, LEAST * first)
+            elif since >= STUCK:
+                kappa *= HARDEN
+            ascent.centre_at(ascent.x, kappa)
+            since = 0
+
+
+def _dual_value(problem: Problem, slopes: Array, v: Array, reach: float) -> float:
+    """D(s) with v = −Σ w_r s_r c_r at hand."""
+    conjugates = problem.loss.conjugate(slopes, problem.shards.y)
+    return -float(np.dot(problem.record_weights, conjugates)) - problem.h.conjugate(v, reach)
+
+
+def _supported(h: Regulariser) -> Separable:
+    """Refuse regularisers under which the dual bound may be −∞ or the ascent has no closed step."""
+    if not isinstance(h, Separable):
+        raise SpecError(
+            f"the optimum is certified for separable regularisers (l2, l1, elastic_net, box) only, "
+            f"not {type(h).__name__}; choose one of those"
+        )
+    boxed = -math.inf < h.lo and h.hi < math.inf
+    if not (h.mu > 0 or boxed or (h.phi > 0 and h.lo <= 0.0 <= h.hi)):
+        raise SpecError(
+            "the optimum is certified only where h has an l2 part, an l1 part around 0 or a box bounded on both sides; "
+            "add one of them (a tiny mu is enough)"
+        )
+    return h
+
+
+class _Best:
+    """The best primal point and the best dual point seen so far, which need not come together."""
+
+    def __init__(self, problem: Problem, h: Separable) -> None:
+        self.problem, self.h = problem, h
+        self.value, self.lower = math.inf, -math.inf
+        self.x, self.slopes = np.empty(0), np.empty(0)
+
+    @property
+    def gap(self) -> float:
+        return self.value - self.lower
+
+    @property
+    def reach(self) -> float:
+        """A bound of ‖x*‖₁: φ‖x*‖₁ ≤ F* ≤ F(x), because losses are not negative."""
+        return self.value / self.h.phi if self.h.phi > 0 else math.inf
+
+    def offer(self, x: Array, slopes: Array, v: Array) -> float:
+        """Keep what is better; gives F(x)."""
+        value = self.problem.value(x)
+        if value < self.value:
+            self.value, self.x = value, x.copy()
+        shares = [1.0]
+        steepest = float(np.max(np.abs(v)))
+        if self.h.mu == 0.0 and 0.0 < self.h.phi < steepest:
+            shares.append(self.h.phi / steepest)  # slopes pulled back to where h* is 0: 0 is in every interval
+        for share in shares:
+            lower = _dual_value(self.problem, share * slopes, share * v, self.reach)
+            if lower > self.lower:
+                self.lower, self.slopes = lower, share * slopes
+        return value
+
+    def certified(self, passes: int) -> Optimum:
+        """Both values computed afresh from the points alone, so that no running sum is part of the proof."""
+        self.value = self.problem.value(self.x)
+        self.lower = min(dual_value(self.problem, self.slopes, self.reach), self.value)  # not over it by rounding
+        return Optimum(self.x, self.slopes, self.value, self.lower, self.gap, passes)
+
+
+class _Ascent:
+    """The dual point s of Σ w_r φ(⟨c_r, ·⟩, y_r) + h + κ‖· − x₀‖²/2, with z = v + κx₀ and the primal point x of z."""
+
+    def __init__(self, problem: Problem, h: Separable, seed: int) -> None:
+        shards, loss = problem.shards, problem.loss
+        self.problem, self.h, self.rng = problem, h, np.random.default_rng(seed)
+        self.w, self.y, self.records = problem.record_weights, shards.y, len(shards.y)
+        self.low, self.high = (np.ascontiguousarray(end, dtype=np.float64) for end in loss.interval(shards.y))
+        self.steps = self.w * np.square(shards.norms)
+        self.stiffness = float(np.mean(self.steps)) or 1.0  # R²/N: here a record's own curvature balances the rest
+        self.curvature = 0.0 if loss.conjugate_formula is None else loss.conjugate_formula.curvature(loss.parameter)
+        self.s = np.zeros(self.records)
+
+    @property
+    def v(self) -> Array:
+        """−Σ w_r s_r c_r, as the running sum has it."""
+        return self.z - self.kappa * self.x0
+
+    def centre_at(self, x0: Array, kappa: float) -> None:
+        """Move the proximal centre, and sum v afresh."""
+        self.x0, self.kappa = x0.copy(), kappa
+        self.z, self.x = self._primal(self.s)
+
+    def _primal(self, s: Array) -> tuple[Array, Array]:
+        z = self.kappa * self.x0 - self.problem.shards.pull(self.w * s)
+        return z, self.h.step(-z, 1.0, self.kappa)
+
+    def proximal_term(self) -> float:
+        """κ‖x − x₀‖²/2."""
+        return 0.5 * self.kappa * float(np.sum(np.square(self.x - self.x0)))
+
+    def inner_dual(self, s: Array, z: Array, x: Array) -> float:
+        """The dual value of the problem with the proximal term: (h + κ‖· − x₀‖²/2)* is attained at x."""
+        attained = float(np.dot(z, x)) - self.h.value(x)
+        attained -= 0.5 * self.kappa * float(np.dot(x, x) + np.dot(self.x0, self.x0))
+        return -float(np.dot(self.w, self.problem.loss.conjugate(s, self.y))) - attained
+
+    def advance(self, passes: int, extrapolate: bool) -> None:
+        """Make passes: each in an order of its own, or in blocks of one order where they are to be extrapolated."""
+        while extrapolate and passes >= BLOCK:
+            self._block()
+            passes -= BLOCK
+        for _ in range(passes):
+            self._sweep(self.rng.permutation(self.records))
+
+    def _block(self) -> None:
+        """Passes in one order, a fixed map of s, and then the combination of its iterates that moved least."""
+        rows = self.rng.permutation(self.records)
+        iterates = [self.s.copy()]
+        for _ in range(BLOCK):
+            self._sweep(rows)
+            iterates.append(self.s.copy())
+        moves = np.diff(iterates, axis=0)
+        gram = moves @ moves.T
+        size = float(np.trace(gram))
+        if size == 0.0:
+            return
+        share = np.linalg.solve(gram / size + 1e-12 * np.eye(BLOCK), np.ones(BLOCK))
+        s = np.clip(np.tensordot(share / np.sum(share), np.array(iterates[1:]), 1), self.low, self.high)
+        z, x = self._primal(s)
+        if self.inner_dual(s, z, x) > self.inner_dual(self.s, self.z, self.x):
+            self.s, self.z, self.x = s, z, x
+
+    def _sweep(self, rows: IntArray) -> None:
+        shards, h = self.problem.shards, self.h
+        scale = 1.0 / (h.mu + self.kappa)
+        entropy = self.problem.loss.conjugate_formula is None
+        loss = (self.y, self.w, self.steps, self.low, self.high, self.curvature, entropy)
+        state = (h.phi, scale, h.lo, h.hi, self.s, self.z, self.x)
+        if sparse.issparse(shards.X):
+            X = shards.X
+            sparse_pass(X.data, X.indices, X.indptr, shards.intercept, rows, *loss, *state)
+        else:
+            dense_pass(shards.X, shards.intercept, rows, *loss, *state)

@@ -1,0 +1,41 @@
+"""The command, run in this process, and a small file to train on."""
+
+import sys
+
+import numpy as np
+import pytest
+from sklearn.datasets import dump_svmlight_file
+
+from sottovoce.cli import main as cli
+
+
+@pytest.fixture
+def sottovoce(monkeypatch, capsys):
+    """Run the command in this process: (exit code, stdout, stderr)."""
+
+    def call(*args):
+        monkeypatch.setattr(sys, "argv", ["sottovoce", *map(str, args)])
+        code = 0
+        try:
+            cli.main()
+        except SystemExit as stop:
+            code = stop.code or 0
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+@pytest.fixture
+def rows():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 5))
+    X /= np.linalg.norm(X, axis=1, keepdims=True) * 1.0000001
+    return X, np.where(X @ np.array([1.0, -2.0, 0.5, 0.0, 1.0]) > 0, 1, -1)
+
+
+@pytest.fixture
+def svm(rows, tmp_path):
+    path = tmp_path / "data.svm"
+    dump_svmlight_file(*rows, str(path), zero_based=False)
+    return path

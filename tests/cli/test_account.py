@@ -1,0 +1,111 @@
+"""The privacy verbs, as an auditor would call them."""
+
+import json
+
+import pytest
+
+from sottovoce.result import Result
+
+
+def report(sottovoce, *args):
+    code, out, err = sottovoce(*args, "--json")
+    assert code == 0, err
+    return json.loads(out)
+
+
+def test_account_prints_the_three_epsilons(sottovoce):
+    found = report(
+        sottovoce, "account", "--records", 20000, "--rounds", 60000, "--sigma", 0.9, "--delta", 1e-5
+    )  # z = σ/2L = 0.45
+    assert found["epsilon"] == pytest.approx(2.219, rel=5e-3)
+    assert 0.9 * found["epsilon"] < found["epsilon_lower"] <= found["epsilon"] < found["epsilon_rdp"]
+    assert found["adversary"] == "transcript" and found["delta"] == 1e-5 and found["adjacency"].startswith("replace")
+
+
+def test_uneven_nodes_report_the_worst_and_list_each(sottovoce):
+    found = report(sottovoce, "account", "--records", 500, "--records", 5000, "--rounds", 100, "--batch", 10,
+                   "--sampling", "poisson", "--sigma", 0.3)  # fmt: skip
+    assert [n["records"] for n in found["nodes"]] == [500, 5000]
+    assert found["epsilon"] == max(n["epsilon"] for n in found["nodes"]) == found["nodes"][0]["epsilon"]
+
+
+def test_calibrate_and_account_are_inverse(sottovoce):
+    plan = ("--records", 2000, "--rounds", 300, "--batch", 20, "--sampling", "poisson", "--activity", 0.5)
+    sigma = report(sottovoce, "calibrate", *plan, "--epsilon", 0.7)["sigma"]
+    back = report(sottovoce, "account", *plan, "--sigma", sigma)["epsilon"]
+    assert 0.995 * 0.7 < back <= 0.7
+    several = report(sottovoce, "calibrate", *plan, "--records", 500, "--epsilon", 0.7)["sigma"]
+    assert len(several) == 2 and several[1] > several[0] == pytest.approx(sigma)
+
+
+def test_hidden_participation_is_a_what_if(sottovoce):
+    plan = ("account", "--records", 1000, "--rounds", 3000, "--activity", 0.1, "--sigma", 1.5)
+    hidden = report(sottovoce, *plan, "--adversary", "hidden_participation")
+    assert hidden["epsilon"] < report(sottovoce, *plan)["epsilon"] and "linked" in hidden["what_if"]
+    _, text, _ = sottovoce(*plan, "--adversary", "hidden_participation")
+    assert "A what-if only" in text
+
+
+def test_theorem1_is_judged(sottovoce):
+    found = report(
+        sottovoce, "account", "--theorem1", "--nodes", 20, "--records", 20000, "--epsilon-claimed", 1, "--epochs", 3
+    )
+    assert found["epsilon"] >= 10_000 and found["claimed_epsilon"] == 1 and not found["rounds_condition_holds"]
+    assert found["proof"]["without_slips"]["epsilon"] == pytest.approx(2.62, abs=0.01)
+    _, text, _ = sottovoce(
+        "account", "--theorem1", "--records", 20000, "--epsilon-claimed", 0.2, "--activation", "everyone"
+    )
+    assert "Not private as claimed" in text and "4.1" in text
+
+
+def test_a_saved_run_can_be_verified_and_a_doctored_one_is_caught(sottovoce, svm, tmp_path):
+    out = tmp_path / "run"
+    code, text, err = sottovoce(
+        "train", svm, "--nodes", 4, "--rounds", 30, "--epsilon", 1, "--seed", 1, "--out", out, "--sampling", "poisson:8"
+    )
+    assert code == 0 and "differential privacy against" in " ".join(text.split()), err
+    assert Result.load(out).statement.epsilon <= 1.0
+    code, text, _ = sottovoce("account", "--verify", out)
+    assert code == 0 and text.startswith("verified")
+    head = json.loads((out / "result.json").read_text())
+    (tmp_path / "statement.json").write_text(json.dumps(head["privacy"]))
+    assert report(sottovoce, "account", "--verify", tmp_path / "statement.json")["verified"]
+    head["privacy"]["epsilon"] /= 2
+    (out / "result.json").write_text(json.dumps(head))
+    code, _, err = sottovoce("account", "--verify", out)
+    assert code == 5 and "says ε" in err
+    assert sottovoce("account", "--verify", tmp_path / "nothing.json")[0] == 5
+
+
+def test_plan_prices_and_draws(sottovoce, tmp_path):
+    picture = tmp_path / "plan.png"
+    args = ("plan", "--nodes", 5, "--records", 2000, "--features", 20, "--sampling", "one", "--sampling", "poisson:64",
+            "--plot", picture)  # fmt: skip
+    found = report(sottovoce, *args)
+    assert len(found["plans"]) == 4 and found["adversary"] == "transcript"
+    noises = [p["noise_in_model"] for p in found["plans"]]
+    assert noises == sorted(noises) and picture.read_bytes().startswith(b"\x89PNG")
+    code, text, _ = sottovoce(*args)
+    assert code == 0 and "poisson(64)" in text and "neighbouring data" in text
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "words"),
+    [
+        (("account", "--rounds", 10, "--sigma", 1), 2, "--records"),
+        (("account", "--records", 10, "--sigma", 1), 2, "--rounds"),
+        (("account", "--records", 10, "--rounds", 5), 5, "without noise there is no guarantee"),
+        (("account", "--records", 10, "--rounds", 5, "--sigma", 1, "--sampling", "shuffle"), 2, "no sampling"),
+        (("account", "--records", 10, "--rounds", 5, "--sigma", 1, "--batch", 11), 2, "does not fit"),
+        (("account", "--records", 10, "--rounds", 5, "--sigma", 1, "--adversary", "central"), 5, "cannot be accounted"),
+        (("account", "--records", 10, "--rounds", 5, "--sigma", 1, "--delta", 2), 5, "delta"),
+        (("account", "--records", 10, "--rounds", 5, "--sigma", 1, "--activity", 0), 5, "activity"),
+        (("calibrate", "--records", 10, "--rounds", 5, "--epsilon", -1), 5, "over 0"),
+        (("plan", "--nodes", 3, "--records", 5, "--records", 6, "--features", 2), 2, "once for each of the 3"),
+        (("plan", "--nodes", 3, "--records", 5, "--features", 2, "--sampling", "poisson:9"), 2, "no plan fits"),
+        (("plan", "--nodes", 3, "--records", 5, "--features", 2, "--adversary", "central"), 5, "in clear"),
+    ],
+)
+def test_errors_are_one_sentence(sottovoce, args, code, words):
+    found, _, err = sottovoce(*args)
+    assert found == code and err.startswith("Error: ") and words in err and len(err.strip().splitlines()) == 1, err

@@ -1,0 +1,356 @@
+"""The accountant against published values, other people's code, quadrature, and its own properties."""
+
+import math
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from scipy.integrate import quad
+from scipy.special import ndtr
+
+from sottovoce.errors import PrivacyError
+from sottovoce.privacy import pld, profiles
+from sottovoce.privacy.accounting import (
+    Account,
+    Mechanism,
+    account,
+    delta,
+    epsilon,
+    epsilon_lower,
+    epsilon_rdp,
+    tradeoff,
+)
+from sottovoce.privacy.adversaries import ADVERSARIES
+from sottovoce.privacy.release import Release
+from sottovoce.privacy.sampling import Fixed
+from sottovoce.privacy.theorem1 import Theorem1
+
+FEW = settings(max_examples=12, deadline=None)
+REFERENCE = [
+    (Mechanism("full", 1, 1.0, 1), 1e-5, 4.377, 1e-3),
+    (Mechanism("full", 1, 10.0, 100), 1e-5, 4.377, 1e-3),
+    (Mechanism("fixed", 0.01, 1.0, 1000), 1e-5, 2.199, 5e-3),
+    (Mechanism("fixed", 1 / 20000, 0.45, 60000), 1e-5, 2.219, 5e-3),
+    (Mechanism("fixed", 1 / 20000, 0.557, 60000), 1e-6, 0.805, 1e-2),
+    (Mechanism("fixed", 5e-5, 0.5, 600000), 1e-5, 2.071, 5e-3),
+    (Mechanism("fixed", 5e-5, 1.0, 600000), 1e-5, 0.2176, 1e-2),
+    (Mechanism("fixed", 5e-5, 2.0, 600000), 1e-5, 0.0727, 1e-2),
+    (Mechanism("fixed", 5e-5, 1.0, 3000000, 0.2), 1e-5, 0.2177, 1e-2),
+    (Mechanism("fixed", 1 / 20000, 1.010 / 2, 60000), 1e-5, 0.990, 1e-2),
+    # 0.066 on a grid of 1e-4; a plain convolution on 2²³ points gives 0.0617
+    (Mechanism("fixed", 1 / 20000, 1.0, 60000), 1e-5, 0.06171, 2e-3),
+]
+
+
+@pytest.mark.parametrize(("mechanism", "at", "value", "within"), REFERENCE)
+def test_reference_values_each_in_seconds(mechanism, at, value, within):
+    began = time.perf_counter()
+    assert epsilon([mechanism], at) == pytest.approx(value, rel=within)
+    assert time.perf_counter() - began < 5
+
+
+@pytest.mark.parametrize(("mechanism", "at", "value", "within"), REFERENCE[2:8])
+@pytest.mark.parametrize("change", [{"rate": 0.5}, {"rate": 2.0}, {"multiplier": 2.0}, {"multiplier": 0.5}])
+def test_a_wrong_rate_or_sensitivity_would_be_noticed(mechanism, at, value, within, change):
+    """Mutations: γ off by 2, sensitivity halved or doubled. Where privacy is overstated the realised pair objects."""
+    wrong = Mechanism(
+        "fixed",
+        mechanism.rate * change.get("rate", 1),
+        mechanism.multiplier * change.get("multiplier", 1),
+        mechanism.rounds,
+    )
+    mutant = epsilon([wrong], at)
+    assert mutant != pytest.approx(value, rel=10 * within)
+    if change in ({"rate": 0.5}, {"multiplier": 2.0}):
+        assert mutant < epsilon_lower([mechanism], at)
+
+
+@pytest.mark.parametrize(
+    ("rate", "z", "rounds", "at", "value"), [(0.01, 1.0, 1000, 1e-5, 1.828), (0.001, 0.8, 10000, 1e-6, 0.947)]
+)
+def test_realised_pair_is_poisson_add_or_remove(rate, z, rounds, at, value):
+    assert epsilon_lower([Mechanism("fixed", rate, z, rounds)], at) == pytest.approx(value, rel=3e-3)
+
+
+# epsilon: q = 20000; rcv1: q = 33869; (q, ι, claimed ε, hidden low, hidden high, visible low, visible high), δ = 1e-5
+THEOREM1 = [
+    (20000, 0.1, 0.2, 270, 273, 297, 300),
+    (20000, 0.1, 1.0, 10054, 10057, 10084, 10087),
+    (20000, 0.2, 0.6, 1690, 1693, 1711, 1714),
+    (20000, 1.0, 0.2, 4.12, 4.17, 4.12, 4.17),
+    (20000, 1.0, 0.4, 70.6, 72.5, 70.6, 72.5),
+    (20000, 1.0, 1.0, 901, 904, 901, 904),
+    (33869, 0.1, 1.0, 17135, 17138, 17165, 17168),
+    (33869, 1.0, 0.2, 11.05, 11.3, 11.05, 11.3),
+]
+
+
+@pytest.mark.parametrize(("q", "iota", "claimed", "hidden_low", "hidden_high", "low", "high"), THEOREM1)
+def test_what_theorem1_really_gives(q, iota, claimed, hidden_low, hidden_high, low, high):
+    rounds = round(3 * q / iota)
+    z = Theorem1(claimed, 0.01, iota, 1.0, q, rounds).sigma / 2
+    began = time.perf_counter()
+    seen = account([Mechanism("fixed", 1 / q, z, rounds, iota)], 1e-5)
+    assert time.perf_counter() - began < 5
+    assert seen.epsilon == pytest.approx(high, rel=4e-3)
+    assert epsilon_lower([Mechanism("fixed", 1 / q, z, 3 * q)], 1e-5) == pytest.approx(low, rel=4e-3)
+    hidden = [Mechanism("fixed", iota / q, z, rounds)]
+    assert epsilon(hidden, 1e-5) == pytest.approx(hidden_high, rel=4e-3)
+    assert epsilon_lower(hidden, 1e-5) == pytest.approx(hidden_low, rel=4e-3)
+
+
+def sym_profile(e, rate, z):
+    """γ δ_Gauss(ε') and its mirror image, written out with the normal distribution function."""
+    if e < 0:
+        return 1 - math.exp(e) + math.exp(e) * sym_profile(-e, rate, z)
+    inner = math.log1p(math.expm1(e) / rate)
+    return rate * (ndtr(0.5 / z - inner * z) - math.exp(inner) * ndtr(-0.5 / z - inner * z))
+
+
+def twice_fixed(e, rate, z):
+    """δ of two rounds: ∫ δ(ε − ℓ) dP(ℓ), over the positive losses, their mirror image and the atom at 0."""
+    start, end = 0.5 / z, 0.5 / z + 12 + 1 / z
+
+    def density(x):
+        loss = math.log(1 - rate + rate * math.exp(x / z - 0.5 / z**2))
+        p = (1 - rate) * stats.norm.pdf(x) + rate * stats.norm.pdf(x - 1 / z)
+        return loss, p
+
+    def integrand(x):
+        loss, p = density(x)
+        return p * (sym_profile(e - loss, rate, z) + math.exp(-loss) * sym_profile(e + loss, rate, z))
+
+    atom = 1 - quad(lambda x: density(x)[1] * (1 + math.exp(-density(x)[0])), start, end, epsabs=1e-14)[0]
+    points = [x for x in (start + 0.5, start + 2) if x < end]
+    return quad(integrand, start, end, epsabs=1e-14, limit=400, points=points)[0] + atom * sym_profile(e, rate, z)
+
+
+@pytest.mark.parametrize(("rate", "z"), [(0.1, 0.7), (0.02, 1.5), (0.5, 0.4)])
+def test_upper_bound_is_one_and_is_tight_against_quadrature(rate, z):
+    for e in (0.05, 0.3, 1.0, 2.5):
+        for rounds, truth in ((1, sym_profile(e, rate, z)), (2, twice_fixed(e, rate, z))):
+            if truth > 1e-9:
+                found = delta([Mechanism("fixed", rate, z, rounds)], e)
+                assert truth * (1 - 1e-7) <= found <= truth * 1.01
+                low = epsilon_lower([Mechanism("fixed", rate, z, rounds)], truth)
+                assert low <= e * (1 + 1e-6) <= epsilon([Mechanism("fixed", rate, z, rounds)], truth) * (1 + 2e-6)
+
+
+def test_poisson_profile_against_its_integral():
+    x = np.linspace(-40, 40, 400001)
+    for rate, z in ((0.1, 0.7), (0.01, 2.0), (0.6, 0.3)):
+        p, q = ((1 - rate) * stats.norm.pdf(x, 0, z) + rate * stats.norm.pdf(x, s, z) for s in (1, -1))
+        for e in (0.0, 0.1, 1.0):
+            direct = np.trapezoid(np.maximum(p - math.exp(e) * q, 0), x)
+            assert profiles.poisson(rate, z).delta(e)[0] == pytest.approx(direct, rel=1e-5, abs=1e-12)
+            assert delta([Mechanism("poisson", rate, z, 1)], e) >= direct * (1 - 1e-5)
+
+
+def test_a_monte_carlo_of_three_rounds_agrees():
+    """δ(ε) = E[(1 − e^{ε−L})₊] with L drawn from the mechanism itself (the realised pair)."""
+    rate, z, rounds, e = 0.2, 0.6, 3, 0.5
+    rng = np.random.default_rng(5)
+    x = rng.standard_normal((400000, rounds)) + (rng.random((400000, rounds)) < rate) / z
+    losses = np.log(1 - rate + rate * np.exp(x / z - 0.5 / z**2)).sum(axis=1)
+    draws = np.maximum(-np.expm1(e - losses), 0)
+    truth, error = draws.mean(), 4 * draws.std() / math.sqrt(len(draws))
+    mechanism = [Mechanism("fixed", rate, z, rounds)]
+    assert delta(mechanism, e) >= truth - error
+    assert epsilon_lower(mechanism, truth + error) <= e <= epsilon_lower(mechanism, truth - error) * 1.01
+
+
+MECHANISMS = st.builds(
+    Mechanism,
+    st.sampled_from(["fixed", "poisson"]),
+    st.floats(-4, -0.1).map(lambda v: 10.0**v),
+    st.floats(-0.6, 1.0).map(lambda v: 10.0**v),
+    st.floats(0, 4).map(lambda v: int(10.0**v)),
+)
+
+
+@FEW
+@given(MECHANISMS, st.sampled_from([1e-7, 1e-5, 1e-3]))
+def test_lower_upper_and_renyi_are_in_order(mechanism, at):
+    found = account([mechanism], at)
+    assert found.epsilon_lower <= found.epsilon * (1 + 1e-9) <= found.epsilon_rdp * (1 + 1e-6)
+    if mechanism.kind == "poisson" and found.epsilon > 1e-3:
+        assert found.epsilon_lower == pytest.approx(found.epsilon, rel=1e-2)
+
+
+@FEW
+@given(MECHANISMS)
+def test_more_of_anything_costs_more(mechanism):
+    grid = 1 + 4e-3  # two grids may differ by this
+    base = epsilon([mechanism], 1e-5)
+    k, r, z, n = mechanism.kind, mechanism.rate, mechanism.multiplier, mechanism.rounds
+    assert epsilon([Mechanism(k, r, z, 2 * n)], 1e-5) * grid >= base
+    assert epsilon([Mechanism(k, r, 0.8 * z, n)], 1e-5) * grid >= base
+    assert epsilon([Mechanism(k, min(1.3 * r, 1.0), z, n)], 1e-5) * grid >= base
+    assert epsilon([mechanism], 1e-6) * grid >= base
+
+
+@pytest.mark.parametrize(
+    ("z", "at", "within"),
+    [(0.632, 0.2, 0.20), (0.564, 0.4, 0.05), (0.55, 0.49, 0.04), (0.537, 0.6, 0.04), (0.505, 1, 0.04)],
+)
+def test_the_truth_is_known_to_a_few_percent(z, at, within):
+    found = account([Mechanism("fixed", 1 / 20000, z, 60000)], 1e-5)
+    assert found.epsilon == pytest.approx(at, rel=0.02)
+    assert found.epsilon * (1 - within) <= found.epsilon_lower <= found.epsilon
+
+
+def test_mixture_is_conditioning_on_how_often():
+    rate, z, rounds, p = 0.1, 0.8, 20, 0.3
+    for e in (0.1, 0.5, 1.5):
+        mean = sum(
+            stats.binom.pmf(k, rounds, p) * delta([Mechanism("fixed", rate, z, k)], e) for k in range(rounds + 1)
+        )
+        assert delta([Mechanism("fixed", rate, z, rounds, p)], e) == pytest.approx(mean, rel=5e-3)
+
+
+def test_parts_make_a_whole_in_any_order():
+    part = Mechanism("fixed", 0.01, 1.0, 250)
+    assert epsilon([part] * 4, 1e-5) == epsilon([Mechanism("fixed", 0.01, 1.0, 1000)], 1e-5)
+    mixed = [
+        part,
+        Mechanism("poisson", 0.02, 2.0, 300),
+        Mechanism("full", 1, 20.0, 9),
+        Mechanism("laplace", 1, 40.0, 5),
+    ]
+    assert epsilon(mixed, 1e-5) == epsilon(mixed[::-1], 1e-5)
+    assert epsilon(mixed, 1e-5) > max(epsilon([m], 1e-5) for m in mixed)
+    assert epsilon_lower(mixed, 1e-5) <= epsilon(mixed, 1e-5) <= epsilon_rdp(mixed, 1e-5)
+    # nearly equal parts are composed one by one, and must come to the same
+    split = [part, Mechanism("fixed", 0.01, 1.0 + 1e-9, 750)]
+    assert epsilon(split, 1e-5) == pytest.approx(epsilon([part] * 4, 1e-5), rel=1e-6)
+
+
+def test_full_batches_follow_the_formula_and_so_do_rates_near_one():
+    exact = epsilon([Mechanism("full", 1, 5.0, 7), Mechanism("fixed", 1.0, 5.0, 3)], 1e-5)
+    assert (
+        exact
+        == profiles.gaussian_epsilon(1e-5, 5.0 / math.sqrt(10))
+        == epsilon_lower([Mechanism("full", 1, 5.0, 10)], 1e-5)
+    )
+    assert epsilon([Mechanism("fixed", 1 - 1e-12, 5.0, 10)], 1e-5) == pytest.approx(exact, rel=1e-3)
+    assert epsilon([Mechanism("poisson", 1.0, 10.0, 10)], 1e-5) == pytest.approx(exact, rel=1e-9)
+
+
+def test_laplace_is_never_worse_than_the_sum_and_composes():
+    assert epsilon([Mechanism("laplace", 1, 2.0, 3)], 1e-300) <= 1.5
+    assert delta([Mechanism("laplace", 1, 2.0, 3)], 1.5) == 0
+    many = account([Mechanism("laplace", 1, 10.0, 100)], 1e-5)
+    assert many.epsilon_lower == pytest.approx(4.2203, rel=1e-3) and 4.22 < many.epsilon < 4.4
+
+
+def test_extremes_are_quick_and_finite():
+    for mechanism in (
+        Mechanism("fixed", 1e-6, 0.02, 3000000),
+        Mechanism("fixed", 0.5, 100.0, 3000000),
+        Mechanism("poisson", 0.3, 5.0, 1000000),
+        Mechanism("fixed", 1e-6, 100.0, 3000000),
+        Mechanism("fixed", 0.9, 0.02, 300),
+    ):
+        began = time.perf_counter()
+        found = account([mechanism], 1e-6)
+        assert time.perf_counter() - began < 5 and math.isfinite(found.epsilon)
+        assert 0.99 * found.epsilon <= found.epsilon_lower <= found.epsilon <= found.epsilon_rdp
+
+
+def test_a_finer_grid_changes_nothing_that_matters(monkeypatch):
+    mechanism = [Mechanism("fixed", 5e-5, 0.5, 600000)]
+    rough, lower = epsilon(mechanism, 1e-5), epsilon_lower(mechanism, 1e-5)
+    monkeypatch.setattr("sottovoce.privacy.accounting._STILL", 0.0)
+    assert rough == pytest.approx(epsilon(mechanism, 1e-5), rel=5e-3)
+    assert rough >= epsilon(mechanism, 1e-5) and lower <= epsilon_lower(mechanism, 1e-5) * (1 + 1e-6)
+
+
+def test_tradeoff_bounds_the_best_attack():
+    gauss = [Mechanism("full", 1, 2.0, 4)]
+    near = [Mechanism("fixed", 1 - 1e-9, 2.0, 4)]
+    for fpr in (1e-4, 0.01, 0.3):
+        best = stats.norm.cdf(1.0 + stats.norm.ppf(fpr))
+        assert tradeoff(gauss, fpr) == pytest.approx(best, rel=1e-9)
+        assert best * (1 - 1e-6) <= tradeoff(near, fpr) <= best * 1.02
+    assert tradeoff([Mechanism("fixed", 5e-5, 0.0252, 60000)], 1e-9) > 0.9
+    assert tradeoff([], 0.1) == 0.1 and tradeoff([Mechanism("full", 1, 0.0, 1)], 0.1) == 1.0
+    with pytest.raises(PrivacyError, match="probability"):
+        tradeoff(gauss, 1.5)
+
+
+def test_nothing_spoken_costs_nothing_and_no_noise_costs_everything():
+    assert account([Mechanism("fixed", 0.1, 1.0, 0)], 1e-5) == Account(0.0, 0.0, 0.0, 1e-5, 0.0)
+    assert account([], 1e-5).epsilon == 0 and delta([], 1.0) == 0
+    bare = account([Mechanism("fixed", 0.1, 0.0, 1)], 1e-5)
+    assert bare.epsilon == bare.epsilon_lower == bare.epsilon_rdp == math.inf
+    assert delta([Mechanism("fixed", 0.1, 0.0, 1)], 5.0) == 1.0
+
+
+def test_an_event_is_accounted_with_its_own_numbers():
+    event = Release(Fixed(4), 2.0, (0.5,), ADVERSARIES["transcript"]).event(0, 400, 77)
+    assert Mechanism.of(event) == Mechanism("fixed", 0.01, 0.5, 77)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (("shuffled", 0.1, 1.0, 1), "no way to account"),
+        (("fixed", 0.0, 1.0, 1), "rate"),
+        (("fixed", 1.5, 1.0, 1), "rate"),
+        (("fixed", 0.1, -1.0, 1), "multiplier"),
+        (("fixed", 0.1, math.inf, 1), "multiplier"),
+        (("fixed", 0.1, math.nan, 1), "multiplier"),
+        (("fixed", 0.1, 1.0, -1), "rounds"),
+        (("fixed", 0.1, 1.0, 1.5), "rounds"),
+        (("fixed", 0.1, 1.0, 1, 0.0), "activity"),
+    ],
+)
+def test_what_is_not_known_is_an_error(arguments, word):
+    with pytest.raises(PrivacyError, match=word):
+        Mechanism(*arguments)
+
+
+def test_a_delta_or_an_epsilon_out_of_range_is_an_error():
+    for bad in (0.0, 1.0, -1.0, math.nan):
+        with pytest.raises(PrivacyError, match="delta"):
+            epsilon([Mechanism("fixed", 0.1, 1.0, 1)], bad)
+    with pytest.raises(PrivacyError, match="epsilon"):
+        delta([Mechanism("fixed", 0.1, 1.0, 1)], -1.0)
+
+
+@pytest.mark.parametrize("pair", [profiles.realised(0.01, 1.0), profiles.poisson(0.01, 1.0), profiles.laplace(2.0)])
+@pytest.mark.parametrize("step", [1e-2, 1e-3])
+def test_the_lower_grid_is_a_pair_under_the_curve(pair, step):
+    loss = pld.optimistic(pair, step, math.ceil(3.5 / step))
+    masses = loss.masses.copy()
+    masses[-loss.low] = 1 - masses.sum()
+    at = loss.shift + step * (loss.low + np.arange(len(masses)))
+    assert masses.min() >= 0 and masses @ np.exp(-at) == pytest.approx(1.0, abs=1e-9)
+    for e in np.linspace(-0.3, 2.0, 47):
+        assert masses @ np.maximum(-np.expm1(e - at), 0) <= pair.delta(e)[0] + 1e-12
+
+
+def test_agrees_with_dp_accounting():
+    dpa = pytest.importorskip("dp_accounting")
+    from dp_accounting.pld import PLDAccountant
+    from dp_accounting.rdp import RdpAccountant
+
+    def theirs(relation, rate, z, rounds, at):
+        accountant = PLDAccountant(getattr(dpa.NeighboringRelation, relation), value_discretization_interval=1e-4)
+        event = dpa.PoissonSampledDpEvent(rate, dpa.GaussianDpEvent(z))
+        return accountant.compose(dpa.SelfComposedDpEvent(event, rounds)).get_epsilon(at)
+
+    for rate, z, rounds in ((0.01, 1.0, 1000), (0.1, 2.0, 200), (0.003, 0.6, 2000)):
+        poisson, fixed = Mechanism("poisson", rate, z, rounds), Mechanism("fixed", rate, z, rounds)
+        assert epsilon([poisson], 1e-5) == pytest.approx(theirs("REPLACE_ONE", rate, z, rounds, 1e-5), rel=2e-3)
+        add_remove = theirs("ADD_OR_REMOVE_ONE", rate, z, rounds, 1e-5)
+        assert epsilon_lower([fixed], 1e-5) == pytest.approx(add_remove, rel=3e-3)
+    # the stock bound for sampling without replacement is valid, and looser than ours by the same route
+    stock = RdpAccountant(neighboring_relation=dpa.NeighboringRelation.REPLACE_ONE)
+    event = dpa.SampledWithoutReplacementDpEvent(20000, 1, dpa.GaussianDpEvent(0.45))
+    bound = stock.compose(dpa.SelfComposedDpEvent(event, 60000)).get_epsilon(1e-5)
+    ours = account([Mechanism("fixed", 1 / 20000, 0.45, 60000)], 1e-5)
+    assert bound == pytest.approx(4.885, rel=1e-3) and ours.epsilon < ours.epsilon_rdp < bound

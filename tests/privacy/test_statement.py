@@ -1,0 +1,148 @@
+"""Statements: immutable, round trips, checkable from their own numbers, and never more reassuring than the truth."""
+
+import dataclasses
+import json
+import math
+
+import numpy as np
+import pytest
+
+from sottovoce.errors import PrivacyError
+from sottovoce.privacy.accounting import Mechanism, epsilon
+from sottovoce.privacy.adversaries import ADVERSARIES
+from sottovoce.privacy.comparison import compare
+from sottovoce.privacy.release import Event, Release
+from sottovoce.privacy.sampling import Fixed, Full, Poisson
+from sottovoce.privacy.statement import PrivacyStatement, make_statement
+from sottovoce.privacy.theorem1 import Theorem1
+from sottovoce.privacy.threats import mechanism
+
+TRANSCRIPT = ADVERSARIES["transcript"]
+
+
+EIGHT = Poisson(8)
+
+
+def statement(sampling=EIGHT, sigma=0.4, sizes=(400, 400, 200), spoken=(50, 60, 55), claims=(), simulation=False):
+    release = Release(sampling, 1.0, (sigma,) * len(sizes), TRANSCRIPT)
+    return make_statement(release, np.array(sizes), np.array(spoken), 1e-5, list(claims), simulation)
+
+
+@pytest.mark.parametrize("sampling", [Poisson(8), Fixed(8), Full()], ids=str)
+def test_the_worst_node_is_reported_and_every_node_is_listed(sampling):
+    s = statement(sampling)
+    each = {i: g.epsilon for g in s.groups for i in g.nodes}
+    assert sorted(each) == [0, 1, 2] and s.epsilon == max(each.values()) == each[2]  # fewest records, least privacy
+    for i, (q, K) in enumerate(zip((400, 400, 200), (50, 60, 55), strict=True)):
+        exact = epsilon([Mechanism.of(Release(sampling, 1.0, (0.4,), TRANSCRIPT).event(0, q, K))], 1e-5)
+        assert each[i] >= exact * (1 - 1e-9)
+    assert s.epsilon_lower <= s.epsilon <= s.epsilon_rdp * (1 + 1e-9)
+
+
+def test_many_counts_are_rounded_up_never_down():
+    s = statement(sizes=(300,) * 30, spoken=tuple(range(40, 70)))
+    assert len(s.groups) <= 5
+    for group in s.groups:
+        assert group.event.rounds == 40 + max(group.nodes)
+    assert sorted(i for g in s.groups for i in g.nodes) == list(range(30))
+
+
+@pytest.mark.parametrize("sigma", [0.4, 0.0])
+def test_round_trip_and_verification(sigma):
+    s = statement(sigma=sigma, simulation=True)
+    again = PrivacyStatement.from_json(s.to_json())
+    assert again == s and again.to_json() == s.to_json()
+    again.verify()
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        s.epsilon = 0.1
+
+
+@pytest.mark.parametrize(
+    "tamper",
+    [
+        lambda d: d.update(epsilon=d["epsilon"] / 2),
+        lambda d: d["groups"][0].update(epsilon=d["groups"][0]["epsilon"] / 2),
+        lambda d: [g["event"].update(sigma=2 * g["event"]["sigma"]) for g in d["groups"]],
+        lambda d: [g["event"].update(rounds=g["event"]["rounds"] // 2) for g in d["groups"]],
+        lambda d: d.update(delta=1e-3),
+        lambda d: d.update(adversary="nobody"),
+    ],
+)
+def test_a_changed_number_is_noticed(tamper):
+    data = statement().to_dict()
+    tamper(data)
+    with pytest.raises(PrivacyError, match=r"says ε|no adversary"):
+        PrivacyStatement.from_dict(data).verify()
+
+
+@pytest.mark.parametrize("text", ["no json", "[]", "{}", json.dumps({"format": 9})])
+def test_something_else_is_refused(text):
+    with pytest.raises(PrivacyError, match=r"no JSON|no privacy statement"):
+        PrivacyStatement.from_json(text)
+
+
+def test_the_paragraph_names_everything_that_a_guarantee_needs():
+    text = statement(simulation=True).paragraph()
+    for words in ("ε = ", "δ = 1e-05", "'transcript'", "every message of every node", "It rests on this", "simulation",
+                  "It does not cover", "floating-point", "several records"):  # fmt: skip
+        assert words in text
+    assert "nothing is guaranteed" in statement(sigma=0.0).paragraph()
+
+
+def test_a_claim_that_is_not_true_is_called_so():
+    claim = Theorem1(0.5, 0.01, 0.5, 1.0, 400, 120)
+    s = statement(Fixed(1), sigma=claim.sigma, sizes=(400,) * 3, claims=[claim] * 3)
+    assert s.claimed == 0.5 < s.epsilon and not s.private
+    assert s.verdict().startswith("NOT PRIVATE as claimed") and "not true against this observer" in s.paragraph()
+    honest = statement(Fixed(1), sigma=50.0, sizes=(400,) * 3, claims=[claim] * 3)
+    assert honest.private and "differential privacy" in honest.verdict()
+
+
+def test_risk_lies_between_guessing_and_certainty():
+    s = statement()
+    assert 0.01 < s.risk(0.01) < s.risk(0.1) < 1.0 and statement(sigma=0.0).risk(0.01) == 1.0
+    assert s.risk(0.01) <= math.exp(s.epsilon) * 0.01 + 1e-5 + 1e-12
+
+
+def test_silence_costs_nothing():
+    assert statement(spoken=(0, 0, 0)).epsilon == 0.0
+
+
+def test_delta_must_be_a_probability():
+    with pytest.raises(PrivacyError, match="strictly between 0 and 1"):
+        make_statement(Release(Full(), 1.0, (1.0,), TRANSCRIPT), np.array([9]), np.array([1]), 0.0, [], False)
+
+
+def test_adversaries_change_the_accounting():
+    event = Event("fixed", 1000, 1, 1.0, 1.5, 3000)
+    seen = epsilon([mechanism(TRANSCRIPT, event, 0.1)], 1e-5)
+    hidden = epsilon([mechanism(ADVERSARIES["hidden_participation"], event, 0.1)], 1e-5)
+    always = epsilon([mechanism(TRANSCRIPT, event, 1.0)], 1e-5)
+    assert hidden < seen < always
+    for name in ("central", "secret_pairs"):
+        with pytest.raises(PrivacyError, match=f"'{name}' cannot be accounted"):
+            mechanism(ADVERSARIES[name], event)
+    with pytest.raises(PrivacyError, match="activity"):
+        mechanism(TRANSCRIPT, event, 0.0)
+
+
+# AUDIT A.3: q, ι, T, claimed ε -> true ε at δ = 1e-5, transcript
+TRUTH = [
+    (20000, 0.1, 600_000, 1.0, 10084, 10087),
+    (20000, 0.1, 600_000, 0.2, 297, 300),
+    (20000, 0.2, 300_000, 0.6, 1711, 1714),
+    (20000, 1.0, 60_000, 0.2, 4.12, 4.17),
+    (20000, 1.0, 60_000, 1.0, 901, 904),
+    (33869, 0.1, 1_016_070, 1.0, 17165, 17168),
+]
+
+
+@pytest.mark.parametrize(("q", "iota", "T", "claimed", "low", "high"), TRUTH)
+def test_theorem1_at_the_papers_sizes_is_not_private(q, iota, T, claimed, low, high):
+    found = compare(Theorem1(claimed, 0.01, iota, 1.0, q, T), TRANSCRIPT, 1e-5)
+    assert not found.holds
+    assert found.epsilon == pytest.approx(high, rel=5e-3)
+    assert found.epsilon_lower == pytest.approx(low, rel=1e-2) and found.epsilon_lower < found.epsilon
+    assert found.to_dict()["verdict"] == "not private as claimed"
+    if iota < 1:
+        assert found.delta_at_claim > 0.83
