@@ -8,7 +8,6 @@ import math
 
 import numpy as np
 import pytest
-from sottovoce.problem.optimum import optimum
 
 from sottovoce import bounds
 from sottovoce.algorithm.dual_averaging import DualAveraging, State
@@ -19,6 +18,7 @@ from sottovoce.engine.job import Job
 from sottovoce.errors import SpecError
 from sottovoce.network.schedule import Schedule
 from sottovoce.problem.objective import Problem
+from sottovoce.problem.optimum import optimum
 from sottovoce.problem.regularisers import make_regulariser
 from sottovoce.problem.shards import Shards
 from sottovoce.spec import AlgorithmSpec, Spec

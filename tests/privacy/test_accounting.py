@@ -260,6 +260,24 @@ def test_extremes_are_quick_and_finite():
         assert 0.99 * found.epsilon <= found.epsilon_lower <= found.epsilon <= found.epsilon_rdp
 
 
+@pytest.mark.parametrize(
+    ("mechanisms", "at"),
+    [
+        # each of these once had a lower bound over the upper one, or none
+        ([Mechanism("poisson", 0.3113, 0.0762, 83529)], 7.8e-8),
+        ([Mechanism("fixed", 5e-5, 0.557, 60000)], 1e-6),
+        ([Mechanism("full", 1, 5.0, 1000, 0.3)], 1e-5),
+        ([Mechanism("full", 1, 0.318, 129465), Mechanism("fixed", 0.0008, 14.1, 291)], 1.2e-6),
+        # rare huge losses that δ absorbs must not blow up the window
+        ([Mechanism("poisson", 2.71e-6, 0.0338, 28), Mechanism("fixed", 0.00869, 9.43, 201)], 1.77e-3),
+    ],
+)
+def test_awkward_compositions_stay_in_order(mechanisms, at):
+    found = account(mechanisms, at)
+    assert 0.89 * found.epsilon <= found.epsilon_lower <= found.epsilon <= found.epsilon_rdp
+    assert found.error < 5e-3
+
+
 def test_a_finer_grid_changes_nothing_that_matters(monkeypatch):
     mechanism = [Mechanism("fixed", 5e-5, 0.5, 600000)]
     rough, lower = epsilon(mechanism, 1e-5), epsilon_lower(mechanism, 1e-5)

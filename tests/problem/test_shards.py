@@ -57,7 +57,10 @@ def test_margins_and_pull_match_plain_products(kind, intercept, shuffled, monkey
         assert alone.n == 1 and np.allclose(alone.margins(x, alone.rows(0)), full[rows] @ x, **tol)
         assert np.array_equal(alone.y[alone.rows(0)], y[rows])
         assert np.array_equal(alone.norms[alone.rows(0)], shards.norms[rows])
-        assert np.all(shards.owners()[rows] == i)
+        assert np.all(shards.spread(np.arange(4.0))[rows] == i)
+        local = Problem(LOSSES["logistic"], make_regulariser("l2", mu=1.0), alone)
+        expected = np.mean(np.logaddexp(0, -y[rows] * (full[rows] @ x)))
+        assert local.risk(x) == pytest.approx(expected, rel=1e-6)
     assert sorted(seen) == list(range(30))
 
 

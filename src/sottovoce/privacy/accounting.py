@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import minimize_scalar
-from scipy.special import ndtr, ndtri
-from scipy.stats import binom
+from scipy.special import bdtrik, ndtr, ndtri
 
 from sottovoce.errors import PrivacyError
 from sottovoce.privacy import profiles
@@ -145,7 +144,8 @@ def epsilon_lower(mechanisms: Sequence[Mechanism], delta: float) -> float:
         rounds = m.rounds
         if m.activity < 1:
             # δ = E δ_K over how often the node speaks, and δ_K grows with K: so δ ≥ P(K ≥ k) δ_k
-            rounds = int(binom.ppf(_UNLUCKY, m.rounds, m.activity))
+            quantile = float(bdtrik(_UNLUCKY, m.rounds, m.activity))  # not a number where even 0 is likelier
+            rounds = math.floor(quantile) + 1 if quantile > 0 else 0
             delta /= 1.0 - _UNLUCKY
         certain.append(Mechanism(m.kind, m.rate, m.multiplier, rounds))
     certain = merge(certain)

@@ -48,7 +48,7 @@ class Problem:
     @cached_property
     def record_weights(self) -> Array:
         """w_i/q_i for every row, summing to one."""
-        return (self.node_weights / self.shards.sizes)[self.shards.owners()]
+        return self.shards.spread(self.node_weights / self.shards.sizes)
 
     def value(self, x: Array) -> float:
         """F(x)."""
@@ -82,7 +82,8 @@ class Problem:
 
 def accuracy(loss: Loss, shards: Shards, x: Array) -> float:
     """Share of right signs for a classification loss, coefficient of determination for a regression loss."""
-    u, y = shards.margins(x), shards.y
+    mine = slice(None) if shards.order is None else shards.order
+    u, y = shards.margins(x)[mine], shards.y[mine]
     if loss.targets == "binary":
         return float(np.mean(np.where(u >= 0, 1.0, -1.0) == y))
     spread = float(np.sum(np.square(y - y.mean())))

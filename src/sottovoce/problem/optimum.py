@@ -21,7 +21,6 @@ from scipy import sparse
 
 from sottovoce._types import Array, IntArray
 from sottovoce.errors import SottovoceError, SpecError
-from sottovoce.problem.coordinate import dense_pass, sparse_pass
 from sottovoce.problem.objective import Problem
 from sottovoce.problem.regularisers import Regulariser, Separable
 
@@ -265,6 +264,8 @@ class _Ascent:
             self.s, self.z, self.x = s, z, x
 
     def _sweep(self, rows: IntArray) -> None:
+        from sottovoce.problem.coordinate import dense_pass, sparse_pass  # Numba takes long to load: only when used
+
         shards, h = self.problem.shards, self.h
         scale = 1.0 / (h.mu + self.kappa)
         entropy = self.problem.loss.conjugate_formula is None

@@ -98,14 +98,14 @@ class Shards:
         alone.__dict__["norms"] = norms  # computed once for all nodes
         return alone
 
-    def owners(self) -> IntArray:
-        """The node of every row."""
-        places = np.repeat(np.arange(self.n), self.sizes)
+    def spread(self, values: Array) -> Array:
+        """One value a node -> one a row; 0 for rows that belong to no node here."""
+        places = np.repeat(values, self.sizes)
         if self.order is None:
             return places
-        owner = np.empty_like(places)
-        owner[self.order] = places
-        return owner
+        rows = np.zeros(len(self.y))
+        rows[self.order] = places
+        return rows
 
     def margins(self, x: Array, rows: IntArray | slice | None = None) -> Array:
         """⟨c, x⟩ for the given rows (all rows by default)."""
