@@ -24,7 +24,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "planning": {"algorithm", "bounds", "network", "privacy", "build", "spec"},
     "build": {"problem", "network", "privacy", "algorithm", "engine", "spec"},
     "solve": {"problem", "algorithm", "engine", "build", "spec", "result"},
-    "cli": {"data", "problem", "privacy", "build", "planning", "presets", "solve", "spec", "result", "cli"},
+    "sweep": {"problem", "build", "solve", "spec", "result"},
+    "cli": {"data", "problem", "privacy", "build", "planning", "presets", "solve", "sweep", "spec", "result", "cli"},
     "__init__": {"problem", "result", "solve", "spec"},
 }
 # a library that only one place may know, so that it can be replaced there

@@ -106,8 +106,9 @@ def make_problem(spec: ProblemSpec, shards: Shards) -> Problem:
     """eq. (1) over these shards, with the intercept's column if the spec has one."""
     if spec.intercept < 0:
         raise SpecError(f"the intercept's column needs a value over 0 (or 0 for none), not {spec.intercept}")
-    with_intercept = Shards(shards.X, shards.y, shards.offsets, shards.order, float(spec.intercept))
-    return Problem(loss_from_text(spec.loss), h_from_text(spec.h), with_intercept, spec.weights)
+    if shards.intercept != spec.intercept:
+        shards = Shards(shards.X, shards.y, shards.offsets, shards.order, float(spec.intercept))
+    return Problem(loss_from_text(spec.loss), h_from_text(spec.h), shards, spec.weights)
 
 
 def loss_from_text(text: str) -> Loss:

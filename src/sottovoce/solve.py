@@ -4,7 +4,7 @@ import hashlib
 import io
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from sottovoce._types import IntArray
 from sottovoce.algorithm.dual_averaging import State
 from sottovoce.build import Prepared, prepare
 from sottovoce.engine import nodes, reference
-from sottovoce.engine.job import Engine
+from sottovoce.engine.job import Engine, Job, Together
 from sottovoce.errors import DataError, SpecError
 from sottovoce.problem.objective import accuracy
 from sottovoce.problem.shards import Shards
@@ -22,6 +22,17 @@ from sottovoce.result import History, Result, environment, write_atomically
 from sottovoce.spec import Execution, Spec
 
 ENGINES: dict[str, Engine] = {"reference": reference.run, "nodes": nodes.run}
+
+
+def _one_by_one(engine: Engine) -> Together:
+    def run(jobs: Sequence[Job], states: Sequence[State], start: int, stop: int) -> list[State]:
+        return [engine(job, state, start, stop) for job, state in zip(jobs, states, strict=True)]
+
+    return run
+
+
+TOGETHER: dict[str, Together] = {name: _one_by_one(engine) for name, engine in ENGINES.items()}
+"""Engines for several jobs that share their draws: (jobs, states, start, stop) -> states."""
 
 Progress = Callable[[int, int, dict[str, float]], None]
 """(round, of how many, the newest observation)."""

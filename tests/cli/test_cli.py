@@ -4,6 +4,7 @@ import json
 import re
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from sottovoce.result import Result
@@ -163,3 +164,22 @@ def test_version_and_help(sottovoce):
     assert sottovoce("--version")[1].strip() == f"sottovoce {__version__}"
     code, text, _ = sottovoce("train", "--help")
     assert code == 0 and "--noise" in text
+
+
+def test_sweep_compares_noises_over_seeds(sottovoce, svm, tmp_path):
+    out = tmp_path / "runs.parquet"
+    args = ("sweep", svm, "--nodes", 4, "--epsilon", 1, "--epsilon", 4, "--noise", "none", "--seeds", 2, "--h", "l2:0.05",
+            "--sampling", "poisson:8", "--epochs", 2, "--certify", "--out", out)  # fmt: skip
+    code, text, err = sottovoce(*args, "--json")
+    assert code == 0, err
+    rows = json.loads(text)["runs"]
+    assert [(r["noise"], r["seed"]) for r in rows] == [
+        (n, s) for n in ("private(1.0)", "private(4.0)", "none") for s in (0, 1)
+    ]
+    assert all(r["epsilon"] is None for r in rows[4:]) and 3.9 < rows[2]["epsilon"] <= 4
+    assert rows[4]["suboptimality"] < rows[2]["suboptimality"]
+    table = pq.read_table(out)
+    assert table.num_rows == 6 and b"not private" in table.schema.metadata[b"privacy"]
+    code, text, _ = sottovoce(*args)
+    assert "±" in text and "neighbouring data" in text
+    assert sottovoce("sweep", svm)[0] == 2

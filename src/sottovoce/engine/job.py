@@ -4,7 +4,7 @@ An engine is one function, run(job, state, start, stop) -> State: the state afte
 start … stop. Observation, progress and checkpoints happen between such calls, outside the engine.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -54,3 +54,4 @@ def gradients(problem: Problem, release: Release, nodes: IntArray, records: list
 
 
 Engine = Callable[[Job, State, int, int], State]
+Together = Callable[[Sequence[Job], Sequence[State], int, int], list[State]]

@@ -1,0 +1,127 @@
+"""`sottovoce sweep FILE`: a grid of ε (or noises) × regularisers × seeds, on the cores or on a cluster."""
+
+import itertools
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.table import Table
+
+from sottovoce.build import loss_from_text, make_problem, rounds_for_epochs
+from sottovoce.cli import screen
+from sottovoce.cli.ingest import ingest
+from sottovoce.data.load import load
+from sottovoce.errors import SpecError
+from sottovoce.notation import write
+from sottovoce.presets import PRESETS, make_preset
+from sottovoce.privacy.release import ADJACENCY
+from sottovoce.privacy.statement import number
+from sottovoce.problem.optimum import optimum
+from sottovoce.result import NOT_PRIVATE, Result, save_rows
+from sottovoce.solve import ENGINES
+from sottovoce.spec import Execution
+from sottovoce.sweep import sweep as run_sweep
+
+
+def sweep(
+    file: Annotated[Path, typer.Argument(help="Training records, as for `train`.")],
+    epsilon: Annotated[list[float] | None, typer.Option("--epsilon", help="ε of a guarantee; several times.")] = None,
+    noise: Annotated[list[str] | None, typer.Option("--noise", help="Other noises: theorem1:0.8, none, …")] = None,
+    h: Annotated[list[str] | None, typer.Option("--h", help="Regularisers; several times.")] = None,
+    seeds: Annotated[int, typer.Option("--seeds", help="Runs of each, with seeds 0, 1, …")] = 5,
+    test: Annotated[Path | None, typer.Option("--test", help="Held-out records.")] = None,
+    label: Annotated[str | None, typer.Option("--label", help="The target's column (CSV, Parquet).")] = None,
+    group: Annotated[str | None, typer.Option("--group", help="The owner's column.")] = None,
+    nodes: Annotated[int | None, typer.Option("--nodes", help="Deal the records out to this many nodes (20).")] = None,
+    unit_rows: Annotated[bool, typer.Option("--unit-rows", help="Scale rows over norm 1 down to it.")] = False,
+    preset: Annotated[str, typer.Option("--preset", help=f"Start from {', '.join(PRESETS)}.")] = "private",
+    loss: Annotated[str | None, typer.Option("--loss", help="hinge, logistic, …")] = None,
+    activation: Annotated[str | None, typer.Option("--activation", help="edges:1, matching:2, everyone, …")] = None,
+    sampling: Annotated[str | None, typer.Option("--sampling", help="one, poisson:64, …")] = None,
+    gamma: Annotated[str | None, typer.Option("--gamma", help="γ_t.")] = None,
+    epochs: Annotated[float, typer.Option("--epochs", help="Passes over the data.")] = 10.0,
+    delta: Annotated[float, typer.Option("--delta", help="δ.")] = 1e-5,
+    certify: Annotated[bool, typer.Option("--certify", help="Compute F* first.")] = False,
+    engine: Annotated[str, typer.Option("--engine", help=f"{', '.join(ENGINES)}.")] = "reference",
+    jobs: Annotated[int, typer.Option("--jobs", help="Groups of runs at a time.")] = 2,
+    cluster: Annotated[str | None, typer.Option("--cluster", help="Address of a Dask scheduler.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Write the table into this Parquet file.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Run a grid of noises, regularisers and seeds that share their draws, and compare them."""
+    noises = [write("private", e) for e in epsilon or []] + (noise or [])
+    if not noises or seeds < 1:
+        raise SpecError("a sweep needs at least one --epsilon or --noise, and at least one seed")
+    changes = {
+        "problem__loss": loss,
+        "network__activation": activation,
+        "privacy__sampling": sampling,
+        "algorithm__gamma": gamma,
+        "privacy__delta": delta,
+    }
+    base = make_preset(preset, 1).but(**{k: v for k, v in changes.items() if v is not None})
+    table = load(file, label=label, group=group)
+    held_out = None if test is None else load(test, label=label, n_features=table.m)
+    model = loss_from_text(base.problem.loss)
+    data = ingest(table, model, test=held_out, nodes=nodes, unit_norm=1.0 if unit_rows else None, seed=0)
+    base = base.but(algorithm__rounds=rounds_for_epochs(base, data.shards.sizes, epochs))
+    cells = list(itertools.product(noises, h or [base.problem.h]))
+    specs = [base.but(privacy__noise=e, problem__h=r, seed=s) for e, r in cells for s in range(seeds)]
+    best = {
+        r: optimum(make_problem(base.but(problem__h=r).problem, data.shards), gap=1e-6).value
+        if certify
+        else float("nan")
+        for r in {r for _, r in cells}
+    }
+    results = run_sweep(
+        specs,
+        data.shards,
+        test=data.test,
+        f_star=[best[s.problem.h] for s in specs],
+        execution=Execution(engine, 20),
+        jobs=jobs,
+        cluster=cluster,
+        **data.names,
+    )
+    rows = [_row(result) for result in results]
+    if out is not None:
+        save_rows(rows, out)
+    if json:
+        screen.say_json({"label": NOT_PRIVATE, "adjacency": ADJACENCY, "runs": rows})
+        return
+    _show(rows, delta, results[0].statement.adversary)
+    if out is not None:
+        screen.out.print(f"all {len(rows)} runs written to {out}")
+
+
+def _row(result: Result) -> dict[str, Any]:
+    """One run, flat and tidy."""
+    return {
+        "noise": result.spec.privacy.noise,
+        "h": result.spec.problem.h,
+        "seed": result.spec.seed,
+        "epsilon": result.statement.epsilon,
+        "delta": result.statement.delta,
+        "adversary": result.statement.adversary,
+        "private": result.statement.private,
+        "seconds": result.environment["seconds"],
+    } | result.history.last
+
+
+def _show(rows: list[dict[str, Any]], delta: float, adversary: str) -> None:
+    table = Table(title=f"mean ± standard deviation over seeds (δ = {delta:g}, '{adversary}')", title_justify="left")
+    for column in ("noise", "h", "true ε", "F", "F − F*", "train", "test"):
+        table.add_column(column, justify="left" if column in ("noise", "h") else "right", no_wrap=True)
+    for (noise, h), mine in itertools.groupby(rows, key=lambda r: (r["noise"], r["h"])):
+        runs = list(mine)
+        epsilon = max(r["epsilon"] for r in runs)
+        shown = "∞" if epsilon == float("inf") else number(epsilon)
+        cells = [_mean([r[c] for r in runs]) for c in ("objective", "suboptimality", "train_accuracy", "test_accuracy")]
+        table.add_row(noise, h, f"[{'green' if runs[0]['private'] else 'red'}]{shown}[/]", *cells)
+    screen.out.print(table)
+    screen.out.print(f"[dim]F and accuracies are {NOT_PRIVATE}; neighbouring data: {ADJACENCY}.[/]", soft_wrap=True)
+
+
+def _mean(values: list[float]) -> str:
+    return "–" if np.isnan(values).any() else f"{np.mean(values):.4f} ± {np.std(values):.4f}"
