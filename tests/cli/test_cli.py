@@ -168,8 +168,8 @@ def test_version_and_help(sottovoce):
 
 def test_sweep_compares_noises_over_seeds(sottovoce, svm, tmp_path):
     out = tmp_path / "runs.parquet"
-    args = ("sweep", svm, "--nodes", 4, "--epsilon", 1, "--epsilon", 4, "--noise", "none", "--seeds", 2, "--h", "l2:0.05",
-            "--sampling", "poisson:8", "--epochs", 2, "--certify", "--out", out)  # fmt: skip
+    args = ("sweep", svm, "--nodes", 4, "--epsilon", 1, "--epsilon", 4, "--noise", "none", "--seeds", 2, "--h",
+            "l2:0.05", "--sampling", "poisson:8", "--epochs", 20, "--certify", "--out", out)  # fmt: skip
     code, text, err = sottovoce(*args, "--json")
     assert code == 0, err
     rows = json.loads(text)["runs"]
