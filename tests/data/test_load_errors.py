@@ -42,7 +42,7 @@ REFUSED = {
     "latin.csv": ("âge,label\n1,2\n".encode("latin-1"), {}, r"cannot be read as csv \('utf-8' codec .* UTF-8 text"),
     "bytes.csv": ("a,label\né,2\n".encode("latin-1"), {}, r"column 'a' holds bytes that are not UTF-8 text"),
     "not.parquet": (b"a,label\n1,2\n", {}, r"cannot be read as parquet \(.*\); it should hold a Parquet file"),
-    "packed.parquet.gz": (b"", {}, r"Parquet is compressed within and is not read from \.gz; decompress"),
+    "packed.parquet.gz": (b"", {}, r"parquet files are not read from \.gz; decompress"),
     "odd.scale": (
         GOOD,
         {},

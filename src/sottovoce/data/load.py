@@ -15,15 +15,17 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from sottovoce._types import Array
+from sottovoce.data.archive import load_table
 from sottovoce.data.columns import read_csv, read_parquet, to_table
 from sottovoce.data.tables import Table
 from sottovoce.errors import DataError, SottovoceError, SpecError
 
 FORMATS = {
-    "svmlight": ("", ".svm", ".libsvm", ".svmlight", ".txt", ".t"),
+    "svmlight": ("", ".svm", ".libsvm", ".svmlight", ".binary", ".txt", ".t"),
     "csv": (".csv",),
     "tsv": (".tsv",),
     "parquet": (".parquet", ".pq"),
+    "npz": (".npz",),
 }
 """Every format with the endings of its files' names."""
 
@@ -35,6 +37,7 @@ EXPECTED = {
     "csv": "UTF-8 text with a header line and the same number of commas in every line",
     "tsv": "UTF-8 text with a header line and the same number of tabs in every line",
     "parquet": "a Parquet file",
+    "npz": "a table written by `sottovoce data make`",
 }
 
 # what the readers of the three formats and of the compressions throw at a garbled file
@@ -56,7 +59,7 @@ def load(
     Parameters
     ----------
     path : the file; svmlight, CSV and TSV may be compressed (.gz, .bz2, .xz)
-    format : 'svmlight', 'csv', 'tsv' or 'parquet'; by default told from the name
+    format : 'svmlight', 'csv', 'tsv', 'parquet' or 'npz'; by default told from the name
     label : the label's column in a CSV or Parquet file; by default the one called label, y, target or class
     group : the column that names every record's owner; kept as text
     n_features : the number of features expected: svmlight is padded to it with empty columns, and a file with more
@@ -81,16 +84,18 @@ def load(
     path = Path(path)
     name = str(path)
     format, compression = _format(path, format)
-    if format == "svmlight" and (label is not None or group is not None):
-        raise SpecError("svmlight files have no named columns, so no label or group can be named; use CSV or Parquet")
+    if format in ("svmlight", "npz") and (label is not None or group is not None):
+        raise SpecError(f"{format} files have no named columns, so no label or group can be named; use CSV or Parquet")
     if label is not None and label == group:
         raise SpecError(f"the label and the group cannot both be the column '{label}'; name two columns")
     try:
-        raw = _read(path, format, compression, group)
-        if format == "svmlight":
-            table = _from_svmlight(raw[0], raw[1], name)
+        if format == "npz":
+            table = load_table(path)
+        elif format == "svmlight":
+            X, y = _read(path, format, compression, group)
+            table = _from_svmlight(X, y, name)
         else:
-            table = to_table(raw, name, label, group, require_label)
+            table = to_table(_read(path, format, compression, group), name, label, group, require_label)
     except SottovoceError:
         raise
     except FileNotFoundError:
@@ -178,12 +183,12 @@ def _format(path: Path, format: str | None) -> tuple[str, str]:
         format = next((known for known, endings in FORMATS.items() if ending in endings), None)
         if format is None:
             raise DataError(
-                f"{path}: the ending '{ending}' tells of no format known here; say --format svmlight, csv or parquet"
+                f"{path}: the ending '{ending}' is of no format known here; say --format {', '.join(FORMATS)}"
             )
     elif format not in FORMATS:
         raise SpecError(f"'{format}' is no format known here; choose one of {', '.join(FORMATS)}")
-    if format == "parquet" and compression:
-        raise DataError(f"{path}: Parquet is compressed within and is not read from {compression}; decompress it first")
+    if format in ("parquet", "npz") and compression:
+        raise DataError(f"{path}: {format} files are not read from {compression}; decompress this one first")
     return format, compression
 
 
@@ -223,7 +228,7 @@ def _from_svmlight(X: Any, y: Array, name: str) -> Table:
 def _widened(table: Table, n_features: int) -> Table:
     if table.m == n_features:
         return table
-    if table.features is not None or table.m > n_features:
+    if table.features is not None or table.m > n_features or not sparse.issparse(table.X):
         raise DataError(
             f"{table.name}: the file has {table.m} features where {n_features} are expected; give it the same features"
         )
