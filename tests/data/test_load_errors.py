@@ -46,9 +46,9 @@ REFUSED = {
     "odd.scale": (
         GOOD,
         {},
-        r"the ending '\.scale' tells of no format known here; say --format svmlight",
+        r"the ending '\.scale' is of no format known here; say --format svmlight",
     ),
-    "odd.scale.xz": (GOOD, {}, r"the ending '\.scale' tells of no format"),
+    "odd.scale.xz": (GOOD, {}, r"the ending '\.scale' is of no format"),
     "unlabelled.csv": (
         b"a,b\n1,2\n",
         {},
