@@ -105,6 +105,10 @@ def test_a_checkpoint_of_another_run_is_refused(make_shards, tmp_path):
         run(SPEC.but(seed=6), make_shards(), checkpoint=tmp_path)
     with pytest.raises(SpecError, match="belongs to another run"):
         run(SPEC, make_shards(sizes=[7, 9, 8, 8, 8]), checkpoint=tmp_path)
+    other = make_shards()
+    other.X[3, 1] += 1e-12
+    with pytest.raises(SpecError, match="belongs to another run"):
+        run(SPEC, other, checkpoint=tmp_path)
     with pytest.raises(SpecError, match="cannot be resumed"):
         run(SPEC.but(seed=None), make_shards(), checkpoint=tmp_path / "new")
     (tmp_path / "checkpoint.npz").write_bytes(b"half a file")
@@ -133,9 +137,17 @@ BAD = [
     ({"algorithm__distance": "entropy", "algorithm__centre": (0.0,)}, SpecError, "goes with the euclidean"),
     ({"algorithm__centre": (0.0, 1.0)}, SpecError, "2 coordinates, but the model has 4"),
     ({"algorithm__rounds": 0}, SpecError, "at least one round"),
-    ({"privacy__sampling": "fixed(9)"}, SpecError, "9 records needs a node"),
+    ({"privacy__sampling": "fixed(9)"}, SpecError, "9 records needs nodes"),
     ({"privacy__noise": "gaussian"}, SpecError, "noise 'gaussian' is malformed"),
     ({"privacy__noise": "private(-1)"}, PrivacyError, "over 0, not -1"),
+    ({"privacy__noise": "private(1, delta=2)"}, SpecError, "malformed"),
+    ({"privacy__clip": 0.0}, SpecError, "clip must be finite and over 0"),
+    ({"privacy__clip": float("nan")}, SpecError, "clip must be finite and over 0"),
+    ({"problem__h": "l2(mu=x)"}, SpecError, "not a number"),
+    ({"privacy__sampling": "fixed(inf)"}, SpecError, "whole number"),
+    ({"algorithm__rounds": 20.5}, SpecError, "whole number of rounds"),
+    ({"algorithm__curvature": float("nan")}, SpecError, "finite and not negative"),
+    ({"algorithm__centre": (0.0, 1.0, float("nan"), 0.0)}, SpecError, "finite coordinates"),
     ({"privacy__delta": 1.0}, PrivacyError, "strictly between 0 and 1"),
     ({"privacy__noise": "gaussian(1, 2)"}, SpecError, "one for each of the 5 nodes"),
     ({"privacy__noise": "theorem1(3)"}, PrivacyError, r"\(0, 1\]"),

@@ -81,6 +81,27 @@ def test_noise_and_record_draws_are_independent_streams():
     assert abs(stats.pearsonr(noise, records).statistic) * np.sqrt(noise.size) < 4.5
 
 
+def test_the_tail_is_not_cut_off(monkeypatch):
+    """The 32-bit radius is refined where it matters: force the rare branch for all draws, and compare."""
+    s = Streams(2)
+    plain = s.normals(np.arange(50), 1, 2000)
+    monkeypatch.setattr(streams, "TAIL", 1 << 32)
+    refined = s.normals(np.arange(50), 1, 2000)
+    assert not np.array_equal(plain, refined) and np.allclose(plain, refined, atol=1e-3)  # the same up to the low bits
+    assert stats.kstest(refined.ravel(), "norm").pvalue > 1e-3
+
+    words = iter([(np.zeros(1, np.uint32), np.zeros(1, np.uint32))] * 2)
+    monkeypatch.setattr(s, "_pairs", lambda *a: (np.zeros(1, np.uint32), np.zeros(1, np.uint32)))
+    monkeypatch.setattr(streams, "threefry", lambda key, counter: tuple(w.reshape(1, -1) if counter[1] == 0 else w for w in next(words)))  # fmt: skip  # noqa: E501
+    assert s.normals(np.array([0]), 1, 1)[0, 0] == pytest.approx(np.sqrt(2 * 65 * np.log(2)))
+
+
+def test_purposes_never_meet():
+    s = Streams(6)
+    noise, records = s.key(streams.Purpose.NOISE), s.key(streams.Purpose.RECORDS)
+    assert not np.array_equal(np.ravel(noise), np.ravel(records))
+
+
 def test_the_public_schedule_does_not_move_the_noise():
     a, b = Streams(9), Streams(9)
     first = a.schedule().random(4)

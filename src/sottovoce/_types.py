@@ -13,3 +13,6 @@ IntArray: TypeAlias = NDArray[np.int64]
 
 Matrix: TypeAlias = Any
 """The data: a dense 2-d ndarray or a `scipy.sparse.csr_array`/`csr_matrix`."""
+
+FLOAT_BYTES = 8
+"""A coordinate of a message on the wire."""

@@ -11,7 +11,7 @@ not σ²; and it is a martingale difference, so that it is forgotten like 1/√(
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -90,12 +90,12 @@ def theorem2(setting: Setting, steps: StepSizes, t: int, form: str = "printed") 
 
 def corollary1(setting: Setting, t: int) -> float:
     """Corollary 1, eq. (10), as printed: n⁻¹ Σ E‖x̃_i − x*‖² without noise, for a_t = t and γ_t = 0."""
-    return corollary3(Setting(**{**setting.__dict__, "sigma": 0.0}), t)
+    return corollary3(replace(setting, sigma=0.0), t)
 
 
 def corollary2(setting: Setting, gamma: float, t: int, form: str = "corrected") -> float:
     """Corollary 2, eq. (11): E[F(ỹ^(t)) − F*] without noise, for a_t = 1 and γ_t = γ√t; printed is wrong for γ > 1."""
-    return corollary4(Setting(**{**setting.__dict__, "sigma": 0.0}), gamma, t, form)
+    return corollary4(replace(setting, sigma=0.0), gamma, t, form)
 
 
 def corollary2_consensus(setting: Setting, gamma: float, t: int) -> float:
@@ -149,7 +149,7 @@ def corollary4_utility(
     s, log = setting, math.log(2 / delta0)
     printed = _form(form, "printed", "corrected") == "printed"
     second, third = (80, 8 * math.sqrt(10)) if printed else (32, 16 * 2**0.5)
-    clean = Setting(**{**s.__dict__, "sigma": 0.0})
+    clean = replace(s, sigma=0.0)
     return (
         corollary4(clean, gamma, T, form)
         + third * math.sqrt(s.m * s.iota * log) * s.iota * s.L**2 / (gamma * q * epsilon * (1 - s.beta))

@@ -12,7 +12,7 @@ from sottovoce.algorithm.dual_averaging import DualAveraging
 from sottovoce.algorithm.stepsizes import StepSizes, make_sequence
 from sottovoce.engine.job import Job
 from sottovoce.errors import DataError, PrivacyError, SpecError
-from sottovoce.network.activation import make_activation
+from sottovoce.network.activation import Activation, make_activation
 from sottovoce.network.graphs import Graph, make_graph
 from sottovoce.network.mixing import activation_rate, beta
 from sottovoce.network.schedule import Schedule, draw_schedule
@@ -62,7 +62,8 @@ def prepare(spec: Spec, shards: Shards) -> Prepared:
     _check_rows(spec.problem, problem.shards)
     streams = Streams(spec.seed)
     graph = make_network(spec.network, shards.n)
-    activation = make_activation("everyone" if shards.n == 1 else spec.network.activation)
+    make_sampling(spec.privacy.sampling).batch(int(shards.sizes.min()))  # refuses what the smallest node cannot fill
+    activation = scheme_of(spec, shards.n)
     iota, correction = activation_rate(graph, activation, spec.network.correct)
     mixing = beta(graph, activation, spec.network.weights)
     rounds = spec.algorithm.rounds
@@ -82,7 +83,6 @@ def prepare(spec: Spec, shards: Shards) -> Prepared:
     refuse_unless_runnable(adversary)
     check_delta(spec.privacy.delta)
     sampling = make_sampling(spec.privacy.sampling)
-    sampling.batch(int(shards.sizes.min()))  # refuses a batch that the smallest node cannot fill
     scales, claims = make_noise(spec, shards, sampling, schedule, iota, lipschitz)
     release = Release(sampling, lipschitz, scales, adversary)
     draws = Draws(release, streams, shards.sizes, problem.shards.m)
@@ -122,6 +122,9 @@ def loss_from_text(text: str) -> Loss:
 def h_from_text(text: str) -> Regulariser:
     """A regulariser such as 'l2(5e-4)' or 'box(-1, 1)'."""
     name, args, kwargs = parse(text)
+    words = [f"{k}={v}" for k, v in kwargs.items() if isinstance(v, str)]
+    if words:
+        raise SpecError(f"{', '.join(words)} in regulariser '{text}' is not a number")
     return make_regulariser(name, *args, **{k: float(v) for k, v in kwargs.items()})
 
 
@@ -137,6 +140,9 @@ def make_distance(spec: Spec) -> Distance:
 
 def make_network(spec: NetworkSpec, n: int) -> Graph:
     """The graph over the n nodes that there are."""
+    kind, _, path = spec.graph.partition(":")
+    if kind.strip() == "edge_list" and "=" not in path and path:  # a bare path
+        return make_graph("edge_list", n, path=path.strip())
     name, args, kwargs = parse(spec.graph)
     if args:
         raise SpecError(f"name the numbers of graph '{spec.graph}', such as 'random_regular(degree=4)'")
@@ -149,6 +155,8 @@ def make_lipschitz(loss: Loss, spec: Spec) -> float:
         raise SpecError(f"the public bound of a row must be finite and over 0, not {spec.problem.row_norm}")
     bound = loss.slope_bound * math.hypot(spec.problem.row_norm, spec.problem.intercept)
     if spec.privacy.clip is not None:
+        if not 0 < spec.privacy.clip < math.inf:
+            raise SpecError(f"the clip must be finite and over 0, not {spec.privacy.clip}")
         return min(bound, spec.privacy.clip)
     if math.isinf(bound):
         raise PrivacyError(f"the slope of loss '{loss.name}' has no bound; give a clip for each record's subgradient")
@@ -172,8 +180,10 @@ def make_noise(
     spec: Spec, shards: Shards, sampling: Sampling, schedule: Schedule, iota: float, lipschitz: float
 ) -> tuple[tuple[float, ...], list[Theorem1]]:
     """σ_i for every node, and the claims of Theorem 1 where that is where they come from."""
-    name, args, _ = parse(spec.privacy.noise)
+    name, args, named = parse(spec.privacy.noise)
     n, sizes = shards.n, shards.sizes
+    if named:
+        name = "malformed"  # no noise has named numbers
     if name == "none" and not args:
         return (0.0,) * n, []
     if name == "gaussian" and len(args) in (1, n):
@@ -205,15 +215,19 @@ def make_noise(
     )
 
 
+def scheme_of(spec: Spec, n: int) -> Activation:
+    """Who wakes up; a single node has nobody to wait for."""
+    return make_activation("everyone" if n == 1 else spec.network.activation)
+
+
 def activation_of(spec: Spec, n: int) -> float:
     """ι of a spec's scheme on n nodes."""
-    graph = make_network(spec.network, n)
-    activation = make_activation("everyone" if n == 1 else spec.network.activation)
-    return activation_rate(graph, activation, spec.network.correct)[0]
+    return activation_rate(make_network(spec.network, n), scheme_of(spec, n), spec.network.correct)[0]
 
 
 def rounds_for_epochs(spec: Spec, sizes: IntArray, epochs: float) -> int:
     """T such that T·nι·b = epochs·N: as many rounds as make the given number of passes over the data."""
     sampling = make_sampling(spec.privacy.sampling)
+    sampling.batch(int(np.min(sizes)))
     used = activation_of(spec, len(sizes)) * sum(sampling.batch(int(q)) for q in sizes)
     return max(1, math.ceil(epochs * float(np.sum(sizes)) / used * (1 - 1e-12)))  # ι is known up to rounding only

@@ -12,16 +12,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from sottovoce import bounds
-from sottovoce._types import IntArray
+from sottovoce._types import FLOAT_BYTES, IntArray
 from sottovoce.algorithm.stepsizes import StepSizes, make_sequence, prefix_sums
-from sottovoce.build import h_from_text, make_network, rounds_for_epochs
-from sottovoce.network.activation import make_activation
+from sottovoce.build import h_from_text, make_network, rounds_for_epochs, scheme_of
+from sottovoce.network.activation import Activation
+from sottovoce.network.graphs import Graph
 from sottovoce.network.mixing import activation_rate, beta
+from sottovoce.network.schedule import draw_schedule
 from sottovoce.privacy.calibration import sigma as calibrated_sigma
 from sottovoce.privacy.sampling import make_sampling
 from sottovoce.spec import Spec
-
-FLOAT_BYTES = 8
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,8 @@ def price(spec: Spec, sizes: IntArray, m: int, lipschitz: float, epsilon: float,
     """The price of a spec's plan for nodes with the given numbers of records."""
     n, T = len(sizes), spec.algorithm.rounds
     graph = make_network(spec.network, n)
-    activation = make_activation("everyone" if n == 1 else spec.network.activation)
-    iota, _ = activation_rate(graph, activation, spec.network.correct)
+    activation = scheme_of(spec, n)
+    iota, factors = activation_rate(graph, activation, spec.network.correct)
     mixing = beta(graph, activation, spec.network.weights)
     sampling = make_sampling(spec.privacy.sampling)
     busiest = float(np.max(activation.iota(graph)))
@@ -60,9 +60,9 @@ def price(spec: Spec, sizes: IntArray, m: int, lipschitz: float, epsilon: float,
     sigmas = np.array([needed[int(q)] for q in sizes])
     steps = StepSizes(make_sequence(spec.algorithm.a, T), make_sequence(spec.algorithm.gamma, T))
     h = h_from_text(spec.problem.h)
-    rms = float(np.sqrt(np.mean(sigmas**2)))
+    rms = float(np.sqrt(np.mean((factors * sigmas) ** 2)))  # factors act on what is already noised
     setting = bounds.Setting(L=lipschitz, m=m, n=n, iota=iota, beta=mixing.beta, mu=h.modulus, sigma=rms)
-    links = _messages_a_round(spec, n)
+    links = _messages_a_round(spec, graph, activation)
     used = sum(sampling.batch(int(q)) for q in sizes)
     return Price(
         sampling=sampling.text,
@@ -105,11 +105,7 @@ def grid(
                 yield spec.but(algorithm__rounds=rounds_for_epochs(spec, sizes, passes))
 
 
-def _messages_a_round(spec: Spec, n: int) -> float:
+def _messages_a_round(spec: Spec, graph: Graph, activation: Activation) -> float:
     """Expected number of messages a round, from a short sample of the schedule (exact where all rounds are alike)."""
-    from sottovoce.network.schedule import draw_schedule
-
-    graph = make_network(spec.network, n)
-    activation = make_activation("everyone" if n == 1 else spec.network.activation)
     sample = draw_schedule(graph, activation, spec.network.weights, 2000, np.random.default_rng(0))
     return float(sample.up_to()[-1]) / 2000

@@ -6,7 +6,9 @@ can change a trajectory, and a resumed run needs nothing but its round number.
 The generator is Threefry-2x32 with 13 rounds (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as
 1, 2, 3", SC 2011, Table 2: the fewest rounds of it that pass BigCrush). Threefry is a bijection of 64-bit blocks for
 every key, so distinct (node, round) pairs get distinct keys. Normals come from Box–Muller on the two 32-bit words of
-a block; the largest is √(2 ln 2³³) = 6.76 standard deviations.
+a block. Radii of the last 2⁻²² of the tail take 32 bits more, from a second block: without them no normal would
+pass 6.8 standard deviations, and an output beyond that would give its record away. As it is, the largest is
+√(2 ln 2⁶⁵) = 9.5, and what lies beyond has a probability of 1e-21.
 
 A seed makes a run a *simulation*: whoever knows it can subtract the noise. Without one the key comes from the
 operating system and is kept nowhere; the generator itself is still not a cryptographic one.
@@ -24,6 +26,7 @@ from sottovoce.errors import SpecError
 
 Words = NDArray[np.uint32]
 ROUNDS = 13
+TAIL = 1 << 10  # radii from first words below this are refined by a second block
 _ROTATIONS = (13, 15, 26, 6, 17, 29, 16, 24)
 _PARITY = np.uint32(0x1BD11BDA)
 
@@ -75,10 +78,13 @@ class Streams:
         self._key = self._root.generate_state(2, np.uint32)
         self._keys = {p: threefry((self._key[0], self._key[1]), (p, 0)) for p in Purpose}
 
-    def _blocks(self, purpose: Purpose, nodes: Any, t: Any, first: int, count: int) -> tuple[Words, Words]:
-        """Blocks first … first + count − 1 of two words, for each pair (node, round): two (pairs, count) arrays."""
-        k0, k1 = threefry(self._keys[purpose], (nodes, t))
-        return threefry((k0[:, None], k1[:, None]), (np.arange(first, first + count, dtype=np.uint32), 0))
+    def key(self, purpose: Purpose) -> tuple[Words, Words]:
+        """The key of a purpose: what another implementation of these streams needs to know."""
+        return self._keys[purpose]
+
+    def _pairs(self, purpose: Purpose, nodes: Any, t: Any) -> tuple[Words, Words]:
+        """The key of each pair (node, round)."""
+        return threefry(self._keys[purpose], (nodes, t))
 
     def normals(self, nodes: IntArray, t: int | IntArray, m: int) -> Array:
         """Standard normals, a row of m for each pair (node, round).
@@ -86,14 +92,21 @@ class Streams:
         Block j gives coordinate j (cosine) and coordinate ⌈m/2⌉ + j (sine).
         """
         half = (m + 1) // 2
-        w0, w1 = self._blocks(Purpose.NOISE, nodes, t, 0, half)
-        radius = np.sqrt(-2.0 * np.log((w0 + 0.5) * 2.0**-32))
+        k0, k1 = self._pairs(Purpose.NOISE, nodes, t)
+        w0, w1 = threefry((k0[:, None], k1[:, None]), (np.arange(half, dtype=np.uint32), 0))
+        uniform = (w0 + 0.5) * 2.0**-32
+        if np.min(w0) < TAIL:
+            pair, block = np.nonzero(w0 < TAIL)
+            finer, _ = threefry((k0[pair], k1[pair]), (block, 1))
+            uniform[pair, block] = (w0[pair, block] + (finer + 0.5) * 2.0**-32) * 2.0**-32
+        radius = np.sqrt(-2.0 * np.log(uniform))
         angle = w1 * (2.0 * np.pi * 2.0**-32)
         return np.concatenate([radius * np.cos(angle), (radius * np.sin(angle))[:, : m - half]], axis=1)
 
     def uniforms(self, nodes: IntArray, t: int | IntArray, first: int, count: int) -> Array:
         """Uniforms in (0, 1), ends excluded, for drawing records: positions first … first + count − 1 of each pair."""
-        w0, w1 = self._blocks(Purpose.RECORDS, nodes, t, first, count)
+        k0, k1 = self._pairs(Purpose.RECORDS, nodes, t)
+        w0, w1 = threefry((k0[:, None], k1[:, None]), (np.arange(first, first + count, dtype=np.uint32), 0))
         high = (w0.astype(np.uint64) << np.uint64(20)) | (w1 >> np.uint32(12))
         return (high + 0.5) * 2.0**-52
 

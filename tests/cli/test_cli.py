@@ -90,7 +90,7 @@ def test_a_rerun_with_the_same_seed_is_the_same(sottovoce, svm):
         ("--loss", "logistic", "--h", "elastic_net:0.01,0.05", "--intercept", 1),
         ("--graph", "star", "--correct", "--deal", "dirichlet:0.5", "--weigh", "records"),
         ("--loss", "squared_hinge", "--clip", 0.5, "--engine", "nodes"),
-        ("--primal", "as_written", "--epochs", 1),
+        ("--primal", "as_written"),
         ("--epsilon", 2, "--delta", 1e-4),
     ],
     ids=lambda e: "-".join(map(str, e)),
@@ -107,6 +107,10 @@ def edit(path, change):
 
 
 WRONG = [
+    (lambda svm, tmp: [svm, "--noise", "none", "--epsilon", 1], 2, "--epsilon and --noise contradict"),
+    (lambda svm, tmp: [svm, "--rounds", 5, "--epochs", 1], 2, "--rounds and --epochs contradict"),
+    (lambda svm, tmp: [svm, "--out", svm], 2, "cannot be written to"),
+    (lambda svm, tmp: [svm, "--clip", 0], 2, "clip must be finite"),
     (lambda svm, tmp: [tmp / "missing.svm"], 3, "missing.svm"),
     (lambda svm, tmp: [edit(svm, lambda t: t.replace("1:", "x:", 1))], 3, "svmlight"),
     (lambda svm, tmp: [edit(svm, lambda t: t.replace("-1 ", "3 ", 1))], 3, "3 (different|distinct|classes)"),

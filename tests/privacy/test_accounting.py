@@ -372,3 +372,9 @@ def test_agrees_with_dp_accounting():
     bound = stock.compose(dpa.SelfComposedDpEvent(event, 60000)).get_epsilon(1e-5)
     ours = account([Mechanism("fixed", 1 / 20000, 0.45, 60000)], 1e-5)
     assert bound == pytest.approx(4.885, rel=1e-3) and ours.epsilon < ours.epsilon_rdp < bound
+
+
+@pytest.mark.parametrize("multiplier", [1e-12, 1e-6, 2e-5, 1e-3])
+def test_noise_that_is_next_to_none_is_no_traceback(multiplier):
+    found = account([Mechanism("fixed", 0.01, multiplier, 10)], 1e-5)
+    assert found.epsilon_lower <= found.epsilon and found.epsilon > 1e4

@@ -135,7 +135,7 @@ def test_only_the_transcript_adversary_can_be_run(row):
         (lambda: make_sampling("shuffle(3)"), SpecError, "no sampling 'shuffle'"),
         (lambda: make_sampling("fixed(1,2,3)"), SpecError, "malformed"),
         (lambda: make_sampling("poisson(0)"), SpecError, "at least 1"),
-        (lambda: Fixed(9).batch(4), SpecError, "9 records needs a node with at least as many, but one has 4"),
+        (lambda: Fixed(9).batch(4), SpecError, "9 records needs nodes with at least as many, but one has 4"),
         (lambda: make_adversary("nobody"), PrivacyError, "no adversary 'nobody'"),
         (lambda: Release(Fixed(1), math.inf, (1.0,), TRANSCRIPT), PrivacyError, "give a clip"),
         (lambda: Release(Fixed(1), 1.0, (-1.0,), TRANSCRIPT), PrivacyError, "not negative"),
@@ -168,7 +168,6 @@ def test_theorem1_at_the_papers_sizes(q, iota, T, epsilon, sigma, ratio):
     assert claim.rounds_needed / T == pytest.approx(ratio, rel=5e-3)
     assert not claim.rounds_condition() and claim.noise_condition(claim.sigma)
     assert not claim.noise_condition(0.999 * claim.sigma)
-    assert claim.report(claim.sigma)["verdict"] == "paper's noise: not private"
 
 
 def test_the_papers_own_proof():

@@ -66,18 +66,54 @@ def test_round_trip_and_verification(sigma):
         lambda d: [g["event"].update(rounds=g["event"]["rounds"] // 2) for g in d["groups"]],
         lambda d: d.update(delta=1e-3),
         lambda d: d.update(adversary="nobody"),
+        lambda d: d.update(adversary="hidden_participation"),
+        lambda d: d.update(adversary="central"),
+        lambda d: d.update(adjacency="replace a whole node"),
+        lambda d: d.update(unit="one hospital"),
+        lambda d: d.update(assumptions=[]),
+        lambda d: d.update(not_covered=[]),
+        lambda d: d.update(secure=True),
+        lambda d: d.update(epsilon_lower=0.0),
+        lambda d: d.update(epsilon_rdp=99.0),
+        lambda d: d["groups"].pop(),
+        lambda d: d["groups"][0].update(nodes=[7]),
+        lambda d: d["groups"].pop() and d.update(epsilon=max(g["epsilon"] for g in d["groups"])),
     ],
 )
 def test_a_changed_number_is_noticed(tamper):
     data = statement().to_dict()
     tamper(data)
-    with pytest.raises(PrivacyError, match=r"says ε|no adversary"):
+    with pytest.raises(PrivacyError):
         PrivacyStatement.from_dict(data).verify()
 
 
-@pytest.mark.parametrize("text", ["no json", "[]", "{}", json.dumps({"format": 9})])
+@pytest.mark.parametrize(
+    "tamper",
+    [
+        lambda d: d.pop("groups"),
+        lambda d: d.update(groups=[]),
+        lambda d: d.update(groups=[{}]),
+        lambda d: d["groups"][0]["event"].pop("sigma"),
+        lambda d: d["groups"][0]["event"].update(sigma="x"),
+        lambda d: d["groups"][0]["event"].update(batch=0),
+        lambda d: d["groups"][0]["event"].update(colour="red"),
+        lambda d: d["groups"][0]["event"].update(sampling="shuffle"),
+        lambda d: d.update(epsilon="abc"),
+        lambda d: d.update(epsilon=None),
+        lambda d: d.update(delta="1e-5x"),
+        lambda d: d.update(claimed="much"),
+    ],
+)
+def test_a_garbled_statement_is_one_sentence(tamper):
+    data = statement().to_dict()
+    tamper(data)
+    with pytest.raises(PrivacyError):
+        PrivacyStatement.from_json(json.dumps(data)).verify()
+
+
+@pytest.mark.parametrize("text", ["no json", "[]", "{}", "null", "3", json.dumps({"format": 9})])
 def test_something_else_is_refused(text):
-    with pytest.raises(PrivacyError, match=r"no JSON|no privacy statement"):
+    with pytest.raises(PrivacyError, match=r"no JSON|no privacy statement|another version"):
         PrivacyStatement.from_json(text)
 
 
@@ -119,6 +155,8 @@ def test_adversaries_change_the_accounting():
     hidden = epsilon([mechanism(ADVERSARIES["hidden_participation"], event, 0.1)], 1e-5)
     always = epsilon([mechanism(TRANSCRIPT, event, 1.0)], 1e-5)
     assert hidden < seen < always
+    with pytest.raises(PrivacyError, match="one record a round only"):
+        mechanism(ADVERSARIES["hidden_participation"], dataclasses.replace(event, sampling="poisson"), 0.1)
     for name in ("central", "secret_pairs"):
         with pytest.raises(PrivacyError, match=f"'{name}' cannot be accounted"):
             mechanism(ADVERSARIES[name], event)

@@ -181,6 +181,52 @@ def test_no_record_moves_the_mean_by_more_than_the_clip(clip, seed):
         assert np.linalg.norm(released(moved, label) - base) <= 2 * clip / 6 * (1 + 1e-9)
 
 
+def test_the_divisor_is_the_public_batch_size():
+    """A Poisson batch of k records is Σ clip/b, not Σ clip/k: the batch that was drawn stays a secret."""
+    X, y = data()
+    problem = Problem(LOSSES["logistic"], make_regulariser("l2", mu=1.0), Shards.of(X, y, np.array([0, 30])))
+    at, picked = np.ones(5), np.array([2, 7, 11])
+    each = [clipped_mean(problem, 0, at, picked[[k]], 1, 0.5) for k in range(3)]
+    assert np.allclose(clipped_mean(problem, 0, at, picked, 8, 0.5), np.sum(each, axis=0) / 8, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("row", "target"),
+    [
+        ([1e-170, 1e-170], 1e250),
+        ([1e308, -1e308], 1.0),
+        ([1e308, 0.0], 1e5),
+        ([1e-200, 0.0], 1e300),
+        ([5e-324, 0.0], 1e308),
+    ],
+)
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
+@pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid")
+def test_no_number_evades_the_clip(row, target, kind):
+    """Squares that underflow or overflow, slopes that are infinite: the released norm stays within the clip."""
+    shards = Shards.of(kind(np.array([row, [0.5, 0.5]])), np.array([target, 1.0]), np.array([0, 2]))
+    problem = Problem(LOSSES["squared"], make_regulariser("l2", mu=1.0), shards)
+    for at in (np.array([10.0, 10.0]), np.array([1e200, -1e200]), np.zeros(2)):
+        released = clipped_mean(problem, 0, at, np.array([0]), 1, 1.0)
+        assert np.all(np.isfinite(released)) and np.linalg.norm(released) <= 1 + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("offsets", "order", "words"),
+    [
+        ([0, 2, 4], [0, 0, 1, 2], "names a row twice"),
+        ([0, 2, 4], [0, 1, 2, 9], "not there"),
+        ([0, 2, 6], None, "must run from 0 to the 4"),
+        ([1, 2, 4], None, "must run from 0 to the 4"),
+        ([0], None, "must run from 0 to the 4"),
+        ([0, 2, 3], None, "must run from 0 to the 4"),
+    ],
+)
+def test_no_record_belongs_to_two_nodes(offsets, order, words):
+    with pytest.raises(DataError, match=words):
+        Shards.of(np.eye(4), np.ones(4), np.array(offsets), None if order is None else np.array(order))
+
+
 def test_an_empty_batch_is_zero():
     X, y = data()
     problem = Problem(LOSSES["hinge"], make_regulariser("l2", mu=1.0), Shards.of(X, y, np.array([0, 30])))

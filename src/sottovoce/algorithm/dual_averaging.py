@@ -20,6 +20,7 @@ f_i − (μ_f/2)‖x‖² is linearised and h + (μ_f/2)‖x‖² kept exact. Th
 uses public state.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -107,8 +108,8 @@ class DualAveraging:
             raise SpecError(f"x of a sleeping node is '{PRIMALS[0]}' or '{PRIMALS[1]}', not {self.primal!r}")
         if not 0 < self.iota <= 1:
             raise SpecError(f"the activation probability ι must lie in (0, 1], not {self.iota}")
-        if self.curvature < 0 or (self.curvature > 0 and not isinstance(self.d, Euclidean)):
-            raise SpecError("the curvature of f must not be negative, and needs the Euclidean distance")
+        if not 0 <= self.curvature < math.inf or (self.curvature > 0 and not isinstance(self.d, Euclidean)):
+            raise SpecError("the curvature of f must be finite and not negative, and needs the Euclidean distance")
         if self.curvature > 0 and self.primal == "as_written":
             raise SpecError("the curvature of f can only be used with primal='recompute'")
         if np.any(self.s * self.h.modulus + self.steps.gamma + self.stiffness <= 0):

@@ -67,6 +67,6 @@ def make_sequence(text: str, rounds: int) -> Array:
     name, args, kwargs = parse(text)
     if name not in SEQUENCES or len(args) > 1 or kwargs:
         raise SpecError(f"there is no sequence '{text}'; write constant(c), linear(c) or sqrt(c)")
-    if rounds < 1:
-        raise SpecError(f"a run needs at least one round, not {rounds}")
+    if not isinstance(rounds, int) or rounds < 1:
+        raise SpecError(f"a run needs a whole number of rounds, at least one round, not {rounds}")
     return SEQUENCES[name](np.arange(1, rounds + 1, dtype=np.float64), args[0] if args else 1.0)

@@ -184,7 +184,7 @@ def _verify(path: Path, json: bool) -> None:
     try:
         data = json_.loads(text)
         if isinstance(data, dict) and "privacy" in data:
-            text = json_.dumps(data["privacy"])
+            text = json_.dumps(data["privacy"])  # a saved result
     except json_.JSONDecodeError:
         pass
     statement = PrivacyStatement.from_json(text)
@@ -192,4 +192,5 @@ def _verify(path: Path, json: bool) -> None:
     if json:
         screen.say_json({"verified": True} | statement.to_dict())
     else:
-        screen.out.print(f"[green]verified:[/] {statement.verdict()}", soft_wrap=True)
+        trusted = "taken on trust: the events, whether it was a simulation, and what was claimed"
+        screen.out.print(f"[green]verified:[/] {statement.verdict()} ({trusted})", soft_wrap=True)

@@ -7,6 +7,7 @@ from rich.table import Table
 
 from sottovoce.build import activation_of, rounds_for_epochs
 from sottovoce.cli import screen
+from sottovoce.errors import SpecError
 from sottovoce.presets import paper_l2
 from sottovoce.privacy.adversaries import make_adversary
 from sottovoce.privacy.comparison import Comparison, compare
@@ -29,6 +30,10 @@ def compare_theorem1(
     json: bool,
 ) -> None:
     """Judge Theorem 1 for nodes of these sizes; the worst of them is shown."""
+    if len(records) not in (1, nodes):
+        raise SpecError(f"give --records once, or once for each of the {nodes} nodes, not {len(records)} times")
+    if nodes < 1 or rounds < 0 or not (rounds or epochs > 0):
+        raise SpecError(f"nodes, and epochs or rounds, must be over 0, not {nodes}, {epochs} and {rounds}")
     sizes = np.array(records * nodes if len(records) == 1 else records)
     spec = paper_l2(1).but(network__activation=activation)
     T = rounds or rounds_for_epochs(spec, sizes, epochs)

@@ -26,6 +26,7 @@ def demo(
     nodes: Annotated[int, typer.Option(help="How many nodes share it.")] = 20,
     epsilon: Annotated[float, typer.Option(help="ε, claimed by the paper's noise and kept by ours.")] = 0.8,
     delta: Annotated[float, typer.Option(help="δ.")] = 1e-5,
+    adversary: Annotated[str, typer.Option(help="Who is watching; runs face 'transcript' only.")] = "transcript",
     seed: Annotated[int, typer.Option(help="Another seed, another run.")] = 1,
     out: Annotated[Path | None, typer.Option(help="Save the results here.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
@@ -35,10 +36,12 @@ def demo(
     loss = LOSSES["hinge"] if data != "diabetes" else LOSSES["absolute"]
     dealt = ingest(table, loss, nodes=nodes, seed=seed)
     base = paper_l2(1).but(problem__loss=loss.name, problem__h="l2(0.01)", privacy__delta=delta, seed=seed)
+    base = base.but(privacy__adversary=adversary)
+    screen.writable(out)
     batch = min(BATCH, int(dealt.shards.sizes.min()))
     runs = {
         "no noise": base,
-        "paper's noise": base.but(privacy__noise=write("theorem1", epsilon, 0.01)),
+        "paper's noise": base.but(privacy__noise=write("theorem1", min(epsilon, 1.0), 0.01)),  # stated up to 1
         "honest noise": base.but(privacy__noise=write("private", epsilon)),
         "honest noise, batches": base.but(
             privacy__noise=write("private", epsilon),
@@ -70,7 +73,8 @@ def demo(
 
 def _show(results: dict[str, Result], epsilon: float, delta: float) -> None:
     table = Table(title=f"\nAfter training (δ = {delta:g})", title_justify="left")
-    for column in ("run", "σ", "ε claimed", "true ε", "F − F*", "accuracy", "sent"):
+    score = "accuracy" if next(iter(results.values())).classes is not None else "R²"
+    for column in ("run", "σ", "ε claimed", "true ε", "F − F*", score, "sent"):
         table.add_column(column, justify="left" if column == "run" else "right")
     for name, result in results.items():
         s, last = result.statement, result.history.last
@@ -87,4 +91,6 @@ def _show(results: dict[str, Result], epsilon: float, delta: float) -> None:
     screen.out.print(table)
     screen.out.print(f"[dim]F and accuracy are {NOT_PRIVATE}.[/]\n", soft_wrap=True)
     screen.out.print(screen.privacy_panel(results["honest noise, batches"]))
-    screen.out.print("Train on your own file: [cyan]sottovoce train FILE --nodes 20 --epsilon 1 --out runs/first[/]")
+    screen.out.print(
+        "Train on your own file: [cyan]sottovoce train FILE --nodes 20 --epsilon 1 --out runs/first[/]", soft_wrap=True
+    )

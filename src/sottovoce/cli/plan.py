@@ -28,9 +28,10 @@ def plan(
     delta: Annotated[float, typer.Option("--delta", help="δ.")] = 1e-5,
     sampling: Annotated[list[str] | None, typer.Option("--sampling", help="one, fixed:8, poisson:8, full.")] = None,
     activation: Annotated[list[str] | None, typer.Option("--activation", help="edges:1, everyone, …")] = None,
-    epochs: Annotated[list[float] | None, typer.Option("--epochs", help="Passes over the data (3).")] = None,
+    epochs: Annotated[list[float] | None, typer.Option("--epochs", help="Passes over the data (10).")] = None,
     graph: Annotated[str, typer.Option("--graph", help="The graph.")] = "complete",
-    preset: Annotated[str, typer.Option("--preset", help=f"Step sizes of {', '.join(PRESETS)}.")] = "paper-l2",
+    correct: Annotated[bool, typer.Option("--correct", help="Weigh unevenly active nodes.")] = False,
+    preset: Annotated[str, typer.Option("--preset", help=f"Step sizes of {', '.join(PRESETS)}.")] = "private",
     h: Annotated[str | None, typer.Option("--h", help="Regulariser.")] = None,
     gamma: Annotated[str | None, typer.Option("--gamma", help="γ_t.")] = None,
     lipschitz: Annotated[float, typer.Option("--lipschitz", help="L.")] = 1.0,
@@ -43,14 +44,22 @@ def plan(
     """Price plans for a target (ε, δ): noise, error, bytes. Looks at no data."""
     watcher = make_adversary(adversary)
     refuse_unless_runnable(watcher)
-    if len(records) not in (1, nodes):
+    if nodes > 0 and len(records) not in (1, nodes):
         raise SpecError(f"give --records once, or once for each of the {nodes} nodes, not {len(records)} times")
-    if features < 1:
-        raise SpecError(f"a model has at least one feature, not {features}")
+    for what, value in (
+        ("nodes", nodes),
+        ("features", features),
+        ("lipschitz", lipschitz),
+        *(("records", q) for q in records),
+    ):
+        if not value > 0:
+            raise SpecError(f"--{what} must be over 0, not {value}")
+    if any(not passes > 0 for passes in epochs or []):
+        raise SpecError(f"--epochs must be over 0, not {min(epochs or [])}")
     sizes = np.array(records * nodes if len(records) == 1 else records)
-    base = make_preset(preset, 1).but(network__graph=graph)
+    base = make_preset(preset, 1).but(network__graph=graph, network__correct=correct)
     base = base.but(**{k: v for k, v in (("problem__h", h), ("algorithm__gamma", gamma)) if v is not None})
-    specs = list(grid(base, sizes, sampling or SAMPLINGS, activation or ACTIVATIONS, epochs or [3.0]))
+    specs = list(grid(base, sizes, sampling or SAMPLINGS, activation or ACTIVATIONS, epochs or [10.0]))
     if not specs:
         raise SpecError(f"no plan fits: the smallest node has {sizes.min()} records; ask for smaller batches")
     todo = specs if json or not screen.err.is_terminal else track(specs, "pricing", console=screen.err, transient=True)
@@ -63,13 +72,15 @@ def plan(
         frame = {"epsilon": epsilon, "delta": delta, "adversary": watcher.name, "adjacency": ADJACENCY}
         screen.say_json(frame | {"plans": [asdict(p) for p in prices]})
         return
-    table = Table(title=f"plans for ε = {epsilon:g}, δ = {delta:g}, by the noise in the model", title_justify="left")
+    table = Table(
+        title=f"plans for ε = {epsilon:g}, δ = {delta:g}, by the noise in the model", title_justify="left", box=None
+    )
     for column in ("sampling", "active", "rounds", "epochs", "σ", "‖noise‖", "Thm 2", "sent"):
-        table.add_column(column, justify="right", no_wrap=True)
+        table.add_column(column, justify="right", overflow="fold")
     for p in prices:
         table.add_row(
-            p.sampling, p.activation, f"{p.rounds:,}", f"{p.epochs:.3g}", f"{p.sigma:.3g}", f"{p.noise_in_model:.3g}",
-            f"{p.bound:.3g}", screen.bytes_text(p.bytes),
+            p.sampling, p.activation, f"{p.rounds:,}", f"{p.epochs:.3g}", f"{p.sigma:.2g}", f"{p.noise_in_model:.2g}",
+            f"{p.bound:.2g}", screen.bytes_text(p.bytes),
         )  # fmt: skip
     screen.out.print(table)
     screen.out.print(

@@ -8,7 +8,6 @@ import typer
 
 from sottovoce.cli import screen
 from sottovoce.data.load import load
-from sottovoce.errors import DataError
 from sottovoce.result import Result
 
 
@@ -22,13 +21,10 @@ def predict(
 ) -> None:
     """Predict the label (or the number) of every record in FILE with the mean model of a saved run."""
     result = Result.load(model)
-    table = load(file, label=label, group=group, n_features=len(result.coef), require_label=False)
-    if result.features is not None and table.features is not None and result.features != table.features:
-        odd = sorted(set(result.features) ^ set(table.features))
-        raise DataError(
-            f"the model was trained on other columns: {', '.join(odd) or 'the same ones in another order'}; "
-            f"give the columns {', '.join(result.features)}"
-        )
+    if result.features is not None:
+        table = load(file, columns=result.features)  # by name: other columns, and their order, do not matter
+    else:
+        table = load(file, label=label, group=group, n_features=len(result.coef), require_label=False)
     labels = result.predict(table.X)
     if json:
         screen.say_json({"predictions": labels.tolist(), "decisions": result.decide(table.X).tolist()})

@@ -5,8 +5,10 @@ Everything for people goes to stderr where `--json` is given, so that stdout is 
 
 import json
 import math
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -14,7 +16,7 @@ from rich.panel import Panel
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from sottovoce.errors import Interrupted
+from sottovoce.errors import Interrupted, SpecError
 from sottovoce.privacy.adversaries import make_adversary
 from sottovoce.privacy.statement import number
 from sottovoce.result import NOT_PRIVATE, Result
@@ -54,15 +56,19 @@ def _bar(title: str) -> Iterator[OnProgress]:
         TextColumn("{task.description}"),
         BarColumn(bar_width=None),
         MofNCompleteColumn(),
-        TextColumn("rounds  [cyan]{task.fields[newest]}"),
+        TextColumn("rounds [dim]{task.fields[speed]}[/]  [cyan]{task.fields[newest]}[/] [dim](not private)[/]"),
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=err) as progress:
-        task = progress.add_task(title, total=None, newest="")
+        task = progress.add_task(title, total=None, newest="", speed="")
+        first: list[tuple[int, float]] = []
 
         def update(t: int, T: int, row: dict[str, float]) -> None:
-            newest = f"F = {row['objective']:.4f}  accuracy {row['train_accuracy']:.3f}"
-            progress.update(task, total=T, completed=t, newest=newest)
+            first.append((t, time.monotonic()))
+            (t0, began), (t1, now) = first[0], first[-1]
+            speed = f"{(t1 - t0) / (now - began):,.0f}/s" if now > began else ""
+            newest = f"F = {row['objective']:.4f}  score {row['train_accuracy']:.3f}"
+            progress.update(task, total=T, completed=t, newest=newest, speed=speed)
 
         yield update
 
@@ -77,8 +83,7 @@ def show(result: Result, title: str, quiet: bool = False) -> None:
     rows = {
         "nodes, records, features": f"{public['n']}, {sum(public['records']):,}, {public['m']}",
         "rounds, epochs": f"{int(last['round']):,}, {last['epoch']:.2f}",
-        "gossip": f"ι = {public['iota']:.4g}, β = {public['beta']:.4g}, each node spoke "
-        f"{min(spoken):,} to {max(spoken):,} times",
+        "gossip": f"ι = {public['iota']:.4g}, β = {public['beta']:.4g}, each node spoke {_range(spoken)} times",
         "messages, bytes": f"{int(last['messages']):,}, {bytes_text(last['bytes'])}",
         "objective F": f"{last['objective']:.6f}",
         "F − F*": f"{last['suboptimality']:.3e}",
@@ -113,10 +118,16 @@ def privacy_panel(result: Result) -> Panel:
         )
     for claim in result.public["theorem1"][:1]:
         holds = "holds" if claim["rounds_condition_holds"] else "fails"
+        proof = ", ".join(
+            f"{name.replace('_', ' ')} ε = {e:.3g}, δ = {d:.3g}" for name, (e, d) in claim["proof"].items()
+        )
+        lines.append(f"the paper's proof gives: {proof}")
         lines.append(
             f"Theorem 1's condition on T {holds}: it asks for {claim['rounds_needed']:.3g} rounds, there were "
             f"{claim['rounds']:,} (compare: sottovoce account --theorem1)"
         )
+    if 0.1 <= statement.delta or (math.isfinite(statement.epsilon) and statement.risk(0.01) > 0.5):
+        lines.append("[bold]a weak guarantee:[/] with this ε and δ an attacker may well succeed")
     if statement.simulation:
         lines.append("a seed was given: this is a simulation, whoever knows the seed can remove the noise")
     lines.append("not covered, among others: floating-point attacks on the noise; people with several records")
@@ -143,6 +154,23 @@ def bytes_text(count: float) -> str:
             return f"{count:.3g} {unit}"
         count /= 1000
     return f"{count:.3g} TB"
+
+
+def _range(counts: list[int]) -> str:
+    return f"{counts[0]:,}" if min(counts) == max(counts) else f"{min(counts):,} to {max(counts):,}"
+
+
+def writable(out: Path | None) -> None:
+    """Refuse an output folder that cannot be made or written to, before any work is done for it."""
+    if out is None:
+        return
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        probe = out / ".probe"
+        probe.touch()
+        probe.unlink()
+    except OSError:
+        raise SpecError(f"the folder '{out}' cannot be written to; give another one with --out") from None
 
 
 def _finite(value: Any) -> Any:

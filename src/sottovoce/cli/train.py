@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import typer
 
 from sottovoce._types import IntArray
@@ -53,12 +54,14 @@ def train(
     mixing: Annotated[str | None, _option("--mixing", "metropolis, lazy, max_degree, uniform.", NETWORK)] = None,
     correct: Annotated[bool, _option("--correct", "Weigh unevenly active nodes.", NETWORK)] = False,
     rounds: Annotated[int | None, _option("--rounds", "T; or give --epochs.", STEPS)] = None,
-    epochs: Annotated[float, _option("--epochs", "Passes over the data.", STEPS)] = 10.0,
+    epochs: Annotated[float | None, _option("--epochs", "Passes over the data (10).", STEPS)] = None,
     a: Annotated[str | None, _option("--a", "a_t: linear:1 or constant:1.", STEPS)] = None,
     gamma: Annotated[str | None, _option("--gamma", "γ_t: constant:20 or sqrt:0.01.", STEPS)] = None,
     primal: Annotated[str | None, _option("--primal", "recompute or as_written (line 8).", STEPS)] = None,
     sampling: Annotated[str | None, _option("--sampling", "one, fixed:8, poisson:8 or full.", PRIVACY)] = None,
-    epsilon: Annotated[float, _option("--epsilon", "ε of the guarantee; the noise follows from it.", PRIVACY)] = 1.0,
+    epsilon: Annotated[
+        float | None, _option("--epsilon", "ε of the guarantee (1); the noise follows from it.", PRIVACY)
+    ] = None,
     delta: Annotated[float | None, _option("--delta", "δ of the guarantee (1e-5).", PRIVACY)] = None,
     noise: Annotated[
         str | None, _option("--noise", "In place of --epsilon: gaussian:σ, theorem1:ε,δ₀ or none.", PRIVACY)
@@ -76,6 +79,14 @@ def train(
     json: Annotated[bool, _option("--json", "Print one JSON object.", RUN)] = False,
 ) -> None:
     """Train a linear model on FILE by gossip between simulated nodes."""
+    for one, other, both in (
+        ("--epsilon", "--noise", epsilon is not None and noise is not None),
+        ("--rounds", "--epochs", rounds is not None and epochs is not None),
+        ("--group", "--deal", group is not None and deal != "even"),
+    ):
+        if both:
+            raise SpecError(f"{one} and {other} contradict each other; give one of them")
+    screen.writable(out)
     changes = {
         "problem__loss": loss,
         "problem__h": h,
@@ -91,7 +102,7 @@ def train(
         "algorithm__gamma": gamma,
         "algorithm__primal": primal,
         "privacy__sampling": sampling,
-        "privacy__noise": noise if noise is not None else write("private", epsilon),
+        "privacy__noise": noise if noise is not None else write("private", 1.0 if epsilon is None else epsilon),
         "privacy__delta": delta,
         "privacy__clip": clip,
         "privacy__adversary": adversary,
@@ -100,7 +111,7 @@ def train(
     spec = make_preset(preset, 1).but(**{key: value for key, value in changes.items() if value is not None})
     model = loss_from_text(spec.problem.loss)
     table = load(file, format=format, label=label, group=group, n_features=features)
-    held_out = None if test is None else load(test, format=format, label=label, n_features=table.m)
+    held_out = None if test is None else load(test, format=format, label=label, group=group, n_features=table.m)
     data = ingest(
         table,
         model,
@@ -113,7 +124,8 @@ def train(
     )
     if sampling is None:
         spec = _fitted(spec, int(data.shards.sizes.min()))
-    spec = _with_rounds(spec, rounds, epochs, data.shards.sizes)
+    _mention_small_nodes(spec, data.shards.sizes, data.names.get("nodes"))
+    spec = _with_rounds(spec, rounds, 10.0 if epochs is None else epochs, data.shards.sizes)
     f_star = optimum(make_problem(spec.problem, data.shards), gap=1e-6).value if certify else float("nan")
     with screen.bar("gossip", quiet=json) as progress:
         result = solve(
@@ -136,6 +148,19 @@ def train(
         screen.show(result, f"{table.name}: {spec.problem.loss} + {spec.problem.h}")
         if saved:
             screen.out.print(f"saved in {saved}")
+
+
+def _mention_small_nodes(spec: Spec, sizes: IntArray, names: tuple[str, ...] | None) -> None:
+    """A word about nodes so small that they set everybody's noise or batch: sizes are public."""
+    smallest, typical = int(sizes.min()), float(np.median(sizes))
+    if smallest * 10 <= typical or (len(sizes) == 2 and smallest * 10 <= int(sizes.max())):
+        node = names[int(sizes.argmin())] if names else str(int(sizes.argmin()))
+        hint = "" if spec.problem.weights == "records" else "; try --weigh records, or leave it out"
+        screen.err.print(
+            f"[yellow]Note:[/] node '{node}' has {smallest} records, the typical one {typical:,.0f}: it needs far more "
+            f"noise, and no batch can be larger than its records{hint}.",
+            soft_wrap=True,
+        )
 
 
 def _fitted(spec: Spec, smallest: int) -> Spec:

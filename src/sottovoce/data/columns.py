@@ -1,6 +1,7 @@
 """CSV and Parquet: named columns into a dense table of numbers, with the label and the owner taken out."""
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -60,6 +61,14 @@ def to_table(columns: Any, name: str, label: str | None, group: str | None, requ
         features=tuple(features),
         name=name,
     )
+
+
+def chosen(columns: Any, features: Sequence[str], name: str) -> Any:
+    """Some columns of an Arrow table, in the given order."""
+    missing = [feature for feature in features if feature not in columns.column_names]
+    if missing:
+        raise DataError(f"{name}: the columns {_listed(missing)} are missing; give all that the model was trained on")
+    return columns.select(list(features))
 
 
 def _check_names(names: list[str], name: str) -> None:

@@ -5,7 +5,7 @@ import gzip
 import lzma
 import os
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -16,7 +16,7 @@ from scipy import sparse
 
 from sottovoce._types import Array
 from sottovoce.data.archive import load_table
-from sottovoce.data.columns import read_csv, read_parquet, to_table
+from sottovoce.data.columns import chosen, read_csv, read_parquet, to_table
 from sottovoce.data.tables import Table
 from sottovoce.errors import DataError, SottovoceError, SpecError
 
@@ -53,6 +53,7 @@ def load(
     n_features: int | None = None,
     positive: str | float | None = None,
     require_label: bool = True,
+    columns: Sequence[str] | None = None,
 ) -> Table:
     r"""Read the records of a file.
 
@@ -66,6 +67,7 @@ def load(
         of them, or a CSV or Parquet file with another number, is refused
     positive : the class that becomes +1, the other one −1; by default labels stay as they are (see `as_signs`)
     require_label : False for files to predict, where a missing label column gives y = None
+    columns : the features to take from a CSV or Parquet file, by name and in this order; all others are left alone
 
     Notes
     -----
@@ -95,7 +97,10 @@ def load(
             X, y = _read(path, format, compression, group)
             table = _from_svmlight(X, y, name)
         else:
-            table = to_table(_read(path, format, compression, group), name, label, group, require_label)
+            raw = _read(path, format, compression, group)
+            if columns is not None:
+                raw, label, require_label = chosen(raw, columns, name), None, False
+            table = to_table(raw, name, label, group, require_label)
     except SottovoceError:
         raise
     except FileNotFoundError:

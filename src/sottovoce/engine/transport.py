@@ -21,7 +21,7 @@ class Transport(Protocol):
 class Mailboxes:
     """A network inside one process: a queue for each direction of each link."""
 
-    def __init__(self, patience: float = 60.0) -> None:
+    def __init__(self, patience: float = 3600.0) -> None:
         self.patience = patience
         self.stopped = Event()
         self._boxes: dict[tuple[int, int], queue.SimpleQueue[tuple[int, bytes]]] = {}

@@ -30,6 +30,7 @@ __all__ = [
 ]
 
 FINEST = 2**20
+FAINTEST = 1e-5  # a noise multiplier below this (ε over 10⁹) counts as no noise at all
 _COARSEST = 2**14
 _STILL = 2e-3  # grids are quadrupled until ε moves by less than this share of itself
 _UNLUCKY = 0.01  # the probability of speaking less often than a lower bound counts on
@@ -69,7 +70,7 @@ def refine(mechanisms: Sequence[Mechanism], delta: float, finest: int = FINEST) 
     merged = merge(mechanisms)
     if not merged:
         return 0.0, 0.0
-    if any(m.multiplier == 0 for m in merged):
+    if any(m.multiplier < FAINTEST for m in merged):
         return math.inf, 0.0
     if gaussian(merged):
         return profiles.gaussian_epsilon(delta, joint(merged)), 0.0
@@ -107,7 +108,7 @@ def delta(mechanisms: Sequence[Mechanism], epsilon: float) -> float:
     merged = merge(mechanisms)
     if not merged:
         return 0.0
-    if any(m.multiplier == 0 for m in merged):
+    if any(m.multiplier < FAINTEST for m in merged):
         return 1.0
     if gaussian(merged):
         return profiles.gaussian_delta(epsilon, joint(merged))
@@ -137,8 +138,8 @@ def epsilon_lower(mechanisms: Sequence[Mechanism], delta: float) -> float:
     merged = merge(mechanisms)
     if not merged:
         return 0.0
-    if any(m.multiplier == 0 for m in merged):
-        return math.inf
+    if any(m.multiplier < FAINTEST for m in merged):
+        return math.inf if any(m.multiplier == 0 for m in merged) else 0.0
     certain = []
     for m in merged:
         rounds = m.rounds
@@ -177,7 +178,7 @@ def epsilon_rdp(mechanisms: Sequence[Mechanism], delta: float) -> float:
     merged = merge(mechanisms)
     if not merged:
         return 0.0
-    if any(m.multiplier == 0 for m in merged):
+    if any(m.multiplier < FAINTEST for m in merged):
         return math.inf
     whole = parts(merged)
     found = moments(whole, math.log(delta))
@@ -227,7 +228,7 @@ def tradeoff(mechanisms: Sequence[Mechanism], fpr: float) -> float:
     merged = merge(mechanisms)
     if not merged:
         return float(fpr)
-    if any(m.multiplier == 0 for m in merged):
+    if any(m.multiplier < FAINTEST for m in merged):
         return 1.0
     if gaussian(merged):
         # the trade-off of two Gaussians (Dong, Roth and Su 2022)

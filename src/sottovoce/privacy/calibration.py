@@ -44,7 +44,7 @@ def noise_multiplier(kind: str, rate: float, rounds: int, epsilon: float, delta:
     while over(low, _ROUGH) <= 0:
         low, high = low - 1.0, low
         if low < -12.0:
-            return math.exp(low)  # even no noise to speak of is enough: a record is hardly ever used
+            return math.exp(high)  # even no noise to speak of is enough: a record is hardly ever used
     return math.exp(_finish(over, low, high))
 
 

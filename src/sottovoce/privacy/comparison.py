@@ -6,7 +6,7 @@ from typing import Any
 from sottovoce.privacy.accounting import account
 from sottovoce.privacy.accounting import delta as delta_of
 from sottovoce.privacy.adversaries import Adversary
-from sottovoce.privacy.release import Event
+from sottovoce.privacy.release import ADJACENCY, Event
 from sottovoce.privacy.theorem1 import Theorem1
 from sottovoce.privacy.threats import mechanism
 
@@ -32,20 +32,15 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """For programs: the claim, its conditions, the paper's proof in three versions, and the truth."""
-        proofs = {
-            "as_printed": self.claim.proof_as_printed(),
-            "without_slips": self.claim.proof_corrected(32),
-            "without_slips_and_with_160": self.claim.proof_corrected(160),
-        }
         return self.claim.report(self.claim.sigma) | {
             "records": self.claim.records,
             "iota": self.claim.iota,
-            "proof": {name: {"epsilon": e, "delta": d} for name, (e, d) in proofs.items()},
             "epsilon": self.epsilon,
             "epsilon_lower": self.epsilon_lower,
             "delta": self.delta,
             "delta_at_claimed_epsilon": self.delta_at_claim,
             "adversary": self.adversary.name,
+            "adjacency": ADJACENCY,
             "verdict": "claim holds at this delta" if self.holds else "not private as claimed",
         }
 

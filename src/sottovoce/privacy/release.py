@@ -38,6 +38,18 @@ class Event:
     rounds: int
     """K_i, in how many rounds the node spoke."""
 
+    def __post_init__(self) -> None:
+        """An event that no release can have is an error, not a number."""
+        counts = all(isinstance(v, int) for v in (self.records, self.batch, self.rounds))
+        if self.sampling not in ("fixed", "poisson", "full") or not counts:
+            raise PrivacyError(f"{self} is no event of a release: sampling and whole numbers are expected")
+        if not (1 <= self.batch <= self.records and self.rounds >= 0):
+            raise PrivacyError(f"{self} is no event of a release: a batch is part of the records")
+        if self.sampling == "full" and self.batch != self.records:
+            raise PrivacyError(f"{self} is no event of a release: a full batch holds all records")
+        if not (0 < self.clip < math.inf and 0 <= self.sigma < math.inf):
+            raise PrivacyError(f"{self} is no event of a release: the clip must be over 0, σ not negative, both finite")
+
     @property
     def rate(self) -> float:
         """γ = b/q, the chance that a given record is used in a round."""

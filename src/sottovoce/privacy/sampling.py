@@ -48,14 +48,14 @@ class _Batch:
 
     def __post_init__(self) -> None:
         """A batch has at least one record."""
-        if int(self.size) != self.size or self.size < 1:
+        if not isinstance(self.size, int) or self.size < 1:
             raise SpecError(f"a batch is a whole number of records, at least 1, not {self.size!r}")
 
     def batch(self, q: int) -> int:
         """The batch size, where the node has that many records."""
         if self.size > q:
             raise SpecError(
-                f"a batch of {self.size} records needs a node with at least as many, but one has {q}; "
+                f"a batch of {self.size} records needs nodes with at least as many, but one has {q}; "
                 f"take a batch of at most {q}, or 'full'"
             )
         return int(self.size)

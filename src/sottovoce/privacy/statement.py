@@ -13,8 +13,8 @@ from typing import Any
 
 from sottovoce._types import IntArray
 from sottovoce.errors import PrivacyError
-from sottovoce.privacy.accounting import Mechanism, account, tradeoff
-from sottovoce.privacy.adversaries import make_adversary
+from sottovoce.privacy.accounting import Account, Mechanism, account, tradeoff
+from sottovoce.privacy.adversaries import make_adversary, refuse_unless_runnable
 from sottovoce.privacy.release import ADJACENCY, Event, Release
 from sottovoce.privacy.theorem1 import Theorem1
 
@@ -32,7 +32,9 @@ NOT_COVERED = (
     "how the features, their bounds, the classes and the settings were chosen, if that looked at the data",
     "objective values, accuracies and other figures computed from the data outside the mechanism",
     "attacks on the low bits of floating-point noise: the noise is not yet hardened against them",
+    "attacks on the random generator, a fast one with a 64-bit key: the noise is not yet a cryptographic one",
 )
+UNIT = "one record"
 
 
 @dataclass(frozen=True)
@@ -55,8 +57,10 @@ class PrivacyStatement:
     epsilon_rdp : the same from Rényi accounting, a cross-check that is never smaller
     adversary, adjacency : against whom, and for which change of the data
     groups : the guarantees of all nodes
+    error : by how much the numerics may have raised ε, as a share of it
     claimed : the ε that the paper's Theorem 1 claims for this noise, where that is the noise
     simulation : a seed was given, so whoever knows it can remove the noise
+    secure : whether the noise came from a cryptographic generator and is safe in floating point
     """
 
     epsilon: float
@@ -66,8 +70,11 @@ class PrivacyStatement:
     adversary: str
     adjacency: str
     groups: tuple[Group, ...]
+    error: float = 0.0
     claimed: float | None = None
     simulation: bool = False
+    secure: bool = False
+    unit: str = UNIT
     accountant: str = "privacy-loss distributions"
     assumptions: tuple[str, ...] = ASSUMPTIONS
     not_covered: tuple[str, ...] = NOT_COVERED
@@ -89,7 +96,7 @@ class PrivacyStatement:
             return "NOT PRIVATE: no noise was added."
         true = f"(ε = {number(self.epsilon)}, δ = {self.delta:g})"
         if self.private:
-            return f"Every record has {true}-differential privacy against '{self.adversary}'."
+            return f"Every record has {true}-differential privacy against '{self.adversary}' ({self.adjacency})."
         return f"NOT PRIVATE as claimed: Theorem 1 claims ε = {self.claimed:g}, the truth is {true}."
 
     def paragraph(self) -> str:
@@ -117,19 +124,29 @@ class PrivacyStatement:
 
     def risk(self, fpr: float) -> float:
         """The largest share of true alarms that a test with the given share of false alarms can have."""
-        return tradeoff([Mechanism.of(self.worst.event)], fpr) if math.isfinite(self.epsilon) else 1.0
+        if math.isinf(self.epsilon):
+            return 1.0
+        return max(tradeoff([Mechanism.of(group.event)], fpr) for group in self.groups)
 
     def verify(self) -> None:
-        """Compute every ε again from the statement's own fields; raise if one does not come out."""
-        again = [_account(group.event, self.delta)[0] for group in self.groups]
-        for group, epsilon in zip(self.groups, again, strict=True):
-            if not (epsilon == group.epsilon or math.isclose(epsilon, group.epsilon, rel_tol=1e-6)):
-                raise PrivacyError(
-                    f"the statement says ε = {group.epsilon:g} for nodes {group.nodes}; its numbers give {epsilon:g}"
-                )
-        if not math.isclose(self.epsilon, max(again), rel_tol=1e-6) and self.epsilon != max(again):
-            raise PrivacyError(f"the statement says ε = {self.epsilon:g}, but its worst node has {max(again):g}")
-        make_adversary(self.adversary)
+        """Make the statement again from its events and compare; raise if anything that follows from them does not.
+
+        What cannot follow from numbers is taken on trust: the events themselves, `simulation`, and `claimed`.
+        """
+        listed = sorted(i for group in self.groups for i in group.nodes)
+        if not listed or listed != list(range(len(listed))):
+            raise PrivacyError(f"the statement does not list every node once: it lists {listed}")
+        again = _state(
+            [(group.event, group.nodes) for group in self.groups],
+            self.delta,
+            self.adversary,
+            self.claimed,
+            self.simulation,
+        )
+        for name in (f.name for f in fields(self)):
+            mine, theirs = getattr(self, name), getattr(again, name)
+            if not _alike(mine, theirs):
+                raise PrivacyError(f"the statement's {name} is {mine}, but its own numbers give {theirs}")
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values; an infinite ε is written as the text 'inf'."""
@@ -142,19 +159,23 @@ class PrivacyStatement:
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> "PrivacyStatement":
         """Read `to_dict` back."""
-        names = {f.name for f in fields(cls)}
-        missing = names - set(data)
-        if missing or data.get("format") != FORMAT:
-            raise PrivacyError(
-                f"this is no privacy statement of this version of sottovoce ({', '.join(missing) or 'format'})"
+        try:
+            if data["format"] != FORMAT:
+                raise PrivacyError("this statement was made by another version of sottovoce; use that one to read it")
+            values = {f.name: _number(data[f.name]) for f in fields(cls)}
+            values["groups"] = tuple(
+                Group(tuple(g["nodes"]), Event(**g["event"]), float(_number(g["epsilon"]))) for g in data["groups"]
             )
-        values = {name: _number(data[name]) for name in names}
-        values["groups"] = tuple(
-            Group(tuple(g["nodes"]), Event(**g["event"]), _number(g["epsilon"])) for g in data["groups"]
-        )
-        for name in ("assumptions", "not_covered"):
-            values[name] = tuple(data[name])
-        return cls(**values)
+            for name in ("assumptions", "not_covered"):
+                values[name] = tuple(data[name])
+            for name in ("epsilon", "delta", "epsilon_lower", "epsilon_rdp", "error"):
+                values[name] = float(values[name])
+            values["claimed"] = None if values["claimed"] is None else float(values["claimed"])
+            return cls(**values)
+        except (TypeError, KeyError, ValueError, AttributeError) as error:
+            if isinstance(error, PrivacyError):
+                raise
+            raise PrivacyError(f"this is no privacy statement of sottovoce ({type(error).__name__}: {error})") from None
 
     @classmethod
     def from_json(cls, text: str) -> "PrivacyStatement":
@@ -177,20 +198,28 @@ def make_statement(
     """The statement of a run, from the release that makes its draws and from its fixed schedule."""
     check_delta(delta)
     events = [release.event(i, int(q), int(participations[i])) for i, q in enumerate(sizes)]
-    groups, worst = [], (-1.0, 0.0, 0.0)
-    for event, nodes in _grouped(events):
-        found = _account(event, delta)
-        groups.append(Group(nodes, event, found[0]))
-        worst = max(worst, found)
+    claimed = claims[0].epsilon if claims else None
+    return _state(_grouped(events), delta, release.adversary.name, claimed, simulation)
+
+
+def _state(
+    grouped: list[tuple[Event, tuple[int, ...]]], delta: float, adversary: str, claimed: float | None, simulation: bool
+) -> PrivacyStatement:
+    """Account for every group, against an adversary that these events are accounted against."""
+    refuse_unless_runnable(make_adversary(adversary))
+    check_delta(delta)
+    accounts = [_account(event, delta) for event, _ in grouped]
+    worst = max(accounts, key=lambda found: found.epsilon)
     return PrivacyStatement(
-        epsilon=worst[0],
+        epsilon=worst.epsilon,
         delta=delta,
-        epsilon_lower=worst[1],
-        epsilon_rdp=worst[2],
-        adversary=release.adversary.name,
+        epsilon_lower=worst.epsilon_lower,
+        epsilon_rdp=worst.epsilon_rdp,
+        adversary=adversary,
         adjacency=ADJACENCY,
-        groups=tuple(groups),
-        claimed=claims[0].epsilon if claims else None,
+        groups=tuple(Group(nodes, event, a.epsilon) for (event, nodes), a in zip(grouped, accounts, strict=True)),
+        error=worst.error,
+        claimed=claimed,
         simulation=simulation,
     )
 
@@ -216,14 +245,24 @@ def _grouped(events: list[Event]) -> list[tuple[Event, tuple[int, ...]]]:
     return result
 
 
-def _account(event: Event, delta: float) -> tuple[float, float, float]:
-    """(ε, its lower bound, its Rényi cross-check)."""
+def _account(event: Event, delta: float) -> Account:
+    """Silence costs nothing; speaking without noise costs everything."""
     if event.rounds == 0:
-        return 0.0, 0.0, 0.0
+        return Account(0.0, 0.0, 0.0, delta, 0.0)
     if event.sigma == 0:
-        return math.inf, math.inf, math.inf
-    found = account([Mechanism.of(event)], delta)
-    return found.epsilon, found.epsilon_lower, found.epsilon_rdp
+        return Account(math.inf, math.inf, math.inf, delta, 0.0)
+    return account([Mechanism.of(event)], delta)
+
+
+def _alike(mine: Any, theirs: Any) -> bool:
+    """Equal, numbers up to the rounding of another machine."""
+    if isinstance(mine, Group):
+        return mine.nodes == theirs.nodes and mine.event == theirs.event and _alike(mine.epsilon, theirs.epsilon)
+    if isinstance(mine, float) and isinstance(theirs, float):
+        return mine == theirs or math.isclose(mine, theirs, rel_tol=1e-6, abs_tol=1e-9)
+    if isinstance(mine, tuple) and isinstance(theirs, tuple):
+        return len(mine) == len(theirs) and all(_alike(a, b) for a, b in zip(mine, theirs, strict=True))
+    return bool(mine == theirs)
 
 
 def number(value: float) -> str:

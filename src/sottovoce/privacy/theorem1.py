@@ -10,6 +10,7 @@ observer of the messages has trouble seeing.
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from sottovoce.errors import PrivacyError
 
@@ -77,7 +78,7 @@ class Theorem1:
         share = t / self.rounds
         return math.sqrt(0.6 * share) * self.epsilon + 0.2 * share * self.epsilon**2
 
-    def report(self, sigma: float) -> dict[str, float | bool | str]:
+    def report(self, sigma: float) -> dict[str, Any]:
         """The claim and its two conditions under the noise that was used, for a result and for the screen."""
         return {
             "claimed_epsilon": self.epsilon,
@@ -87,7 +88,11 @@ class Theorem1:
             "rounds_condition_holds": self.rounds_condition(),
             "rounds": self.rounds,
             "rounds_needed": self.rounds_needed,
-            "verdict": "paper's noise: not private",
+            "proof": {
+                "as_printed": self.proof_as_printed(),
+                "without_slips": self.proof_corrected(32),
+                "without_slips_and_with_160": self.proof_corrected(160),
+            },
         }
 
     def sentence(self) -> str:

@@ -50,6 +50,8 @@ class Euclidean:
         """A centre must have the model's dimension."""
         if self.centre is not None and len(self.centre) != m:
             raise SpecError(f"the centre has {len(self.centre)} coordinates, but the model has {m}; give one for each")
+        if self.centre is not None and not np.all(np.isfinite(self.centre)):
+            raise SpecError("the centre must have finite coordinates")
 
 
 @dataclass(frozen=True)

@@ -100,7 +100,8 @@ def clipped_mean(problem: Problem, node: int, x: Array, records: IntArray | None
     if records is not None and len(records) == 0:
         return np.zeros(shards.m)
     rows = shards.rows(node, records)
-    slopes = problem.loss.slope(shards.margins(x, rows), shards.y[rows])
-    size = np.abs(slopes) * shards.norms[rows]
-    slopes = slopes * np.minimum(1.0, clip / np.maximum(size, np.finfo(float).tiny))
-    return shards.pull(slopes, rows) / divisor
+    with np.errstate(over="ignore", invalid="ignore"):  # what is not a number below counts as nothing
+        slopes = problem.loss.slope(shards.margins(x, rows), shards.y[rows])
+        size = np.abs(slopes) * shards.norms[rows]
+        slopes = slopes * np.minimum(1.0, clip / np.maximum(size, np.finfo(float).tiny))
+    return shards.pull(np.where(np.isfinite(slopes), slopes, 0.0), rows) / divisor

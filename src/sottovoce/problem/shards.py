@@ -53,6 +53,7 @@ class Shards:
         offsets = np.asarray(offsets, dtype=np.int64)
         if y.shape != (X.shape[0],):
             raise DataError(f"there are {X.shape[0]} records but {y.size} targets; give one target a record")
+        _check_owners(offsets, order, len(y))
         empty = np.flatnonzero(np.diff(offsets) <= 0)
         if empty.size:
             raise DataError(f"node {empty[0]} has no records; give every node at least one, or take fewer nodes")
@@ -149,6 +150,21 @@ def _matrix(X: Matrix) -> Matrix:
     if X.ndim != 2:
         raise DataError(f"data must be a table of records by features, not an array of {X.ndim} dimensions")
     return X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
+
+
+def _check_owners(offsets: IntArray, order: IntArray | None, records: int) -> None:
+    """Every record belongs to one node at most, once: its privacy is accounted for at that node alone."""
+    places = records if order is None else len(order)
+    if offsets.ndim != 1 or len(offsets) < 2 or offsets[0] != 0 or offsets[-1] != places:
+        raise DataError(
+            f"the nodes' offsets must run from 0 to the {places} records dealt out, not {offsets.tolist()[:4]} …"
+        )
+    if order is not None:
+        rows = np.asarray(order)
+        if rows.ndim != 1 or not np.issubdtype(rows.dtype, np.integer) or np.any((rows < 0) | (rows >= records)):
+            raise DataError(f"the order names a row that is not there; give rows from 0 to {records - 1}")
+        if len(np.unique(rows)) != len(rows):
+            raise DataError("the order names a row twice; give every record to one node, once")
 
 
 def _refuse_nan(X: Matrix, y: Array) -> None:
