@@ -1,5 +1,7 @@
 """`sottovoce demo`: twenty nodes, no download, half a minute, and the whole story in four runs."""
 
+import shutil
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -91,6 +93,6 @@ def _show(results: dict[str, Result], epsilon: float, delta: float) -> None:
     screen.out.print(table)
     screen.out.print(f"[dim]F and accuracy are {NOT_PRIVATE}.[/]\n", soft_wrap=True)
     screen.out.print(screen.privacy_panel(results["honest noise, batches"]))
-    screen.out.print(
-        "Train on your own file: [cyan]sottovoce train FILE --nodes 20 --epsilon 1 --out runs/first[/]", soft_wrap=True
-    )
+    command = "sottovoce" if shutil.which("sottovoce") else sys.argv[0]
+    advice = f"Train on your own file: [cyan]{command} train FILE --nodes 20 --epsilon 1 --out runs/first[/]"
+    screen.out.print(advice, soft_wrap=True)

@@ -127,6 +127,7 @@ def train(
     _mention_small_nodes(spec, data.shards.sizes, data.names.get("nodes"))
     spec = _with_rounds(spec, rounds, 10.0 if epochs is None else epochs, data.shards.sizes)
     f_star = optimum(make_problem(spec.problem, data.shards), gap=1e-6).value if certify else float("nan")
+    _mention_earlier_work(out, seed)
     with screen.bar("gossip", quiet=json) as progress:
         result = solve(
             spec,
@@ -148,6 +149,18 @@ def train(
         screen.show(result, f"{table.name}: {spec.problem.loss} + {spec.problem.h}")
         if saved:
             screen.out.print(f"saved in {saved}")
+
+
+def _mention_earlier_work(out: Path | None, seed: int | None) -> None:
+    """What lies in the output folder already."""
+    if out is not None and seed is not None and (out / "checkpoint.npz").exists():
+        screen.err.print(f"[yellow]Note:[/] going on from the checkpoint in {out}.", soft_wrap=True)
+    elif out is not None and (out / "result.json").exists():
+        screen.err.print(
+            f"[yellow]Note:[/] the result in {out} will be replaced. If both models are ever published, their privacy "
+            "costs on the same records add up.",
+            soft_wrap=True,
+        )
 
 
 def _mention_small_nodes(spec: Spec, sizes: IntArray, names: tuple[str, ...] | None) -> None:

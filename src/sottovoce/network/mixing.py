@@ -180,6 +180,6 @@ def activation_rate(graph: Graph, activation: Activation, correct: bool) -> tupl
         raise NetworkError(
             f"'{activation}' on graph '{graph.name}' activates node {int(np.argmin(iota))} with probability "
             f"{np.min(iota):.3g} and node {int(np.argmax(iota))} with {np.max(iota):.3g}, which biases the objective "
-            "towards the busier ones; allow the correction, or use nodes(k), everyone or a regular graph"
+            "towards the busier ones; allow the correction (--correct), or use nodes(k), everyone or a regular graph"
         )
     return correction(iota)

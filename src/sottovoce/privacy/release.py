@@ -91,7 +91,7 @@ class Release:
                 "give a clip, or take a loss with a bounded slope"
             )
         if not all(0 <= s < math.inf for s in self.sigma):
-            raise PrivacyError(f"noise scales must be finite and not negative, not {self.sigma}")
+            raise PrivacyError(f"noise scales must be finite and not negative, not {min(self.sigma)}")
 
     @property
     def noisy(self) -> bool:

@@ -207,6 +207,5 @@ def make_regulariser(name: str, *numbers: float, **parameters: float) -> Regular
     except TypeError:
         code = REGULARISERS[name].__code__
         needs = ", ".join(code.co_varnames[: code.co_argcount]) or "no parameter"
-        raise SpecError(
-            f"regulariser '{name}' takes {needs}, but got {', '.join([*map(str, numbers), *parameters]) or 'none'}"
-        ) from None
+        got = ", ".join([*map(str, numbers), *parameters]) or "none"
+        raise SpecError(f"regulariser '{name}' takes {needs}, but got {got}; write such as '{name}(0.001)'") from None
