@@ -31,7 +31,13 @@ MAY_IMPORT: dict[str, set[str]] = {
 # a library that only one place may know, so that it can be replaced there
 ONLY_IN = {
     "networkx": {"network/graphs.py"},
-    "numba": {"problem/coordinate.py"},
+    "numba": {
+        "problem/coordinate.py",
+        "engine/noise.py",
+        "engine/kernel.py",
+        "engine/kernel_data.py",
+        "engine/kernel_steps.py",
+    },
     "typer": {"cli"},
     "rich": {"cli"},
     "pyarrow": {"data", "result.py"},

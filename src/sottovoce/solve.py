@@ -22,7 +22,17 @@ from sottovoce.problem.shards import Shards
 from sottovoce.result import History, Result, environment, write_atomically
 from sottovoce.spec import Execution, Spec
 
-ENGINES: dict[str, Engine] = {"reference": reference.run, "nodes": nodes.run}
+
+def _compiled(job: Job, state: State, start: int, stop: int) -> State:
+    from sottovoce.engine import compiled  # Numba takes long to load: only when used
+
+    return compiled.run(job, state, start, stop)
+
+
+def _compiled_together(jobs: Sequence[Job], states: Sequence[State], start: int, stop: int) -> list[State]:
+    from sottovoce.engine import compiled
+
+    return compiled.run_many(jobs, states, start, stop)
 
 
 def _one_by_one(engine: Engine) -> Together:
@@ -32,8 +42,16 @@ def _one_by_one(engine: Engine) -> Together:
     return run
 
 
-TOGETHER: dict[str, Together] = {name: _one_by_one(engine) for name, engine in ENGINES.items()}
+ENGINES: dict[str, Engine] = {"reference": reference.run, "nodes": nodes.run, "compiled": _compiled}
+
+TOGETHER: dict[str, Together] = {
+    "reference": _one_by_one(reference.run),
+    "nodes": _one_by_one(nodes.run),
+    "compiled": _compiled_together,
+}
 """Engines for several jobs that share their draws: (jobs, states, start, stop) -> states."""
+
+WORTH_COMPILING = 2e8  # coordinates of released subgradients: some ten seconds of the reference engine
 
 Progress = Callable[[int, int, dict[str, float]], None]
 """(round, of how many, the newest observation)."""
@@ -76,15 +94,15 @@ def solve(
     ((5, 30), 'NOT PRIVATE: no noise was added.')
     """
     execution = execution or Execution()
-    if execution.engine not in ENGINES:
-        raise SpecError(f"there is no engine '{execution.engine}'; choose one of {', '.join(ENGINES)}")
+    check_engine(execution.engine)
     began = time.perf_counter()
     prepared = prepare(spec, shards)
     job, T = prepared.job, spec.algorithm.rounds
     keeper = _Keeper(Path(checkpoint), spec, shards) if checkpoint is not None else None
     t, state, history = keeper.read() if keeper else (0, None, History())
     state = job.start() if state is None else state
-    run = ENGINES[execution.engine]
+    engine = choose_engine(execution.engine, job)
+    run = ENGINES[engine]
     for stop in observation_rounds(T, execution.observations):
         if stop <= t:
             continue
@@ -101,9 +119,22 @@ def solve(
         history=history,
         statement=prepared.statement,
         public=prepared.public,
-        environment=environment(execution.engine, time.perf_counter() - began),
+        environment=environment(engine, time.perf_counter() - began),
         **names,
     )
+
+
+def check_engine(name: str) -> None:
+    """Refuse an engine that is not there."""
+    if name != "auto" and name not in ENGINES:
+        raise SpecError(f"there is no engine '{name}'; choose one of auto, {', '.join(ENGINES)}")
+
+
+def choose_engine(name: str, job: Job) -> str:
+    """What 'auto' stands for: compiled where a run has enough to do to make up for loading it."""
+    if name != "auto":
+        return name
+    return "compiled" if len(job.schedule.active) * job.problem.shards.m > WORTH_COMPILING else "reference"
 
 
 def observation_rounds(T: int, count: int) -> IntArray:

@@ -17,7 +17,7 @@ from sottovoce.build import prepare
 from sottovoce.errors import SpecError
 from sottovoce.problem.shards import Shards
 from sottovoce.result import History, Result, environment
-from sottovoce.solve import ENGINES, TOGETHER, observation_rounds, observe
+from sottovoce.solve import TOGETHER, check_engine, choose_engine, observation_rounds, observe
 from sottovoce.spec import Execution, Spec
 
 NUMBERS: dict[str, Any] = {
@@ -63,8 +63,7 @@ def sweep(
     [1.0, 1.0, 2.0, 2.0]
     """
     execution = execution or Execution()
-    if execution.engine not in ENGINES:
-        raise SpecError(f"there is no engine '{execution.engine}'; choose one of {', '.join(ENGINES)}")
+    check_engine(execution.engine)
     if any(spec.seed is None for spec in specs):
         raise SpecError("the runs of a sweep share their draws, so each needs a seed")
     groups: dict[str, list[int]] = {}
@@ -99,12 +98,13 @@ def _together(
     states = [job.start() for job in jobs]
     histories = [History() for _ in specs]
     T, t = specs[0].algorithm.rounds, 0
+    engine = choose_engine(execution.engine, jobs[0])
     for stop in observation_rounds(T, execution.observations).tolist():
-        states = TOGETHER[execution.engine](jobs, states, t + 1, stop)
+        states = TOGETHER[engine](jobs, states, t + 1, stop)
         t = stop
         for p, state, history, best in zip(prepared, states, histories, f_star, strict=True):
             history.rows.append(observe(p, state, t, test, best))
-    circumstances = environment(execution.engine, time.perf_counter() - began)
+    circumstances = environment(engine, time.perf_counter() - began)
     return [
         Result(spec, job.method.average(state, T), history, p.statement, p.public, environment=circumstances, **names)
         for spec, job, state, history, p in zip(specs, jobs, states, histories, prepared, strict=True)

@@ -122,7 +122,8 @@ def test_the_cover_is_pairwise():
     assert other_h < IMPOSSIBLE
 
 
-@pytest.mark.parametrize("engine", sorted(set(ENGINES) - {"reference"}))
+# the compiled engine makes its noise in float32: tests/engine/test_compiled.py holds it to injected draws
+@pytest.mark.parametrize("engine", sorted(set(ENGINES) - {"reference", "compiled"}))
 @pytest.mark.parametrize("case", CASES, ids=lambda c: "-".join(str(v) for v in c.values())[:90])
 def test_engine_equals_reference(case, engine, make_shards):
     job = job_of(case, make_shards, rounds=40)

@@ -43,7 +43,7 @@ def sweep(
     epochs: Annotated[float, typer.Option("--epochs", help="Passes over the data.")] = 10.0,
     delta: Annotated[float, typer.Option("--delta", help="δ.")] = 1e-5,
     certify: Annotated[bool, typer.Option("--certify", help="Compute F* first.")] = False,
-    engine: Annotated[str, typer.Option("--engine", help=f"{', '.join(ENGINES)}.")] = "reference",
+    engine: Annotated[str, typer.Option("--engine", help=f"auto, {', '.join(ENGINES)}.")] = "auto",
     jobs: Annotated[int, typer.Option("--jobs", help="Groups of runs at a time.")] = 2,
     cluster: Annotated[str | None, typer.Option("--cluster", help="Address of a Dask scheduler.")] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Write the table into this Parquet file.")] = None,

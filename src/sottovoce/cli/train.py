@@ -72,7 +72,7 @@ def train(
     ] = None,
     adversary: Annotated[str | None, _option("--adversary", "Who is watching (transcript).", PRIVACY)] = None,
     seed: Annotated[int | None, _option("--seed", "Makes the run a reproducible simulation.", RUN)] = None,
-    engine: Annotated[str, _option("--engine", f"{' or '.join(ENGINES)}.", RUN)] = "reference",
+    engine: Annotated[str, _option("--engine", f"auto, {', '.join(ENGINES)}.", RUN)] = "auto",
     certify: Annotated[bool, _option("--certify", "Compute F* first, for the suboptimality.", RUN)] = False,
     observations: Annotated[int, _option("--observations", "How often to look.", RUN)] = 40,
     out: Annotated[Path | None, _option("--out", "Save the result here; with --seed, also checkpoints.", RUN)] = None,

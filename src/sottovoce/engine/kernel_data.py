@@ -1,0 +1,129 @@
+"""A node's look at its data, compiled: margins, slopes by code, clipping, pulls; dense rows and CSR rows.
+
+Data is read where it lies, in float32 or float64; all sums are float64. The intercept is the last coordinate of x,
+and its constant column is never written down.
+"""
+
+import math
+
+import numpy as np
+from numba import njit
+
+from sottovoce.engine.kernel_draws import ALL
+from sottovoce.engine.kernel_steps import compiled, point
+
+HINGE, SMOOTHED_HINGE, LOGISTIC, SQUARED_HINGE, SQUARED, HUBER, ABSOLUTE, QUANTILE = range(8)
+
+
+@njit(nogil=True, _nrt=False)
+def slope(code, u, y, k):
+    """`Loss.slope` by `Loss.code`."""
+    if code <= SQUARED_HINGE:
+        short = 1.0 - y * u
+        if code == LOGISTIC:
+            return -y / (1.0 + math.exp(y * u))
+        if short <= 0.0:
+            return 0.0
+        if code == HINGE:
+            return -y if y * u < 1.0 else 0.0
+        return -y * min(1.0, short / k) if code == SMOOTHED_HINGE else -y * short
+    if code == SQUARED:
+        return u - y
+    if code == HUBER:
+        return min(k, max(-k, u - y))
+    up, down = (1.0, 1.0) if code == ABSOLUTE else (1.0 - k, k)
+    return up if u > y else (-down if u < y else 0.0)
+
+
+@compiled
+def clipped_slope(code, k, u, y, norm, clip):
+    """The slope after its subgradient, slope · c, was scaled down to norm at most `clip`."""
+    found = slope(code, u, y, k)
+    size = abs(found) * norm
+    return found * (clip / size) if size > clip else found
+
+
+@compiled
+def row_at(data, node, record):
+    """The row of a node's record."""
+    place = data.offsets[node] + record
+    return data.order[place] if len(data.order) > 0 else place
+
+
+@compiled
+def _dense_dot(c, x):
+    u = 0.0
+    for j in range(len(c)):
+        u += c[j] * x[j]
+    return u
+
+
+@compiled
+def _dense_dot_map(c, z, threshold, scale, lo, hi):
+    u = 0.0
+    for j in range(len(c)):
+        u += c[j] * point(z[j], threshold, scale, lo, hi)
+    return u
+
+
+@compiled
+def margin(data, row, x):
+    """⟨c, x⟩."""
+    if data.sparse:
+        u = 0.0
+        for e in range(data.indptr[row], data.indptr[row + 1]):
+            u += data.values[e] * x[data.indices[e]]
+    else:
+        u = _dense_dot(data.X[row], x)
+    return u + data.intercept * x[len(x) - 1] if data.intercept != 0.0 else u
+
+
+@compiled
+def margin_of_dual(data, row, z, linear, threshold, scale, lo, hi):
+    """⟨c, x(z)⟩ for a separable x(z), which is made only where c has entries."""
+    if data.sparse:
+        u = 0.0
+        for e in range(data.indptr[row], data.indptr[row + 1]):
+            u += data.values[e] * point(z[data.indices[e]], threshold, scale, lo, hi)
+    elif linear:
+        u = -scale * _dense_dot(data.X[row], z)
+    else:
+        u = _dense_dot_map(data.X[row], z, threshold, scale, lo, hi)
+    if data.intercept != 0.0:
+        u += data.intercept * point(z[len(z) - 1], threshold, scale, lo, hi)
+    return u
+
+
+@compiled
+def clipped_sum(data, node, count, records, x, code, k, clip, g):
+    """g = Σ clip(∂l(x, ξ)) over the given records of a node; each row is read once."""
+    g[:] = 0.0
+    every = count == ALL
+    for e in range(data.offsets[node + 1] - data.offsets[node] if every else count):
+        row = row_at(data, node, e if every else records[e])
+        pull = clipped_slope(code, k, margin(data, row, x), data.y[row], data.norms[row], clip)
+        if pull == 0.0:
+            continue
+        if data.sparse:
+            for place in range(data.indptr[row], data.indptr[row + 1]):
+                g[data.indices[place]] += pull * data.values[place]
+        else:
+            _axpy(g, pull, data.X[row])
+        if data.intercept != 0.0:
+            g[len(g) - 1] += pull * data.intercept
+
+
+@compiled
+def _axpy(g, weight, c):
+    for j in range(len(c)):
+        g[j] += weight * c[j]
+
+
+@compiled
+def stored(data, node, count, records):
+    """How many stored entries the given records of a node have."""
+    total = np.int64(0)
+    for e in range(count):
+        row = row_at(data, node, records[e])
+        total += data.indptr[row + 1] - data.indptr[row]
+    return total
