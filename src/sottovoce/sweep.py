@@ -7,8 +7,8 @@ go out to the cores, or to a cluster through joblib's Dask backend. Where a run 
 """
 
 import time
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from joblib import Parallel, delayed, parallel_config
@@ -111,10 +111,12 @@ def _together(
     ]
 
 
-def _where(cluster: str | None) -> AbstractContextManager[object]:
+@contextmanager
+def _where(cluster: str | None) -> Iterator[None]:
     """The backend: threads of one machine, or a Dask cluster."""
     if cluster is None:
-        return nullcontext()
+        yield
+        return
     try:
         from distributed import Client
     except ImportError:
@@ -125,4 +127,5 @@ def _where(cluster: str | None) -> AbstractContextManager[object]:
         raise SpecError(
             f"there is no Dask scheduler at '{cluster}' ({type(error).__name__}); start one first"
         ) from None
-    return parallel_config(backend="dask", client=client)
+    with client, parallel_config(backend="dask", client=client):
+        yield
