@@ -11,7 +11,7 @@ from sottovoce.cli import screen
 from sottovoce.cli.comparison import compare_theorem1
 from sottovoce.errors import PrivacyError, SpecError
 from sottovoce.privacy.accounting import account as account_of
-from sottovoce.privacy.adversaries import Adversary, make_adversary
+from sottovoce.privacy.adversaries import ADVERSARIES, Adversary, make_adversary
 from sottovoce.privacy.calibration import noise_multiplier
 from sottovoce.privacy.release import ADJACENCY, Event
 from sottovoce.privacy.sampling import SAMPLINGS
@@ -27,7 +27,7 @@ Batch = Annotated[int, typer.Option("--batch", help="b.")]
 Sampling = Annotated[str, typer.Option("--sampling", help="fixed, poisson or full.")]
 Lipschitz = Annotated[float, typer.Option("--lipschitz", help="L, the bound on a record's subgradient.")]
 Delta = Annotated[float, typer.Option("--delta", help="δ.")]
-Watcher = Annotated[str, typer.Option("--adversary", help="Who is watching.")]
+Watcher = Annotated[str, typer.Option("--adversary", help=f"Who is watching: {', '.join(ADVERSARIES)}.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 

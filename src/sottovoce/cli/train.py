@@ -47,7 +47,9 @@ def train(
     ] = None,
     row_norm: Annotated[float | None, _option("--row-norm", "Public bound on a record's norm (1).", MODEL)] = None,
     weigh: Annotated[str | None, _option("--weigh", "Count nodes or records the same.", MODEL)] = None,
-    graph: Annotated[str | None, _option("--graph", "complete, ring, torus, erdos_renyi:p=0.3, …", NETWORK)] = None,
+    graph: Annotated[
+        str | None, _option("--graph", "complete, ring, torus, erdos_renyi:p=0.3, edge_list:FILE, …", NETWORK)
+    ] = None,
     activation: Annotated[
         str | None, _option("--activation", "Who speaks: edges:1, matching:2, nodes:4, everyone.", NETWORK)
     ] = None,
@@ -70,7 +72,9 @@ def train(
     on_violation: Annotated[
         str | None, _option("--on-violation", "A row over the bound: raise or clip.", PRIVACY)
     ] = None,
-    adversary: Annotated[str | None, _option("--adversary", "Who is watching (transcript).", PRIVACY)] = None,
+    adversary: Annotated[
+        str | None, _option("--adversary", "Who is watching; a run faces transcript, all messages.", PRIVACY)
+    ] = None,
     seed: Annotated[int | None, _option("--seed", "Makes the run a reproducible simulation.", RUN)] = None,
     engine: Annotated[str, _option("--engine", f"auto, {', '.join(ENGINES)}.", RUN)] = "auto",
     certify: Annotated[bool, _option("--certify", "Compute F* first, for the suboptimality.", RUN)] = False,
