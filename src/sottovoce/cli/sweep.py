@@ -110,18 +110,21 @@ def _row(result: Result) -> dict[str, Any]:
 
 
 def _show(rows: list[dict[str, Any]], delta: float, adversary: str) -> None:
-    table = Table(title=f"mean ± standard deviation over seeds (δ = {delta:g}, '{adversary}')", title_justify="left")
-    for column in ("noise", "h", "true ε", "F", "F − F*", "train", "test"):
-        table.add_column(column, justify="left" if column in ("noise", "h") else "right", no_wrap=True)
+    columns = {"F": "objective", "F − F*": "suboptimality", "train": "train_accuracy", "test": "test_accuracy"}
+    known = {title: name for title, name in columns.items() if not any(np.isnan(r[name]) for r in rows)}
+    title = f"mean ± standard deviation over seeds (δ = {delta:g}, '{adversary}')"
+    table = Table(title=title, title_justify="left", box=None)
+    for column in ("noise", "h", "true ε", *known):
+        table.add_column(column, justify="left" if column in ("noise", "h") else "right", overflow="fold")
     for (noise, h), mine in itertools.groupby(rows, key=lambda r: (r["noise"], r["h"])):
         runs = list(mine)
         epsilon = max(r["epsilon"] for r in runs)
         shown = "∞" if epsilon == float("inf") else number(epsilon)
-        cells = [_mean([r[c] for r in runs]) for c in ("objective", "suboptimality", "train_accuracy", "test_accuracy")]
+        cells = [_mean([r[name] for r in runs]) for name in known.values()]
         table.add_row(noise, h, f"[{'green' if runs[0]['private'] else 'red'}]{shown}[/]", *cells)
     screen.out.print(table)
     screen.out.print(f"[dim]F and accuracies are {NOT_PRIVATE}; neighbouring data: {ADJACENCY}.[/]", soft_wrap=True)
 
 
 def _mean(values: list[float]) -> str:
-    return "–" if np.isnan(values).any() else f"{np.mean(values):.4f} ± {np.std(values):.4f}"
+    return f"{np.mean(values):.4f} ± {np.std(values):.4f}"

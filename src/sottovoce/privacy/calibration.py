@@ -6,6 +6,7 @@ which `accounting.epsilon` answers.
 
 import math
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 from scipy.optimize import brentq
 
@@ -29,7 +30,11 @@ def noise_multiplier(kind: str, rate: float, rounds: int, epsilon: float, delta:
     1.01
     """
     _check(epsilon)
-    count = max(rounds, 1)
+    return _least(kind, rate, max(rounds, 1), epsilon, delta, activity)
+
+
+@lru_cache(maxsize=4096)  # the runs of a sweep ask the same over and over
+def _least(kind: str, rate: float, count: int, epsilon: float, delta: float, activity: float) -> float:
     trial = Mechanism(kind, rate, 1.0, count, activity)
     if trial.gaussian:
         # K rounds are one round with z/√K, and Poisson sampling at rate 1 has its means 2 apart

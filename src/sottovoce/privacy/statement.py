@@ -9,6 +9,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from functools import lru_cache
 from typing import Any
 
 from sottovoce._types import IntArray
@@ -245,6 +246,7 @@ def _grouped(events: list[Event]) -> list[tuple[Event, tuple[int, ...]]]:
     return result
 
 
+@lru_cache(maxsize=4096)  # the runs of a sweep ask the same over and over
 def _account(event: Event, delta: float) -> Account:
     """Silence costs nothing; speaking without noise costs everything."""
     if event.rounds == 0:
