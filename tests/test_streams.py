@@ -90,9 +90,16 @@ def test_the_tail_is_not_cut_off(monkeypatch):
     assert not np.array_equal(plain, refined) and np.allclose(plain, refined, atol=1e-3)  # the same up to the low bits
     assert stats.kstest(refined.ravel(), "norm").pvalue > 1e-3
 
-    words = iter([(np.zeros(1, np.uint32), np.zeros(1, np.uint32))] * 2)
-    monkeypatch.setattr(s, "_pairs", lambda *a: (np.zeros(1, np.uint32), np.zeros(1, np.uint32)))
-    monkeypatch.setattr(streams, "threefry", lambda key, counter: tuple(w.reshape(1, -1) if counter[1] == 0 else w for w in next(words)))  # fmt: skip  # noqa: E501
+
+def test_the_largest_normal(monkeypatch):
+    """All words zero: the smallest uniform is 2⁻⁶⁵, not 2⁻³³."""
+
+    def zeros(key, counter):
+        shape = np.broadcast(key[0], counter[0]).shape
+        return np.zeros(shape, np.uint32), np.zeros(shape, np.uint32)
+
+    s = Streams(2)
+    monkeypatch.setattr(streams, "threefry", zeros)
     assert s.normals(np.array([0]), 1, 1)[0, 0] == pytest.approx(np.sqrt(2 * 65 * np.log(2)))
 
 

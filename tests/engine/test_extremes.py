@@ -46,7 +46,8 @@ def test_the_tail_goes_beyond_what_32_bits_can_reach(monkeypatch):
 @pytest.mark.parametrize(("row", "target"), [([1e-170, 1e-170], 1e250), ([1e300, -1e300], 1.0), ([1e-200, 0.0], 1e300)])
 @pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid")
 def test_no_number_evades_the_compiled_clip(kind, row, target):
-    shards = Shards.of(kind(np.array([row, row, [0.5, 0.5], [0.1, 0.2]])), np.array([target, -target, 1.0, -1.0]), np.array([0, 2, 4]))  # fmt: skip  # noqa: E501
+    X = np.array([row, row, [0.5, 0.5], [0.1, 0.2]])
+    shards = Shards.of(kind(X), np.array([target, -target, 1.0, -1.0]), np.array([0, 2, 4]))
     spec = paper_l2(12).but(problem__loss="squared", privacy__clip=1.0, problem__on_violation="clip", seed=1)
     spec = spec.but(network__activation="everyone", problem__h="l2(0.1)", algorithm__a="constant(1)")
     job = prepare(spec, shards).job
