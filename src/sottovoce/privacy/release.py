@@ -93,11 +93,6 @@ class Release:
         if not all(0 <= s < math.inf for s in self.sigma):
             raise PrivacyError(f"noise scales must be finite and not negative, not {min(self.sigma)}")
 
-    @property
-    def noisy(self) -> bool:
-        """Whether every node adds noise."""
-        return all(s > 0 for s in self.sigma)
-
     def records(self, streams: Streams, nodes: IntArray, t: IntArray, sizes: IntArray) -> list[IntArray | None]:
         """The records that each node uses in its round, for each pair (node, round)."""
         stretch = self.sampling.stretch

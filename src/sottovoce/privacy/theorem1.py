@@ -95,20 +95,6 @@ class Theorem1:
             },
         }
 
-    def sentence(self) -> str:
-        """One sentence for a person.
-
-        Examples
-        --------
-        >>> print(Theorem1(1.0, 0.01, 0.1, 1.0, 20000, 600000).sentence())
-        Theorem 1's noise σ = 0.0504 for a claimed ε = 1: its condition on T FAILS (600,000 < 5.00e+10); not private.
-        """
-        state, sign = ("holds", "≥") if self.rounds_condition() else ("FAILS", "<")
-        return (
-            f"Theorem 1's noise σ = {self.sigma:.3g} for a claimed ε = {self.epsilon:g}: its condition on T {state} "
-            f"({self.rounds:,} {sign} {self.rounds_needed:.2e}); not private."
-        )
-
 
 def _composed(slack: float, delta: float, rounds: int) -> float:
     """1 − (1 − δ')(1 − δ)^T, the δ̃ of Lemma 3."""

@@ -65,7 +65,7 @@ class Loss:
     def interval(self, y: Array) -> tuple[Array, Array]:
         """The domain [lo, hi] of φ*(·, y), for each record."""
         if self.conjugate_formula is None:
-            return np.minimum(-y, 0.0), np.maximum(-y, 0.0)
+            return _margin_interval(y, self.parameter)
         lo, hi = self.conjugate_formula.interval(y, self.parameter)
         return np.broadcast_to(lo, y.shape), np.broadcast_to(hi, y.shape)
 
