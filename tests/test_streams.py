@@ -114,7 +114,3 @@ def test_the_public_schedule_does_not_move_the_noise():
     first = a.schedule().random(4)
     assert np.array_equal(first, b.schedule().random(4))
     assert np.array_equal(a.normals(np.array([2]), 3, 9), b.normals(np.array([2]), 3, 9))
-
-
-def test_the_rounds_are_the_ones_documented():
-    assert streams.ROUNDS == 13

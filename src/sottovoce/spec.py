@@ -121,7 +121,7 @@ class Spec:
 
 @dataclass(frozen=True)
 class Execution:
-    """What may change speed and what is watched, but not a digit of the result."""
+    """What may change speed and what is watched, but no result beyond rounding."""
 
     engine: str = "auto"
     """'reference', 'nodes' or 'compiled'; 'auto' compiles where that pays (its noise is float32: 3e-7 relative)."""

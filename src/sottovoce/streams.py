@@ -1,12 +1,13 @@
 """Counter-based randomness: every draw is a pure function of (run, purpose, node, round, position).
 
-No generator has a state, so neither the engine, nor the size of its blocks, nor the number of threads or processes
-can change a trajectory, and a resumed run needs nothing but its round number.
+No generator has a state, so neither the size of an engine's blocks, nor the number of threads or processes can change
+a trajectory, and a resumed run needs nothing but its round number. All engines evaluate the same counters: the
+reference in float64, the compiled one in float32 (3e-7 relative).
 
 The generator is Threefry-2x32 with 13 rounds (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as
-1, 2, 3", SC 2011, Table 2: the fewest rounds of it that pass BigCrush). Threefry is a bijection of 64-bit blocks for
-every key, so distinct (node, round) pairs get distinct keys. Normals come from Box–Muller on the two 32-bit words of
-a block. Radii of the last 2⁻²² of the tail take 32 bits more, from a second block: without them no normal would
+1, 2, 3", SC 2011: the fewest rounds of it that they report to pass BigCrush). Threefry is a bijection of 64-bit blocks
+for every key, so distinct (node, round) pairs get distinct keys. Normals come from Box–Muller on the two 32-bit words
+of a block. Radii of the last 2⁻²² of the tail take 32 bits more, from a second block: without them no normal would
 pass 6.8 standard deviations, and an output beyond that would give its record away. As it is, the largest is
 √(2 ln 2⁶⁵) = 9.5, and what lies beyond has a probability of 1e-21.
 

@@ -4,6 +4,8 @@ Runs that differ only in numbers (noise, clip, weights of h, step sizes) and hav
 records drawn and one stream of unit noise: the compiled engine runs them side by side and makes the noise once, and
 their differences are not blurred by different draws (common random numbers). Groups with different seeds or networks
 go out to the cores, or to a cluster through joblib's Dask backend. Where a run lands changes none of its numbers.
+
+For simulations only: runs that share their noise give each other away, since the difference of two models cancels it.
 """
 
 import time

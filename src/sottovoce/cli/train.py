@@ -126,6 +126,7 @@ def train(
         unit_norm=spec.problem.row_norm if unit_rows else None,
         seed=seed,
     )
+    wanted = spec.privacy.sampling
     if sampling is None:
         spec = _fitted(spec, int(data.shards.sizes.min()))
     _mention_small_nodes(spec, data.shards.sizes, data.names.get("nodes"))
@@ -142,6 +143,10 @@ def train(
             progress=progress,
             checkpoint=out if out is not None and seed is not None else None,
             **data.names,
+        )
+    if spec.privacy.sampling != wanted:
+        screen.err.print(
+            f"[yellow]Note:[/] {spec.privacy.sampling}, not {wanted}: the smallest node has no more records."
         )
     saved = None
     if out is not None:
@@ -183,7 +188,7 @@ def _mention_small_nodes(spec: Spec, sizes: IntArray, names: tuple[str, ...] | N
 def _fitted(spec: Spec, smallest: int) -> Spec:
     """A preset's batch, made no larger than the smallest node: sizes are public."""
     name, args, _ = parse(spec.privacy.sampling)
-    return spec.but(privacy__sampling=write(name, min(int(args[0]), smallest))) if args else spec
+    return spec if not args or args[0] <= smallest else spec.but(privacy__sampling=write(name, smallest))
 
 
 def _with_rounds(spec: Spec, rounds: int | None, epochs: float, sizes: IntArray) -> Spec:
