@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from sottovoce import bounds
-from sottovoce.algorithm.dual_averaging import DualAveraging, State
+from sottovoce.algorithm.dual_averaging import DualAveraging
+from sottovoce.algorithm.method import State
 from sottovoce.algorithm.stepsizes import StepSizes, make_sequence
 from sottovoce.build import prepare
 from sottovoce.engine import reference
@@ -84,7 +85,13 @@ def test_law_2_fails_for_the_stale_x_of_line_8():
         state = method.start(4, 2)
         for t, nodes in ((1, np.array([0, 1])), (2, np.array([2, 3]))):
             done = method.step(
-                state.at(nodes), t, nodes, lambda x: np.tile(g, (2, 1)), np.zeros((2, 2)), half.__matmul__
+                state.at(nodes),
+                t,
+                nodes,
+                np.ones(2, bool),
+                lambda x: np.tile(g, (2, 1)),
+                np.zeros((2, 2)),
+                half.__matmul__,
             )
             state.put(nodes, done.state)
         assert np.allclose(state.z, g)
@@ -249,12 +256,12 @@ def test_public_factors_act_after_the_noise(make_shards):
     assert np.ptp(noisy.method.scale) > 0.5
     for t in range(1, 31):
         nodes = noisy.schedule.nodes(t).astype(np.int64)
-        state = noisy.method.start(len(nodes), 4)
+        state, speaks = noisy.method.start(len(nodes), 4), np.ones(len(nodes), bool)
         drawn = noisy.draws.records(nodes, np.full(len(nodes), t))
         W = noisy.schedule.weights(t).__matmul__
         nu = noisy.draws.noise(nodes, np.full(len(nodes), t))
         with_noise, without = (
-            job.method.step(state, t, nodes, gradients(job.problem, job.release, nodes, drawn), v, W)
+            job.method.step(state, t, nodes, speaks, gradients(job.problem, job.release, nodes, drawn), v, W)
             for job, v in ((noisy, nu), (quiet, 0.0 * nu))
         )
         assert np.allclose(with_noise.zeta - without.zeta, nu, atol=1e-12)

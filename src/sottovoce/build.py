@@ -8,14 +8,15 @@ from typing import Any
 import numpy as np
 
 from sottovoce._types import IntArray
-from sottovoce.algorithm.dual_averaging import DualAveraging
-from sottovoce.algorithm.stepsizes import StepSizes, make_sequence
+from sottovoce.algorithm.methods import Ingredients, make_method
+from sottovoce.algorithm.stepsizes import make_sequence
 from sottovoce.engine.job import Job
 from sottovoce.errors import DataError, PrivacyError, SpecError
-from sottovoce.network.activation import Activation, make_activation
+from sottovoce.network.activation import make_activation
 from sottovoce.network.graphs import Graph, make_graph
 from sottovoce.network.mixing import activation_rate, beta
 from sottovoce.network.schedule import Schedule, draw_schedule
+from sottovoce.network.scheme import Activation
 from sottovoce.notation import parse
 from sottovoce.privacy.adversaries import make_adversary, refuse_unless_runnable
 from sottovoce.privacy.calibration import sigma
@@ -67,17 +68,15 @@ def prepare(spec: Spec, shards: Shards) -> Prepared:
     iota, correction = activation_rate(graph, activation, spec.network.correct)
     mixing = beta(graph, activation, spec.network.weights)
     rounds = spec.algorithm.rounds
-    steps = StepSizes(make_sequence(spec.algorithm.a, rounds), make_sequence(spec.algorithm.gamma, rounds))
+    a, gamma, eta = (make_sequence(getattr(spec.algorithm, name), rounds) for name in ("a", "gamma", "eta"))
     schedule = draw_schedule(graph, activation, spec.network.weights, rounds, streams.schedule())
 
-    method = DualAveraging(
-        h=problem.h,
-        d=make_distance(spec),
-        steps=steps,
-        iota=iota,
-        scale=shards.n * problem.node_weights * correction,
-        primal=spec.algorithm.primal,
-        curvature=spec.algorithm.curvature,
+    scale = shards.n * problem.node_weights * correction
+    method = make_method(
+        spec.algorithm.method,
+        Ingredients(
+            problem.h, a, gamma, eta, iota, scale, make_distance(spec), spec.algorithm.primal, spec.algorithm.curvature
+        ),
     )
     adversary = make_adversary(spec.privacy.adversary)
     refuse_unless_runnable(adversary)

@@ -15,10 +15,10 @@ from sottovoce import bounds
 from sottovoce._types import FLOAT_BYTES, IntArray
 from sottovoce.algorithm.stepsizes import StepSizes, make_sequence, prefix_sums
 from sottovoce.build import h_from_text, make_network, rounds_for_epochs, scheme_of
-from sottovoce.network.activation import Activation
 from sottovoce.network.graphs import Graph
 from sottovoce.network.mixing import activation_rate, beta
 from sottovoce.network.schedule import draw_schedule
+from sottovoce.network.scheme import Activation
 from sottovoce.privacy.calibration import sigma as calibrated_sigma
 from sottovoce.privacy.sampling import make_sampling
 from sottovoce.spec import Spec

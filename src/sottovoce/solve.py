@@ -12,7 +12,7 @@ import numpy as np
 from scipy import sparse
 
 from sottovoce._types import FLOAT_BYTES, IntArray
-from sottovoce.algorithm.dual_averaging import State
+from sottovoce.algorithm.method import State
 from sottovoce.build import Prepared, prepare
 from sottovoce.engine import nodes, reference
 from sottovoce.engine.job import Engine, Job, Together
@@ -157,8 +157,7 @@ def observe(prepared: Prepared, state: State, t: int, test: Shards | None, f_sta
     job = prepared.job
     models = job.method.average(state, t)
     mean = models.mean(axis=0)
-    used = job.schedule.starts[t]  # activations so far, of all nodes together
-    active = np.bincount(job.schedule.active[:used], minlength=job.schedule.n)
+    active = job.schedule.participations(t)
     batches = np.array([job.release.sampling.batch(int(q)) for q in job.problem.shards.sizes])
     objective = job.problem.value(mean)
     messages = int(job.schedule.up_to(t)[-1])
@@ -171,7 +170,7 @@ def observe(prepared: Prepared, state: State, t: int, test: Shards | None, f_sta
         "test_accuracy": float("nan") if test is None else accuracy(job.problem.loss, test, mean),
         "consensus_error": float(np.mean(np.linalg.norm(models - mean, axis=1))),
         "messages": messages,
-        "bytes": messages * job.problem.shards.m * FLOAT_BYTES,
+        "bytes": messages * job.method.width * job.problem.shards.m * FLOAT_BYTES,
     }
 
 
@@ -197,7 +196,7 @@ class _Keeper:
         try:
             with np.load(self.path) as saved:
                 head = json.loads(str(saved["head"]))
-                state = State(saved["z"], saved["total"], saved["since"])
+                state = State(*(saved[name] for name in State._fields))
         except (OSError, ValueError, KeyError) as error:
             raise DataError(f"'{self.path}' is no readable checkpoint ({type(error).__name__}); delete it") from None
         if head["digest"] != self.digest:
@@ -208,5 +207,5 @@ class _Keeper:
         """Replace the checkpoint, whole."""
         buffer = io.BytesIO()
         head = json.dumps({"digest": self.digest, "t": t, "history": history.rows})
-        np.savez(buffer, head=np.array(head), z=state.z, total=state.total, since=state.since)
+        np.savez(buffer, head=np.array(head), **state._asdict())
         write_atomically(self.path, buffer.getvalue())

@@ -40,11 +40,16 @@ class NetworkSpec:
 
 @dataclass(frozen=True)
 class AlgorithmSpec:
-    """a_t, γ_t and the variant of Algorithm 1."""
+    """Which algorithm, with which step sizes; the paper's by default."""
 
     rounds: int
+    method: str = "dual_averaging"
     a: str = "linear(1)"
+    """a_t: the weights of the running average and, in dual averaging, of the subgradients."""
     gamma: str = "constant(20)"
+    """γ_t of dual averaging."""
+    eta: str = "inverse_sqrt(1)"
+    """η_t of descent methods."""
     distance: str = "euclidean"
     centre: tuple[float, ...] | None = None
     primal: str = "recompute"

@@ -26,6 +26,7 @@ NUMBERS: dict[str, Any] = {
     "problem__h": "",
     "algorithm__a": "",
     "algorithm__gamma": "",
+    "algorithm__eta": "",
     "privacy__noise": "",
     "privacy__clip": None,
     "privacy__delta": 0.5,

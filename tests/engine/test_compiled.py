@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse, stats
 
+from sottovoce.algorithm.dual_averaging import DualAveraging
 from sottovoce.algorithm.stepsizes import StepSizes
 from sottovoce.engine import compiled, noise, packing, reference
 from sottovoce.engine.kernel import run_rounds
@@ -277,8 +278,11 @@ def test_stacked_runs_equal_separate_ones_bit_for_bit(case, make_shards):
     job = CONTRACT.job_of(case | {"noise": "gaussian(0.3)"}, make_shards, rounds=40)
     jobs = [with_sigma(job, factor) for factor in (1.0, 0.0, 2.5)]
     jobs.append(replace(job, release=replace(job.release, clip=0.1)))
-    steps = StepSizes(job.method.steps.a, job.method.steps.gamma + 1)
-    jobs.append(replace(job, method=replace(job.method, steps=steps)))
+    if isinstance(job.method, DualAveraging):
+        steps = StepSizes(job.method.steps.a, job.method.steps.gamma + 1)
+        jobs.append(replace(job, method=replace(job.method, steps=steps)))
+    else:
+        jobs.append(replace(job, method=replace(job.method, eta=job.method.eta / 2)))
     if isinstance(job.method.h, Separable):
         h = replace(job.method.h, phi=job.method.h.phi + 0.01, mu=job.method.h.mu + 0.1)
         jobs.append(replace(job, method=replace(job.method, h=h)))
@@ -296,7 +300,8 @@ def test_only_runs_that_share_everything_but_numbers_are_stacked(make_shards):
     for change, word in (
         ({"loss": "logistic"}, "loss"),
         ({"h": "l2_ball(0.7)"}, "regulariser"),
-        ({"primal": "as_written"}, "primal"),
+        ({"primal": "as_written"}, "method"),
+        ({"method": "descent"}, "method"),
         ({"sampling": "fixed(3)"}, "sampling"),
         ({"data": "float32"}, "data"),
         ({"activation": "edges(2)"}, "schedule"),

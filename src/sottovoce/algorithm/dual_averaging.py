@@ -21,62 +21,20 @@ uses public state.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 
 from sottovoce._types import Array, IntArray
 from sottovoce.algorithm.averages import LazySum
+from sottovoce.algorithm.method import Gradient, Mix, Round, Speaks, State
 from sottovoce.algorithm.stepsizes import StepSizes
 from sottovoce.errors import SpecError
 from sottovoce.problem.distances import Distance, Euclidean
 from sottovoce.problem.regularisers import Regulariser
 
 PRIMALS = ("recompute", "as_written")
-
-
-class State(NamedTuple):
-    """What a node carries from one round to the next; axis 0 counts the nodes held here."""
-
-    z: Array
-    """(rows, m) the dual variables z_i^(t)."""
-    total: Array
-    """(rows, m) Σ_{τ<since} a_τ x_i^(τ)."""
-    since: IntArray
-    """(rows,) the first round whose x_i is not in `total` yet: one after the node's last active round."""
-
-    def at(self, rows: IntArray) -> "State":
-        """The state of some rows, copied."""
-        return State(self.z[rows], self.total[rows], self.since[rows])
-
-    def copy(self) -> "State":
-        """All of it, copied."""
-        return State(self.z.copy(), self.total.copy(), self.since.copy())
-
-    def put(self, rows: IntArray, new: "State") -> None:
-        """Write rows back, in place."""
-        self.z[rows], self.total[rows], self.since[rows] = new
-
-
-class Round(NamedTuple):
-    """One round, as seen by the rows that were active in it."""
-
-    x: Array
-    """x_i^(t), where the gradients were taken."""
-    zeta: Array
-    """ζ_i = ĝ_i + ν_i, what was released."""
-    message: Array
-    """s_i, what was sent."""
-    state: State
-
-
-Gradient = Callable[[Array], Array]
-"""x of the active rows -> their clipped stochastic subgradients, same shape."""
-Mix = Callable[[Array], Array]
-"""Messages of the active rows -> Σ_j w_ij s_j for the same rows; crosses the network."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,6 +76,16 @@ class DualAveraging:
                 "gamma=sqrt(0.01) without"
             )
 
+    @property
+    def T(self) -> int:
+        """Rounds that the step sizes are for."""
+        return self.steps.T
+
+    @property
+    def width(self) -> int:
+        """One vector, s_i."""
+        return 1
+
     @cached_property
     def s(self) -> Array:
         """ιA_t of rounds 1 … T, the weight of h in eq. (6)."""
@@ -140,7 +108,7 @@ class DualAveraging:
     def start(self, rows: int, m: int) -> State:
         """Line 1: z_i^(1) = 0."""
         self.d.check(self.h, m)
-        return State(np.zeros((rows, m)), np.zeros((rows, m)), np.ones(rows, dtype=np.int64))
+        return State.zeros(rows, m)
 
     def x(self, z: Array, t: int | IntArray) -> Array:
         """eq. (6): the primal point of each row of z, in round t (one for all rows, or one for each)."""
@@ -150,14 +118,16 @@ class DualAveraging:
         )
         return self.d.step(self.h, z, s, gamma, stiffness)
 
-    def step(self, state: State, t: int, nodes: IntArray, gradient: Gradient, noise: Array, mix: Mix) -> Round:
+    def step(
+        self, state: State, t: int, nodes: IntArray, speaks: Speaks, gradient: Gradient, noise: Array, mix: Mix
+    ) -> Round:
         """One round for the active rows, which belong to the given nodes."""
         x = self.x(state.z, t if self.primal == "recompute" else state.since)
         total = state.total + self.slept(state, t)
         zeta = gradient(x) + noise
-        direction = zeta - self.curvature * x if self.curvature else zeta
+        direction = zeta - self.curvature * np.where(speaks[:, None], x, 0.0) if self.curvature else zeta
         message = state.z + self.steps.a[t - 1] * self.scale[nodes][:, None] * direction
-        return Round(x, zeta, message, State(mix(message), total, np.full_like(state.since, t + 1)))
+        return Round(x, zeta, message, State(mix(message), total, np.full_like(state.since, t + 1), state.memory))
 
     def slept(self, state: State, t: int) -> Array:
         """Σ a_τ x_i^(τ) over the rounds since … t, in which z_i stood still."""

@@ -47,26 +47,36 @@ def prefix_sums(values: Array) -> Array:
     return np.concatenate([[0.0], np.cumsum(values, dtype=np.longdouble).astype(np.float64)])
 
 
-SEQUENCES: dict[str, Callable[[Array, float], Array]] = {
-    "constant": lambda t, c: np.full_like(t, c),
-    "linear": lambda t, c: c * t,
-    "sqrt": lambda t, c: c * np.sqrt(t),
+SEQUENCES: dict[str, tuple[int, Callable[..., Array]]] = {
+    "constant": (1, lambda t, c=1.0: np.full_like(t, c)),
+    "linear": (1, lambda t, c=1.0: c * t),
+    "sqrt": (1, lambda t, c=1.0: c * np.sqrt(t)),
+    "inverse_sqrt": (1, lambda t, c=1.0: c / np.sqrt(t)),
+    "inverse": (2, lambda t, c=1.0, t0=0.0: c / (t + t0)),
+    "geometric": (2, lambda t, c=1.0, r=0.99: c * r ** (t - 1)),
 }
+"""How many numbers a sequence takes at most, and its values."""
 
 
 def make_sequence(text: str, rounds: int) -> Array:
-    """A sequence over rounds 1 … T from its text: constant(c), linear(c) = c·t, sqrt(c) = c·√t.
+    """A sequence over rounds 1 … T from its text.
+
+    constant(c); linear(c) = c·t; sqrt(c) = c√t; inverse_sqrt(c) = c/√t; inverse(c, t₀) = c/(t + t₀);
+    geometric(c, r) = c·rᵗ⁻¹.
 
     Examples
     --------
     >>> make_sequence("linear(1)", 4)
     array([1., 2., 3., 4.])
-    >>> make_sequence("constant(20)", 3)
-    array([20., 20., 20.])
+    >>> make_sequence("inverse(6, 1)", 3)
+    array([3. , 2. , 1.5])
     """
     name, args, kwargs = parse(text)
-    if name not in SEQUENCES or len(args) > 1 or kwargs:
-        raise SpecError(f"there is no sequence '{text}'; write constant(c), linear(c) or sqrt(c)")
+    if name not in SEQUENCES or len(args) > SEQUENCES[name][0] or kwargs:
+        raise SpecError(
+            f"there is no sequence '{text}'; write constant(c), linear(c), sqrt(c), inverse_sqrt(c), inverse(c, t0) or "
+            "geometric(c, r)"
+        )
     if not isinstance(rounds, int) or rounds < 1:
         raise SpecError(f"a run needs a whole number of rounds, at least one round, not {rounds}")
-    return SEQUENCES[name](np.arange(1, rounds + 1, dtype=np.float64), args[0] if args else 1.0)
+    return SEQUENCES[name][1](np.arange(1, rounds + 1, dtype=np.float64), *args)

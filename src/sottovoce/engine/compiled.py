@@ -14,8 +14,8 @@ from weakref import WeakKeyDictionary, ref
 import numpy as np
 
 from sottovoce._types import IntArray
-from sottovoce.algorithm.dual_averaging import State
-from sottovoce.engine.job import Job
+from sottovoce.algorithm.method import Speaks, State
+from sottovoce.engine.job import Job, draw
 from sottovoce.engine.kernel import run_rounds
 from sottovoce.engine.kernel_arguments import Noise, make_scratch
 from sottovoce.engine.packing import Packed, counted, pack
@@ -47,10 +47,11 @@ def run_many(jobs: Sequence[Job], states: Sequence[State], start: int, stop: int
     total = np.stack([state.total for state in states])
     since = states[0].since.astype(np.int64)  # a copy
     packed = _pack(jobs)
-    scratch = make_scratch(len(jobs), z.shape[2], packed.plan.widest, int(jobs[0].problem.shards.sizes.max()))
+    most = int(jobs[0].problem.shards.sizes.max())
+    scratch = make_scratch(len(jobs), z.shape[2], packed.plan.widest, most, packed.model.after)
     for first, last, noise in _draws(jobs[0], packed.noise, start, stop):
         run_rounds(packed.data, packed.plan, packed.model, packed.steps, noise, scratch, z, total, since, first, last)
-    return [State(z[r], total[r], since.copy()) for r in range(len(jobs))]
+    return [State(z[r], total[r], since.copy(), state.memory.copy()) for r, state in enumerate(states)]
 
 
 def _pack(jobs: list[Job]) -> Packed:
@@ -75,13 +76,14 @@ def _draws(job: Job, noise: Noise, start: int, stop: int) -> Iterator[tuple[int,
         last = min(max(int(np.searchsorted(starts, room, side="right")) - 1, t), stop)
         active = job.schedule.active[starts[t - 1] : starts[last]].astype(np.int64)
         ts = np.repeat(np.arange(t, last + 1), np.diff(starts[t - 1 : last + 1]))
-        yield t, last, _inject(job, noise, active, ts)
+        yield t, last, _inject(job, noise, active, ts, job.schedule.speaks(t, last))
         t = last + 1
 
 
-def _inject(job: Job, noise: Noise, active: IntArray, ts: IntArray) -> Noise:
+def _inject(job: Job, noise: Noise, active: IntArray, ts: IntArray, speaks: Speaks) -> Noise:
     """Records and noise of these (node, round) pairs, as the job's own randomness has them."""
-    records, drawn = job.draws.records(active, ts), np.ascontiguousarray(job.draws.noise(active, ts), np.float64).view()
+    records, rows = draw(job.draws, active, ts, speaks, job.problem.shards.m)
+    drawn = np.ascontiguousarray(rows, np.float64).view()
     if drawn.shape != (len(active), job.problem.shards.m) or len(records) != len(active):
         raise SpecError("the randomness must give one list of records and one row of noise for each (node, round)")
     picks = [np.empty(0, np.int64) if some is None else np.asarray(some, np.int64) for some in records]
@@ -102,7 +104,7 @@ def _check(jobs: list[Job], states: list[State], start: int, stop: int) -> None:
     if not jobs or len(jobs) != len(states):
         raise SpecError(f"give one state for each run, and at least one run; there are {len(states)} and {len(jobs)}")
     shards = jobs[0].problem.shards
-    if jobs[0].schedule.n != shards.n or jobs[0].method.steps.T < stop or jobs[0].schedule.T < stop or start < 1:
+    if jobs[0].schedule.n != shards.n or jobs[0].method.T < stop or jobs[0].schedule.T < stop or start < 1:
         raise SpecError(
             f"rounds {start} to {stop} are not within the schedule's {jobs[0].schedule.T} rounds on "
             f"{jobs[0].schedule.n} nodes"
@@ -114,5 +116,5 @@ def _check(jobs: list[Job], states: list[State], start: int, stop: int) -> None:
             raise SpecError(f"the state is not one from before round {start}; go on from the round after it was left")
         if not np.array_equal(state.since, states[0].since):
             raise SpecError("runs can only be stacked from states left after the same round")
-        if job.method.steps.T < stop:
+        if job.method.T < stop:
             raise SpecError(f"the step sizes end before round {stop}")

@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 
 from sottovoce._types import Array, IntArray
-from sottovoce.algorithm.dual_averaging import DualAveraging, Gradient, State
+from sottovoce.algorithm.method import Gradient, Method, Speaks, State
 from sottovoce.network.schedule import Schedule
 from sottovoce.privacy.release import Release
 from sottovoce.problem.objective import Problem, clipped_mean
@@ -32,7 +32,7 @@ class Job:
     """A problem, an algorithm, a fixed public schedule, a release and its draws."""
 
     problem: Problem
-    method: DualAveraging
+    method: Method
     schedule: Schedule
     release: Release
     draws: Randomness
@@ -51,6 +51,21 @@ def gradients(problem: Problem, release: Release, nodes: IntArray, records: list
 
     batches = {i: release.sampling.batch(int(problem.shards.sizes[i])) for i in nodes.tolist()}
     return gradient
+
+
+def draw(
+    draws: Randomness, nodes: IntArray, t: IntArray, speaks: Speaks, m: int
+) -> tuple[list[IntArray | None], Array]:
+    """Records and noise of these pairs (node, round); a node that only listens has neither."""
+    if np.all(speaks):
+        return draws.records(nodes, t), draws.noise(nodes, t)
+    records: list[IntArray | None] = [np.empty(0, dtype=np.int64)] * len(nodes)
+    noise = np.zeros((len(nodes), m))
+    loud = np.flatnonzero(speaks)
+    for place, drawn in zip(loud.tolist(), draws.records(nodes[loud], t[loud]), strict=True):
+        records[place] = drawn
+    noise[loud] = draws.noise(nodes[loud], t[loud])
+    return records, noise
 
 
 Engine = Callable[[Job, State, int, int], State]

@@ -1,7 +1,8 @@
 """Algorithm 1, compiled: rounds start … stop over flat arrays, for R runs that share schedule, records and unit noise.
 
-The order of operations of `DualAveraging.step` is repeated here, and nowhere else; a contract test holds the two
-together. State is z and total, (R, n, m), and since, (n,). A round goes in two parts.
+The order of operations of `DualAveraging.step` and of `Descent.step` is repeated here, and nowhere else; a contract
+test holds them together. Descent is dual averaging with x = z, −η_t for a_t, and a proximal step after mixing. State
+is z and total, (R, n, m), and since, (n,). A round goes in two parts.
 
 1. *Waking*, node by node: who was drawn, and the slopes of those records at x_i(z_i). In the usual case, a record or
    two and an h with a closed form, that is all, O(nnz) for CSR rows (`_glance`). Otherwise the whole row is worked
@@ -33,15 +34,18 @@ from sottovoce.engine.kernel_steps import (
     compiled,
     primal,
     shifted,
+    shrink,
     square_norm,
     step_numbers,
 )
-from sottovoce.engine.noise import BLOCK, inlined, normals, pair_key
+from sottovoce.engine.noise import BLOCK, inlined, normals, pair_key, put
 
 
 @compiled
 def _linear(model, r):
     """Whether x(z) is a multiple of z."""
+    if model.descent:
+        return True
     flat = model.phi[r] == 0.0 and model.lo[r] == -math.inf and model.hi[r] == math.inf
     return model.kind == L2_BALL or (model.kind == SEPARABLE and flat)
 
@@ -95,7 +99,7 @@ def _round_by_round(model, steps, t, before, r, z, total, x, scratch):
 
 @compiled
 def _wake(data, model, steps, t, before, r, node, count, z, total, factor, scratch):
-    """The whole row at once: x, rounds slept, gradient; leaves z_i plus its noiseless ζ_i in z."""
+    """The whole row at once: x, rounds slept, gradient; leaves what ĝ_i adds to the message in the scratch."""
     q, at = steps.which[r], before if model.frozen else t - 1
     here = shifted(model, steps, r, at, z, scratch.y)
     primal(model, steps, r, at, here, scratch.x)
@@ -112,7 +116,6 @@ def _wake(data, model, steps, t, before, r, node, count, z, total, factor, scrat
         _catch_up(model, steps, t, before, r, weight, here, total)
     else:
         _round_by_round(model, steps, t, before, r, z, total, scratch.x, scratch.y)
-    add_scaled(z, 1.0, scratch.g)
 
 
 @inlined
@@ -141,14 +144,14 @@ def _pick(data, noise, node, t, place, scratch):
 
 
 @inlined
-def _waking(data, model, steps, noise, t, nodes, place, z, total, since, scratch):
+def _waking(data, model, steps, noise, t, nodes, speakers, place, z, total, since, scratch):
     """Part 1 for all active nodes and all runs."""
     R, _, m = z.shape
-    whole = len(model.centre) > 0 or model.curvature > 0.0 or model.kind > L2_BALL
+    whole = len(model.centre) > 0 or model.curvature > 0.0 or (model.kind > L2_BALL and not model.descent)
     for p in range(len(nodes)):
         i = nodes[p]
         before = since[i] - 1
-        count = _pick(data, noise, i, t, place + p, scratch)
+        count = _pick(data, noise, i, t, place + p, scratch) if p < speakers else 0
         if data.sparse:
             few = 0 <= count <= FEW and stored(data, i, count, scratch.records) * len(nodes) <= m
         else:
@@ -158,7 +161,7 @@ def _waking(data, model, steps, noise, t, nodes, place, z, total, since, scratch
         for e in range(scratch.count[p]):
             scratch.rows[p, e] = row_at(data, i, scratch.records[e])
         for r in range(R):
-            push = steps.a[steps.which[r], t - 1] * noise.scale[r, i]
+            push = steps.push[steps.which[r], t - 1] * noise.scale[r, i] if p < speakers else 0.0
             scratch.loud[r, p] = push * noise.sigma[r, i]
             scratch.weight[r, p] = 0.0
             if scratch.pending[p]:
@@ -178,10 +181,28 @@ def _waking(data, model, steps, noise, t, nodes, place, z, total, since, scratch
             else:
                 factor = (push / noise.batch[i], push * model.curvature)
                 _wake(data, model, steps, t, before, r, i, count, z[r, i], total[r, i], factor, scratch)
+                if model.after:
+                    put(scratch.held[r, p], scratch.g)
+                else:
+                    add_scaled(z[r, i], 1.0, scratch.g)
 
 
 @inlined
-def _speaking(data, model, steps, noise, t, nodes, W, place, z, total, since, scratch):
+def _say(data, model, steps, noise, t, r, p, i, k, place, lo, hi, side, z, scratch):
+    """Add coordinates lo … hi − 1 of what node i says, but for what the loop of an edge does by itself."""
+    if len(noise.injected) > 0:
+        push = steps.push[steps.which[r], t - 1] * noise.scale[r, i]
+        add_scaled(z, push, noise.injected[place + p, lo:hi])
+    if model.after and not scratch.pending[p]:
+        add_scaled(z, 1.0, scratch.held[r, p, lo:hi])
+    if k != 2:
+        filled = lo if data.sparse or scratch.count[p] == 0 else min(hi, data.X.shape[1])
+        row, pull = scratch.rows[p, 0], scratch.pull[r, p, 0]
+        speak(data.X, row, pull, lo, filled, z, scratch.loud[r, p], scratch.normals, side)
+
+
+@inlined
+def _speaking(data, model, steps, noise, t, nodes, speakers, W, place, z, total, since, scratch):
     """Part 2: noise, rounds slept, message, mixture; a stretch of coordinates at a time."""
     R, _, m = z.shape
     k, half = len(nodes), (m + 1) // 2
@@ -191,7 +212,7 @@ def _speaking(data, model, steps, noise, t, nodes, W, place, z, total, since, sc
         blocks = min(BLOCK, half - first)
         for p in range(k):
             i = nodes[p]
-            if noise.noisy[i]:
+            if p < speakers and noise.noisy[i] and (k == 2 or not model.after):
                 k0, k1 = pair_key(noise.noise_key, i, t)
                 normals(k0, k1, first, blocks, scratch.words, scratch.normals, 2 * BLOCK * p if k == 2 else 0)
             for side in range(2):
@@ -201,21 +222,26 @@ def _speaking(data, model, steps, noise, t, nodes, W, place, z, total, since, sc
                     here = z[r, i, lo:hi]
                     if scratch.pending[p] and not (k == 2 and counted and _linear(model, r)):  # `edge` does that
                         _catch_up(model, steps, t, since[i] - 1, r, scratch.weight[r, p], here, total[r, i, lo:hi])
-                    if not counted:
-                        push = steps.a[steps.which[r], t - 1] * noise.scale[r, i]
-                        add_scaled(here, push, noise.injected[place + p, lo:hi])
-                    if k != 2:
-                        filled = min(hi, features) if scratch.count[p] > 0 else lo
-                        row, pull = scratch.rows[p, 0], scratch.pull[r, p, 0]
-                        speak(data.X, row, pull, lo, filled, here, scratch.loud[r, p], scratch.normals, side)
+                    if p < speakers and not model.after:
+                        _say(data, model, steps, noise, t, r, p, i, k, place, lo, hi, side, here, scratch)
         for side in range(2):
             lo = first + side * half
             hi = min(lo + blocks, m)
             for r in range(R):
                 if k == 2:
-                    edge(data.X, features, scratch, z[r], total[r], r, nodes, W, lo, hi, side, counted)
+                    edge(data.X, features, scratch, z[r], total[r], r, nodes, W, lo, hi, side, counted, model.after)
                 else:
                     mix(z[r], nodes, W, lo, hi, scratch.mixed)
+        for p in range(speakers if model.after else 0):
+            i = nodes[p]
+            if k != 2 and noise.noisy[i]:
+                k0, k1 = pair_key(noise.noise_key, i, t)
+                normals(k0, k1, first, blocks, scratch.words, scratch.normals, 0)
+            for side in range(2):
+                lo = first + side * half
+                hi = min(lo + blocks, m)
+                for r in range(R):
+                    _say(data, model, steps, noise, t, r, p, i, k, place, lo, hi, side, z[r, i, lo:hi], scratch)
 
 
 def _fingerprint() -> int:
@@ -240,12 +266,17 @@ def _entry(sources: int):
             nodes, place = plan.active[first:last], first - plan.starts[start - 1]
             corner, k = plan.corners[plan.pattern[t - 1]], last - first
             W = plan.weights[corner : corner + k * k].reshape(k, k)
-            _waking(data, model, steps, noise, t, nodes, place, z, total, since, scratch)
-            _speaking(data, model, steps, noise, t, nodes, W, place, z, total, since, scratch)
+            speakers = min(k, plan.speakers)
+            _waking(data, model, steps, noise, t, nodes, speakers, place, z, total, since, scratch)
+            _speaking(data, model, steps, noise, t, nodes, speakers, W, place, z, total, since, scratch)
             for p in range(k):
                 if scratch.count[p] > 0 and (data.sparse or data.intercept != 0.0):
                     for r in range(len(z)):
-                        scatter(data, z[r], nodes, W, p, scratch.rows[p], scratch.count[p], scratch.pull[r, p])
+                        pull = scratch.pull[r, p]
+                        scatter(data, z[r], nodes, W, p, scratch.rows[p], scratch.count[p], pull, model.after)
+            for p in range(speakers if model.descent else 0):
+                for r in range(len(z)):
+                    shrink(model, r, -steps.push[steps.which[r], t - 1], z[r, nodes[p]])
             for p in range(k):
                 since[nodes[p]] = t + 1
 

@@ -35,11 +35,15 @@ class Plan(NamedTuple):
     weights: Any
     corners: Any
     widest: int
+    speakers: int
+    """How many of a round's active nodes take a gradient, the first ones."""
 
 
 class Steps(NamedTuple):
     """a_t, γ_t, s_t = ιA_t of rounds 1 … T, and the prefix sums of `LazySum`; axis 0: distinct sequences."""
 
+    push: Any
+    """The factor on c_i ζ_i in a message: a_t, or −η_t in descent."""
     a: Any
     gamma: Any
     s: Any
@@ -65,7 +69,11 @@ class Model(NamedTuple):
     closed: bool
     """Whether the lazy sums have a closed form."""
     frozen: bool
-    """primal='as_written'."""
+    """Whether x stands still while a node sleeps: primal='as_written', and descent."""
+    descent: bool
+    """x = z, and h comes in by its proximal map after mixing."""
+    after: bool
+    """Whether ζ_i joins after mixing."""
     loss: int
     parameter: float
     clip: Any
@@ -108,16 +116,18 @@ class Scratch(NamedTuple):
     """(widest, FEW) rows glanced at by each active node, and `count` how many."""
     count: Any
     pull: Any
-    """(R, widest, FEW) what each of them pulls, a_t c_i/b included."""
+    """(R, widest, FEW) what each of them pulls, push·c_i/b included."""
     pending: Any
     """Whether the rounds slept are still to be summed up."""
     weight: Any
     """(R, widest) factor on −z of the rounds slept, where that is all there is to it; else 0."""
     loud: Any
-    """(R, widest) factor on a unit normal, a_t c_i σ_i."""
+    """(R, widest) factor on a unit normal, push·c_i σ_i."""
+    held: Any
+    """(R, widest, m) push·c_i ĝ_i of whole rows, where it joins after mixing; else empty."""
 
 
-def make_scratch(R: int, m: int, widest: int, most: int) -> Scratch:
+def make_scratch(R: int, m: int, widest: int, most: int, after: bool) -> Scratch:
     """For R runs in m dimensions, at most `widest` active nodes and `most` records a node."""
     return Scratch(
         x=np.empty(m),
@@ -134,4 +144,5 @@ def make_scratch(R: int, m: int, widest: int, most: int) -> Scratch:
         pending=np.zeros(widest, np.bool_),
         weight=np.zeros((R, widest)),
         loud=np.zeros((R, widest)),
+        held=np.zeros((R, widest, m) if after else (0, 0, 0)),
     )

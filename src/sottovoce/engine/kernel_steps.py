@@ -62,12 +62,10 @@ def _simplex_threshold(z, weight, radius, absolute):
 
 
 @compiled
-def step_numbers(model, steps, r, at, z):
-    """(offset, threshold, scale, lo, hi) of the map of round at + 1; z already shifted by the centre."""
-    q = steps.which[r]
-    den = denominator(model, steps, r, at)
+def _map_numbers(model, r, s, den, z):
+    """The map argmin ⟨z, x⟩ + s h without its quadratic + (den/2)‖x‖²."""
     if model.kind == SEPARABLE:
-        return 0.0, steps.s[q, at] * model.phi[r], 1.0 / den, model.lo[r], model.hi[r]
+        return 0.0, s * model.phi[r], 1.0 / den, model.lo[r], model.hi[r]
     radius = model.radius[r]
     if model.kind == L2_BALL:
         return 0.0, 0.0, 1.0 / max(den, math.sqrt(square_norm(z)) / radius), -math.inf, math.inf
@@ -78,6 +76,14 @@ def step_numbers(model, steps, r, at, z):
         threshold = _simplex_threshold(z, 1.0 / den, radius, True) * den if size > radius * den else 0.0
         return 0.0, threshold, 1.0 / den, -math.inf, math.inf
     return _simplex_threshold(z, 1.0 / den, radius, False) * den, 0.0, 1.0 / den, 0.0, math.inf
+
+
+@compiled
+def step_numbers(model, steps, r, at, z):
+    """(offset, threshold, scale, lo, hi) of the map of round at + 1; z already shifted by the centre."""
+    if model.descent:
+        return 0.0, 0.0, -1.0, -math.inf, math.inf  # x = z
+    return _map_numbers(model, r, steps.s[steps.which[r], at], denominator(model, steps, r, at), z)
 
 
 @compiled
@@ -101,6 +107,23 @@ def primal(model, steps, r, at, z, x):
     offset, threshold, scale, lo, hi = step_numbers(model, steps, r, at, z)
     for j in range(len(z)):
         x[j] = point(z[j] + offset, threshold, scale, lo, hi)
+
+
+@compiled
+def shrink(model, r, eta, z):
+    """z ← prox_{ηh}(z), in place: the map above at −z, with s = η and γ = 1."""
+    den = 1.0 + eta * model.mu[r]
+    free = model.kind == SEPARABLE and model.phi[r] == 0.0 and model.lo[r] == -math.inf and model.hi[r] == math.inf
+    if free:
+        if den != 1.0:
+            for j in range(len(z)):
+                z[j] /= den
+        return
+    for j in range(len(z)):
+        z[j] = -z[j]
+    offset, threshold, scale, lo, hi = _map_numbers(model, r, eta, den, z)
+    for j in range(len(z)):
+        z[j] = point(z[j] + offset, threshold, scale, lo, hi)
 
 
 @compiled

@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from sottovoce._types import Array, IntArray
-from sottovoce.algorithm.dual_averaging import DualAveraging, Mix, State
-from sottovoce.engine.job import Job, Randomness, gradients
+from sottovoce.algorithm.method import Method, Mix, State
+from sottovoce.engine.job import Job, Randomness, draw, gradients
 from sottovoce.engine.transport import Mailboxes, Transport
 from sottovoce.network.schedule import Schedule
 from sottovoce.privacy.release import Release
@@ -26,7 +26,7 @@ class Node:
         self,
         name: int,
         problem: Problem,
-        method: DualAveraging,
+        method: Method,
         schedule: Schedule,
         release: Release,
         draws: Randomness,
@@ -40,9 +40,10 @@ class Node:
         """Take part in the given rounds (those of the schedule in which this node is active)."""
         for t in rounds.tolist():
             now = np.array([t])
-            records, noise = self.draws.records(self._me, now), self.draws.noise(self._me, now)
+            speaks = np.array([self.schedule.speaks_in(t, self.name)])
+            records, noise = draw(self.draws, self._me, now, speaks, state.z.shape[1])
             gradient = gradients(self.problem, self.release, ONLY, records)
-            state = self.method.step(state, t, self._me, gradient, noise, self._mixer(t)).state
+            state = self.method.step(state, t, self._me, speaks, gradient, noise, self._mixer(t)).state
         return state
 
     def _mixer(self, t: int) -> Mix:

@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from sottovoce._types import Array
+from sottovoce.algorithm.descent import Descent
 from sottovoce.algorithm.dual_averaging import DualAveraging
 from sottovoce.algorithm.stepsizes import prefix_sums
 from sottovoce.engine import kernel_draws, kernel_steps
@@ -17,7 +19,7 @@ from sottovoce.errors import SpecError
 from sottovoce.network.schedule import Schedule
 from sottovoce.privacy.release import Draws
 from sottovoce.privacy.sampling import Fixed, Full, Poisson
-from sottovoce.problem.distances import Entropy, Euclidean
+from sottovoce.problem.distances import Distance, Entropy, Euclidean
 from sottovoce.problem.losses import LOSSES, Loss
 from sottovoce.problem.regularisers import L1Ball, L2Ball, Regulariser, Separable, Simplex
 from sottovoce.problem.shards import Shards
@@ -34,6 +36,7 @@ SAMPLERS: dict[type, int] = {
     Poisson: kernel_draws.POISSON,
     Full: kernel_draws.FULL,
 }
+Known: TypeAlias = DualAveraging | Descent
 ELSEWHERE = "use engine='reference', which runs everything"
 
 
@@ -95,24 +98,30 @@ def _plan(schedule: Schedule) -> Plan:
         weights=_read_only(np.concatenate([W.ravel() for W in schedule.patterns]), np.float64),
         corners=_read_only(np.cumsum(sizes**2) - sizes**2, np.int64),
         widest=int(sizes.max()),
+        speakers=schedule.speakers or int(sizes.max()),
     )
 
 
 def _model(jobs: Sequence[Job]) -> Model:
-    method, loss = jobs[0].method, jobs[0].problem.loss
+    method, loss = known(jobs[0]), jobs[0].problem.loss
     _check_loss(loss)
-    centre = method.d.centre if isinstance(method.d, Euclidean) else None
-    kind = _kind(method)
-    closed = kind in (kernel_steps.SEPARABLE, kernel_steps.L2_BALL)
-    if centre is not None:  # a centre only shifts z, once and for all, where γ stands still in every run
-        closed = closed and all(bool(np.all(j.method.steps.gamma == j.method.steps.gamma[0])) for j in jobs)
+    kind, centre, curvature, closed, frozen = _kind(method), None, 0.0, True, True
+    if isinstance(method, DualAveraging):
+        centre = method.d.centre if isinstance(method.d, Euclidean) else None
+        curvature, frozen = float(method.curvature), method.primal == "as_written"
+        closed = kind in (kernel_steps.SEPARABLE, kernel_steps.L2_BALL)
+        if centre is not None:  # a centre only shifts z, once and for all, where γ stands still in every run
+            gammas = [job.method.steps.gamma for job in jobs if isinstance(job.method, DualAveraging)]
+            closed = closed and all(bool(np.all(gamma == gamma[0])) for gamma in gammas)
     return Model(
         kind=kind,
         **{name: _numbers(jobs, name) for name in ("phi", "mu", "lo", "hi", "radius")},
-        curvature=float(method.curvature),
+        curvature=curvature,
         centre=_read_only(np.empty(0) if centre is None else np.asarray(centre), np.float64),
         closed=closed,
-        frozen=method.primal == "as_written",
+        frozen=frozen,
+        descent=isinstance(method, Descent),
+        after=isinstance(method, Descent) and method.combine_first,
         loss=int(loss.code),
         parameter=float(loss.parameter),
         clip=_read_only(np.array([job.release.clip for job in jobs]), np.float64),
@@ -121,27 +130,32 @@ def _model(jobs: Sequence[Job]) -> Model:
 
 def _numbers(jobs: Sequence[Job], name: str) -> NDArray[Any]:
     """One number of h for each run; 0 where its kind does not have it."""
-    return _read_only(np.array([getattr(job.method.h, name, 0.0) for job in jobs]), np.float64)
+    return _read_only(np.array([getattr(known(job).h, name, 0.0) for job in jobs]), np.float64)
 
 
 def _steps(jobs: Sequence[Job]) -> Steps:
     """The sequences, each distinct one once; a single one is not copied."""
-    distinct: list[DualAveraging] = []
+    distinct: list[Known] = []
     which = []
     for job in jobs:
-        same = [k for k, known in enumerate(distinct) if _same_steps(known, job.method)]
+        method = known(job)
+        same = [k for k, other in enumerate(distinct) if _same_steps(other, method)]
         which.append(same[0] if same else len(distinct))
         if not same:
-            distinct.append(job.method)
-    rows = []
-    for method in distinct:
-        a, den = method.steps.a, method.modulus
-        P = prefix_sums(a / den)
-        Q = prefix_sums(a * method.s / den) if _soft(method.h) else P  # P stands in: it is multiplied by φ = 0
-        rows.append((a, method.steps.gamma, method.s, method.steps.A, P, Q))
-    tables = (np.asarray(row[0])[None] if len(row) == 1 else np.stack(row) for row in zip(*rows, strict=True))
-    a, gamma, s, A, P, Q = (_read_only(table, np.float64) for table in tables)
-    return Steps(a, gamma, s, A, P, Q, _read_only(np.array(which), np.int64))
+            distinct.append(method)
+    tables = zip(*map(_sequences, distinct), strict=True)
+    rows = [np.asarray(table[0])[None] if len(table) == 1 else np.stack(table) for table in tables]
+    return Steps._make([*(_read_only(row, np.float64) for row in rows), _read_only(np.array(which), np.int64)])
+
+
+def _sequences(method: Known) -> tuple[Array, ...]:
+    """push, a, γ, s, A, P and Q; what a method has no use for is stood in for by something of the right length."""
+    if isinstance(method, Descent):
+        return -method.eta, method.a, method.a, method.a, method.A, method.A, method.A
+    a, den = method.steps.a, method.modulus
+    P = prefix_sums(a / den)
+    Q = prefix_sums(a * method.s / den) if _soft(method.h) else P  # P stands in: it is multiplied by φ = 0
+    return a, a, method.steps.gamma, method.s, method.steps.A, P, Q
 
 
 def _noise(jobs: Sequence[Job]) -> Noise:
@@ -172,7 +186,7 @@ def _noise(jobs: Sequence[Job]) -> Noise:
         records_key=_read_only(keys[Purpose.RECORDS], np.uint32),
         sigma=_read_only(sigma, np.float64),
         noisy=_read_only(np.any(sigma > 0, axis=0), np.bool_),
-        scale=_read_only(np.stack([job.method.scale for job in jobs]), np.float64),
+        scale=_read_only(np.stack([known(job).scale for job in jobs]), np.float64),
         injected=_read_only(np.empty((0, shards.m)), np.float64),
         records=_read_only(np.empty(0), np.int64),
         starts=_read_only(np.empty(0), np.int64),
@@ -191,13 +205,26 @@ def _soft(h: Regulariser) -> bool:
     return isinstance(h, Separable) and h.phi > 0
 
 
-def _kind(method: DualAveraging) -> int:
-    if type(method.h) not in KINDS or type(method.d) not in (Euclidean, Entropy):
+def known(job: Job) -> Known:
+    """The job's method, if the kernel knows it."""
+    method = job.method
+    if type(method) is DualAveraging or type(method) is Descent:
+        return method
+    raise SpecError(f"the compiled engine does not know the method {type(method).__name__}; {ELSEWHERE}")
+
+
+def _kind(method: Known) -> int:
+    d = _distance(method)
+    if type(method.h) not in KINDS or type(d) not in (Euclidean, Entropy):
         raise SpecError(
-            f"the compiled engine has no step for h = {type(method.h).__name__} under d = {type(method.d).__name__}; "
+            f"the compiled engine has no step for h = {type(method.h).__name__} under d = {type(d).__name__}; "
             f"{ELSEWHERE}"
         )
-    return kernel_steps.ENTROPY if isinstance(method.d, Entropy) else KINDS[type(method.h)]
+    return kernel_steps.ENTROPY if isinstance(d, Entropy) else KINDS[type(method.h)]
+
+
+def _distance(method: Known) -> Distance:
+    return method.d if isinstance(method, DualAveraging) else Euclidean()
 
 
 def _check_loss(loss: Loss) -> None:
@@ -206,23 +233,22 @@ def _check_loss(loss: Loss) -> None:
         raise SpecError(f"the compiled engine does not know loss '{loss.name}'; {ELSEWHERE}")
 
 
-def _same_steps(one: DualAveraging, other: DualAveraging) -> bool:
-    numbers = (one.iota, one.h.modulus, one.curvature, _soft(one.h)) == (
-        other.iota,
-        other.h.modulus,
-        other.curvature,
-        _soft(other.h),
-    )
-    return numbers and all(
-        mine is theirs or np.array_equal(mine, theirs)
-        for mine, theirs in ((one.steps.a, other.steps.a), (one.steps.gamma, other.steps.gamma))
-    )
+def _same_steps(one: Known, other: Known) -> bool:
+    if isinstance(one, DualAveraging) and isinstance(other, DualAveraging):
+        numbers = [(m.iota, m.h.modulus, m.curvature, _soft(m.h)) for m in (one, other)]
+        pairs = [(one.steps.a, other.steps.a), (one.steps.gamma, other.steps.gamma)]
+        return numbers[0] == numbers[1] and _equal(pairs)
+    return isinstance(one, Descent) and isinstance(other, Descent) and _equal([(one.a, other.a), (one.eta, other.eta)])
+
+
+def _equal(pairs: list[tuple[Array, Array]]) -> bool:
+    return all(mine is theirs or np.array_equal(mine, theirs) for mine, theirs in pairs)
 
 
 def _check_alike(one: Job, other: Job) -> None:
     """Refuse to stack runs that differ in more than numbers."""
     mine, theirs = one.problem.shards, other.problem.shards
-    method, its = one.method, other.method
+    method, its = known(one), known(other)
     draws, its_draws = one.draws, other.draws
     same = {
         "data": mine is theirs
@@ -236,9 +262,7 @@ def _check_alike(one: Job, other: Job) -> None:
         "loss": one.problem.loss == other.problem.loss,
         "schedule": _same_schedule(one.schedule, other.schedule),
         "kind of regulariser": type(method.h) is type(its.h),
-        "distance": method.d == its.d,
-        "primal": method.primal == its.primal,
-        "curvature": method.curvature == its.curvature,
+        "method": _variant(method) == _variant(its),
         "sampling": one.release.sampling == other.release.sampling,
         "randomness": draws is its_draws
         or (
@@ -254,6 +278,13 @@ def _check_alike(one: Job, other: Job) -> None:
         raise SpecError(f"runs that differ in their {', '.join(wrong)} cannot be stacked; run them one by one")
 
 
+def _variant(method: Known) -> tuple[Any, ...]:
+    """What kernels branch on."""
+    if isinstance(method, Descent):
+        return Descent, method.combine_first
+    return DualAveraging, method.d, method.primal, method.curvature
+
+
 def _same_schedule(one: Schedule, other: Schedule) -> bool:
     if one is other:
         return True
@@ -261,6 +292,7 @@ def _same_schedule(one: Schedule, other: Schedule) -> bool:
     theirs: list[NDArray[Any]] = [other.starts, other.active, other.pattern, *other.patterns]
     return (
         one.n == other.n
+        and one.speakers == other.speakers
         and len(one.patterns) == len(other.patterns)
         and all(np.array_equal(a, b) for a, b in zip(mine, theirs, strict=True))
     )

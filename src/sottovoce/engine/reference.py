@@ -6,8 +6,8 @@ from typing import NamedTuple
 import numpy as np
 
 from sottovoce._types import Array, IntArray
-from sottovoce.algorithm.dual_averaging import Round, State
-from sottovoce.engine.job import Job, gradients
+from sottovoce.algorithm.method import Round, Speaks, State
+from sottovoce.engine.job import Job, draw, gradients
 
 NOISE_BLOCK = 1 << 18  # normals drawn at a time: the cost of a call is spread over rounds, the block stays in cache
 
@@ -25,9 +25,9 @@ def rounds(job: Job, state: State, start: int, stop: int) -> Iterator[Step]:
     """Run rounds start … stop, handing out every one of them; `state` is updated in place."""
     schedule, method = job.schedule, job.method
     m = state.z.shape[1]
-    for t, nodes, records, noise in _drawn(job, start, stop, m):
+    for t, nodes, speaks, records, noise in _drawn(job, start, stop, m):
         gradient = gradients(job.problem, job.release, nodes, records)
-        done = method.step(state.at(nodes), t, nodes, gradient, noise, schedule.weights(t).__matmul__)
+        done = method.step(state.at(nodes), t, nodes, speaks, gradient, noise, schedule.weights(t).__matmul__)
         state.put(nodes, done.state)
         yield Step(t, nodes, done, state)
 
@@ -40,8 +40,10 @@ def run(job: Job, state: State, start: int, stop: int) -> State:
     return state
 
 
-def _drawn(job: Job, start: int, stop: int, m: int) -> Iterator[tuple[int, IntArray, list[IntArray | None], Array]]:
-    """Each round with its active nodes, their records and their noise, drawn for many rounds at a time."""
+def _drawn(
+    job: Job, start: int, stop: int, m: int
+) -> Iterator[tuple[int, IntArray, Speaks, list[IntArray | None], Array]]:
+    """Each round with its active nodes, who of them speaks, their records and noise, for many rounds at a time."""
     starts = job.schedule.starts
     t = start
     while t <= stop:
@@ -50,8 +52,9 @@ def _drawn(job: Job, start: int, stop: int, m: int) -> Iterator[tuple[int, IntAr
         block = slice(int(starts[t - 1]), int(starts[last]))
         active = job.schedule.active[block].astype(np.int64)
         ts = np.repeat(np.arange(t, last + 1), np.diff(starts[t - 1 : last + 1]))
-        records, noise = job.draws.records(active, ts), job.draws.noise(active, ts)
+        speaks = job.schedule.speaks(t, last)
+        records, noise = draw(job.draws, active, ts, speaks, m)
         for r in range(t, last + 1):
             mine = slice(int(starts[r - 1]) - block.start, int(starts[r]) - block.start)
-            yield r, active[mine], records[mine], noise[mine]
+            yield r, active[mine], speaks[mine], records[mine], noise[mine]
         t = last + 1

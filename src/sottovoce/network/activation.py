@@ -1,8 +1,4 @@
-"""Who is active in a round: k random links, k disjoint links, k random nodes, or everyone.
-
-Every scheme is a uniform distribution over a finite set of outcomes, and an outcome is a row of numbers: the links
-chosen (rows of `Graph.edges`) or the nodes chosen. So a million rounds are one small integer array, and exact
-probabilities are counts. No scheme ever looks at data: the privacy accounting relies on it.
+"""Who is active in a round: k random links, k disjoint links, k random nodes, everyone, or one at a tick.
 
 ι_i = P(node i is active) is exact, always; where it cannot be had, that is an error. It is 2k/n for k random links
 only when k = 1: two links may share a node.
@@ -11,109 +7,20 @@ Adding a scheme: a small class like those below, and one row of `ACTIVATIONS`.
 """
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sottovoce._types import Array, IntArray
 from sottovoce.errors import NetworkError
 from sottovoce.network.graphs import Graph
 from sottovoce.network.listing import LIMIT, SLOWEST, all_subsets, draw_matchings, matchings, pair_index, subsets
+from sottovoce.network.scheme import BLOCK, Activation, Outcome, Sized
 from sottovoce.notation import parse
 
-BLOCK = 1 << 20  # entries of stacked matrices worked on at a time: 8 MB of weights
-ROUNDS = 1 << 16  # rounds drawn at a time
 
-Outcome = tuple[IntArray, NDArray[np.bool_]]
-"""Of many rounds: active nodes (R, K), −1 where fewer than K are active, and the links among them (R, K, K)."""
-
-
-class Activation(ABC):
-    """A scheme, as data: what it is called, how likely each node is, and how to draw it."""
-
-    by_links: ClassVar[bool] = False
-    """Whether the numbers of an outcome are links (rows of `Graph.edges`) or nodes."""
-
-    @abstractmethod
-    def width(self, graph: Graph) -> int:
-        """K, the most nodes that can be active in one round; refuses a graph on which the scheme has no outcome."""
-
-    @abstractmethod
-    def iota(self, graph: Graph) -> Array:
-        """(n,) the exact probability that each node is active in a round."""
-
-    @abstractmethod
-    def count(self, graph: Graph) -> int | None:
-        """How many equally likely outcomes there are; None where counting them is out of reach."""
-
-    @abstractmethod
-    def outcomes(self, graph: Graph) -> IntArray:
-        """All outcomes, one a row; ask only where `count` is at most `LIMIT`."""
-
-    @abstractmethod
-    def typical(self, graph: Graph) -> IntArray | None:
-        """On a complete graph: outcomes that stand for all up to renumbering; None if they are over `LIMIT`."""
-
-    @abstractmethod
-    def _draw(self, graph: Graph, rounds: int, rng: np.random.Generator) -> IntArray: ...
-
-    def draw(self, graph: Graph, rounds: int, rng: np.random.Generator) -> IntArray:
-        """Outcomes of independent rounds, one a row.
-
-        Whole blocks are drawn and the last one is cut: a longer run begins with the rounds of a shorter one.
-        """
-        if rounds < 1:
-            raise NetworkError(f"a run needs at least one round, not {rounds}; ask for more")
-        size = min(ROUNDS, max(1, BLOCK // max(self.width(graph) ** 2, graph.n)))
-        if self.count(graph) == 1:  # the same in every round: a view takes no memory
-            return np.broadcast_to(only := self.outcomes(graph), (rounds, only.shape[1]))
-        return np.concatenate([self._draw(graph, size, rng)[: rounds - at] for at in range(0, rounds, size)])
-
-    def spread(self, graph: Graph, choice: IntArray) -> Iterator[Outcome]:
-        """Spell outcomes out, a block of rounds at a time: who is active, and the links among them."""
-        K = self.width(graph)
-        links = None if self.by_links else graph.adjacency()
-        size = max(1, BLOCK // K**2)
-        for at in range(0, len(choice), size):
-            rows = choice[at : at + size]
-            yield _ends(graph, rows, K) if links is None else (rows, links[rows[:, :, None], rows[:, None, :]])
-
-
-def _ends(graph: Graph, choice: IntArray, K: int) -> Outcome:
-    """The nodes that the chosen links join, each once, in the order in which the links name them."""
-    rounds, k = choice.shape
-    ends = graph.edges[choice].reshape(rounds, 2 * k)
-    first = np.argmax(ends[:, :, None] == ends[:, None, :], axis=2)  # where this node was named first
-    new = first == np.arange(2 * k)
-    label = np.take_along_axis(np.cumsum(new, axis=1) - 1, first, axis=1)
-    row = np.arange(rounds)[:, None]
-    nodes = np.full((rounds, K), -1, dtype=np.int64)
-    nodes[row, label] = ends
-    links = np.zeros((rounds, K, K), dtype=np.bool_)
-    links[row, label[:, 0::2], label[:, 1::2]] = True
-    return nodes, links | links.transpose(0, 2, 1)
-
-
-@dataclass(frozen=True)
-class _Sized(Activation):
-    """A scheme with a number: k links or k nodes."""
-
-    k: int
-
-    def __post_init__(self) -> None:
-        """Refuse an idle round."""
-        if self.k < 1:
-            raise NetworkError(f"'{self}' leaves every node idle; choose at least 1")
-
-    def __str__(self) -> str:
-        return f"{type(self).__name__.lower()}({self.k})"
-
-
-class Edges(_Sized):
+class Edges(Sized):
     """k distinct links, uniformly; their ends are active. The paper's scheme."""
 
     by_links = True
@@ -152,7 +59,7 @@ class Edges(_Sized):
         return subsets(len(graph.edges), self.k, rounds, rng)
 
 
-class Matching(_Sized):
+class Matching(Sized):
     """k links without a common node, uniform over all such choices; 2k nodes are active in every round."""
 
     by_links = True
@@ -208,7 +115,7 @@ class Matching(_Sized):
         return choice
 
 
-class Nodes(_Sized):
+class Nodes(Sized):
     """k distinct nodes, uniformly, and the graph's links among them; one without a link still steps, alone."""
 
     def width(self, graph: Graph) -> int:
@@ -268,11 +175,56 @@ class Everyone(Activation):
         return np.broadcast_to(np.arange(graph.n), (rounds, graph.n))
 
 
+@dataclass(frozen=True)
+class Ticks(Activation):
+    """One link and one of its ends, uniformly: that end takes a gradient, the other only averages with it.
+
+    On a regular graph that is a uniform node and a uniform neighbour of it, as in asynchronous SGD.
+    """
+
+    speakers = 1
+
+    def __str__(self) -> str:
+        return "ticks"
+
+    def width(self, graph: Graph) -> int:
+        """Two."""
+        return Edges(1).width(graph)
+
+    def iota(self, graph: Graph) -> Array:
+        """d_i/2E."""
+        return Edges(1).iota(graph) / 2
+
+    def spread(self, graph: Graph, choice: IntArray) -> Iterator[Outcome]:
+        """Outcomes 2e and 2e + 1 are the two ways of link e."""
+        for at in range(0, len(choice), BLOCK):
+            rows = choice[at : at + BLOCK, 0]
+            ends = graph.edges[rows // 2]
+            nodes = np.where((rows % 2 == 1)[:, None], ends[:, ::-1], ends)
+            yield nodes, np.broadcast_to(~np.eye(2, dtype=np.bool_), (len(rows), 2, 2))
+
+    def count(self, graph: Graph) -> int:
+        """2E."""
+        return 2 * len(graph.edges)
+
+    def outcomes(self, graph: Graph) -> IntArray:
+        """Both ways of every link."""
+        return np.arange(2 * len(graph.edges))[:, None]
+
+    def typical(self, graph: Graph) -> IntArray:
+        """Any one of them."""
+        return np.zeros((1, 1), dtype=np.int64)
+
+    def _draw(self, graph: Graph, rounds: int, rng: np.random.Generator) -> IntArray:
+        return rng.integers(2 * len(graph.edges), size=(rounds, 1))
+
+
 ACTIVATIONS: dict[str, type[Activation]] = {
     "edges": Edges,
     "matching": Matching,
     "nodes": Nodes,
     "everyone": Everyone,
+    "ticks": Ticks,
 }
 
 
@@ -291,7 +243,7 @@ def make_activation(text: str) -> Activation:
     name, numbers, named = parse(text)
     scheme = ACTIVATIONS.get(name)
     fits = all(isinstance(k, int) for k in numbers) and not named
-    if scheme is None or not fits or len(numbers) != issubclass(scheme, _Sized):
-        usage = ", ".join(f"{row}(k)" if issubclass(made, _Sized) else row for row, made in ACTIVATIONS.items())
+    if scheme is None or not fits or len(numbers) != issubclass(scheme, Sized):
+        usage = ", ".join(f"{row}(k)" if issubclass(made, Sized) else row for row, made in ACTIVATIONS.items())
         raise NetworkError(f"'{text}' is no activation scheme; write one of {usage}, k a whole number")
     return scheme(*numbers)

@@ -14,9 +14,9 @@ import numpy as np
 
 from sottovoce._types import Array, IntArray
 from sottovoce.errors import NetworkError
-from sottovoce.network.activation import Activation
 from sottovoce.network.graphs import Graph
 from sottovoce.network.listing import LIMIT
+from sottovoce.network.scheme import Activation
 from sottovoce.network.weights import Rule, check_doubly_stochastic, make_weights
 
 ROUNDING = 1e-12  # eigenvalues this close to 0 or 1 are 0 or 1

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from sottovoce._types import Array, IntArray
 from sottovoce.errors import NetworkError
-from sottovoce.network.activation import Activation
 from sottovoce.network.graphs import Graph
+from sottovoce.network.scheme import Activation
 from sottovoce.network.weights import check_doubly_stochastic, make_weights
 
 MEMORY = 1 << 30  # bytes of distinct weight matrices beyond which a schedule is refused
@@ -40,6 +40,8 @@ class Schedule:
     active : ids of the active nodes, round after round
     pattern : (T,) which of the patterns a round uses
     patterns : distinct doubly stochastic matrices over the active nodes of a round, in the order listed
+    speakers : how many of the active nodes of a round, the first ones, take a gradient; the others only listen and
+        pass on. 0 stands for all of them.
     """
 
     n: int
@@ -47,6 +49,7 @@ class Schedule:
     active: Compact
     pattern: Compact
     patterns: tuple[Array, ...]
+    speakers: int = 0
 
     @property
     def T(self) -> int:
@@ -84,9 +87,24 @@ class Schedule:
         W[np.ix_(nodes, nodes)] = self.weights(t)
         return W
 
-    def participations(self) -> IntArray:
-        """(n,) K_i, the number of rounds in which each node is active."""
-        return np.bincount(self.active, minlength=self.n)
+    def speaks(self, first: int, last: int) -> NDArray[np.bool_]:
+        """Which of the active nodes of rounds first … last, listed end to end, take a gradient."""
+        starts = self.starts[first - 1 : last + 1]
+        if not self.speakers:
+            return np.ones(int(starts[-1] - starts[0]), dtype=np.bool_)
+        place = np.arange(starts[0], starts[-1]) - np.repeat(starts[:-1], np.diff(starts))
+        return place < self.speakers
+
+    def speaks_in(self, t: int, i: int) -> bool:
+        """Whether node i takes a gradient in round t."""
+        nodes = self.nodes(t)
+        return bool(np.any(nodes[: self.speakers or len(nodes)] == i))
+
+    def participations(self, t: int | None = None) -> IntArray:
+        """(n,) K_i, in how many rounds each node took a gradient, up to round t; of all rounds by default."""
+        stop = self.T if t is None else self._place(t) + 1
+        active = self.active[: self.starts[stop]]
+        return np.bincount(active[self.speaks(1, stop)] if self.speakers else active, minlength=self.n)
 
     @cached_property
     def _traffic(self) -> IntArray:
@@ -106,6 +124,7 @@ class Schedule:
         """Plain arrays, for `numpy.savez`."""
         return {
             "n": np.array(self.n),
+            "speakers": np.array(self.speakers),
             "starts": self.starts,
             "active": self.active,
             "pattern": self.pattern,
@@ -116,7 +135,7 @@ class Schedule:
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> "Schedule":
         """The schedule that `to_arrays` took apart; one that no run could follow is refused."""
-        missing = {"n", "starts", "active", "pattern", "sizes", "weights"} - set(arrays)
+        missing = {"n", "speakers", "starts", "active", "pattern", "sizes", "weights"} - set(arrays)
         if missing:
             raise NetworkError(f"the stored schedule lacks {', '.join(sorted(missing))}; store it with to_arrays")
         sizes = np.asarray(arrays["sizes"], dtype=np.int64)
@@ -130,6 +149,7 @@ class Schedule:
             np.asarray(arrays["active"], dtype=np.int32),
             np.asarray(arrays["pattern"], dtype=np.int32),
             tuple(piece.reshape(k, k) for piece, k in zip(pieces, sizes.tolist(), strict=True)),
+            int(arrays["speakers"]),
         )
         schedule.check()
         return schedule
@@ -177,7 +197,8 @@ def draw_schedule(
         W = rule(links[0, :width, :width])
         check_doubly_stochastic(W)
         starts, same = np.arange(rounds + 1) * width, np.zeros(rounds, dtype=np.int32)
-        return Schedule(graph.n, starts, np.tile(nodes[0, :width].astype(np.int32), rounds), same, (W,))
+        everybody = np.tile(nodes[0, :width].astype(np.int32), rounds)
+        return Schedule(graph.n, starts, everybody, same, (W,), activation.speakers)
     known: dict[bytes, int] = {}
     patterns: list[Array] = []
     active, sizes, numbers = [], [], []
@@ -186,6 +207,8 @@ def draw_schedule(
         counts = np.count_nonzero(nodes >= 0, axis=1)
         first, shape = _distinct(links, counts)
         order = _listing(links[first], counts[first])
+        if activation.speakers:  # who speaks is told by the order
+            order = np.broadcast_to(np.arange(links.shape[1]), order.shape)
         listed = np.take_along_axis(nodes, order[shape], axis=1)
         number = np.empty(len(first), dtype=np.int32)
         for at, (row, place) in enumerate(zip(first.tolist(), order, strict=True)):
@@ -207,7 +230,8 @@ def draw_schedule(
         sizes.append(counts)
         numbers.append(number[shape])
     starts = np.concatenate([[0], np.cumsum(np.concatenate(sizes))])
-    return Schedule(graph.n, starts, np.concatenate(active), np.concatenate(numbers), tuple(patterns))
+    flat = np.concatenate(active), np.concatenate(numbers)
+    return Schedule(graph.n, starts, *flat, tuple(patterns), activation.speakers)
 
 
 def _distinct(links: NDArray[np.bool_], counts: IntArray) -> tuple[IntArray, IntArray]:

@@ -1,0 +1,89 @@
+"""What every algorithm is to an engine: a state, one step of the active rows, and what it puts out.
+
+A method is written once, as a pure function of the active rows' state, the draws and a `mix`: the reference engine
+calls `step` on several rows with a matrix product for `mix`, a real node on its one row with an exchange over the
+network. It looks at the data through `gradient` alone, once a step, and what it gets is already clipped; all else that
+it computes from must be public or already noised, because that one look is what is accounted for.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sottovoce._types import Array, IntArray
+
+
+class State(NamedTuple):
+    """What a node carries from one round to the next; axis 0 counts the nodes held here."""
+
+    z: Array
+    """(rows, m) what is sent and mixed: the dual variables z_i of dual averaging, the models x_i of descent methods."""
+    total: Array
+    """(rows, m) Σ_{τ<since} a_τ x_i^(τ)."""
+    since: IntArray
+    """(rows,) the first round whose x_i is not in `total` yet: one after the node's last active round."""
+    memory: Array
+    """(rows, k, m) what else a method remembers; k = 0 for most."""
+
+    def at(self, rows: IntArray) -> "State":
+        """The state of some rows, copied."""
+        return State(self.z[rows], self.total[rows], self.since[rows], self.memory[rows])
+
+    def copy(self) -> "State":
+        """All of it, copied."""
+        return State(self.z.copy(), self.total.copy(), self.since.copy(), self.memory.copy())
+
+    def put(self, rows: IntArray, new: "State") -> None:
+        """Write rows back, in place."""
+        for part, values in zip(self, new, strict=True):
+            part[rows] = values
+
+    @classmethod
+    def zeros(cls, rows: int, m: int, k: int = 0) -> "State":
+        """Before round 1: nothing sent, nothing summed."""
+        return cls(np.zeros((rows, m)), np.zeros((rows, m)), np.ones(rows, dtype=np.int64), np.zeros((rows, k, m)))
+
+
+class Round(NamedTuple):
+    """One round, as seen by the rows that were active in it."""
+
+    x: Array
+    """x_i^(t), where the gradients were taken."""
+    zeta: Array
+    """ζ_i = ĝ_i + ν_i, what was released."""
+    message: Array
+    """What was sent."""
+    state: State
+
+
+Gradient = Callable[[Array], Array]
+"""x of the active rows -> their clipped stochastic subgradients, same shape; zero for a row that only listens."""
+Mix = Callable[[Array], Array]
+"""Messages of the active rows -> Σ_j w_ij s_j for the same rows; crosses the network."""
+Speaks = NDArray[np.bool_]
+"""(rows,) whether a row takes a gradient in this round, or only listens and passes on."""
+
+
+class Method(Protocol):
+    """An algorithm, as engines use it."""
+
+    @property
+    def T(self) -> int:
+        """For how many rounds it is laid out."""
+
+    @property
+    def width(self) -> int:
+        """How many vectors of length m cross a link for one message of a round."""
+
+    def start(self, rows: int, m: int) -> State:
+        """The state before round 1."""
+
+    def step(
+        self, state: State, t: int, nodes: IntArray, speaks: Speaks, gradient: Gradient, noise: Array, mix: Mix
+    ) -> Round:
+        """One round for the active rows, which belong to the given nodes; `gradient` is called once."""
+
+    def average(self, state: State, t: int) -> Array:
+        """What each row puts out after round t."""
