@@ -1,7 +1,7 @@
 """From a spec and the data to a job: the one place where text becomes objects and everything is checked together."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -15,13 +15,13 @@ from sottovoce.errors import DataError, PrivacyError, SpecError
 from sottovoce.network.activation import make_activation
 from sottovoce.network.graphs import Graph, make_graph
 from sottovoce.network.mixing import activation_rate, beta
-from sottovoce.network.schedule import Schedule, draw_schedule
+from sottovoce.network.schedule import draw_schedule
 from sottovoce.network.scheme import Activation
+from sottovoce.noising import make_law, make_noise
 from sottovoce.notation import parse
 from sottovoce.privacy.adversaries import make_adversary, refuse_unless_runnable
-from sottovoce.privacy.calibration import sigma
 from sottovoce.privacy.release import Draws, Release
-from sottovoce.privacy.sampling import Sampling, make_sampling
+from sottovoce.privacy.sampling import make_sampling
 from sottovoce.privacy.statement import PrivacyStatement, check_delta, make_statement
 from sottovoce.privacy.theorem1 import Theorem1
 from sottovoce.problem.distances import DISTANCES, Distance, Euclidean
@@ -70,6 +70,7 @@ def prepare(spec: Spec, shards: Shards) -> Prepared:
     rounds = spec.algorithm.rounds
     a, gamma, eta = (make_sequence(getattr(spec.algorithm, name), rounds) for name in ("a", "gamma", "eta"))
     schedule = draw_schedule(graph, activation, spec.network.weights, rounds, streams.schedule())
+    schedule = schedule.spaced(spec.network.every)
 
     scale = shards.n * problem.node_weights * correction
     method = make_method(
@@ -79,11 +80,13 @@ def prepare(spec: Spec, shards: Shards) -> Prepared:
         ),
     )
     adversary = make_adversary(spec.privacy.adversary)
-    refuse_unless_runnable(adversary)
-    check_delta(spec.privacy.delta)
     sampling = make_sampling(spec.privacy.sampling)
-    scales, claims = make_noise(spec, shards, sampling, schedule, iota, lipschitz)
-    release = Release(sampling, lipschitz, scales, adversary)
+    law = make_law(spec.privacy.law, graph, method.shape, sampling, problem.shards)
+    refuse_unless_runnable(adversary, law.name, shards.n)
+    check_delta(spec.privacy.delta)
+    unit = Release(sampling, lipschitz, (1.0,) * shards.n, adversary, law)
+    scales, claims = make_noise(spec, shards.sizes, unit, schedule.participations(), iota)
+    release = replace(unit, sigma=scales)
     draws = Draws(release, streams, shards.sizes, problem.shards.m)
     public = {
         "n": shards.n,
@@ -174,45 +177,6 @@ def _check_rows(spec: ProblemSpec, shards: Shards) -> None:
             f"{worst:.4g}); scale the rows (--unit-rows), give a larger bound (--row-norm), or have their subgradients "
             "clipped (--on-violation clip)"
         )
-
-
-def make_noise(
-    spec: Spec, shards: Shards, sampling: Sampling, schedule: Schedule, iota: float, lipschitz: float
-) -> tuple[tuple[float, ...], list[Theorem1]]:
-    """σ_i for every node, and the claims of Theorem 1 where that is where they come from."""
-    name, args, named = parse(spec.privacy.noise)
-    n, sizes = shards.n, shards.sizes
-    if named:
-        name = "malformed"  # no noise has named numbers
-    if name == "none" and not args:
-        return (0.0,) * n, []
-    if name == "gaussian" and len(args) in (1, n):
-        return tuple(float(s) for s in (args * n if len(args) == 1 else args)), []
-    if name == "private" and len(args) == 1:
-        spoken = schedule.participations()
-        # nodes of one size share a σ, the one that the most talkative of them needs
-        needed = {
-            q: sigma(
-                sampling.kind,
-                q,
-                sampling.batch(q),
-                lipschitz,
-                int(spoken[sizes == q].max()),
-                args[0],
-                spec.privacy.delta,
-            )
-            for q in sorted(set(sizes.tolist()))
-        }
-        return tuple(needed[q] for q in sizes.tolist()), []
-    if name == "theorem1" and len(args) in (1, 2):
-        delta0 = args[1] if len(args) == 2 else 0.01
-        rounds = spec.algorithm.rounds
-        claims = [Theorem1(args[0], delta0, iota, lipschitz, int(q), rounds) for q in sizes]
-        return tuple(claim.sigma for claim in claims), claims
-    raise SpecError(
-        f"noise '{spec.privacy.noise}' is malformed; write 'private(ε)', 'gaussian(σ)' (one number, or one for each of "
-        f"the {n} nodes), 'theorem1(ε, δ₀)' or 'none'"
-    )
 
 
 def scheme_of(spec: Spec, n: int) -> Activation:

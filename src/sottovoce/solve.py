@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from sottovoce._types import FLOAT_BYTES, IntArray
+from sottovoce._types import FLOAT_BYTES, Array, IntArray
 from sottovoce.algorithm.method import State
 from sottovoce.build import Prepared, prepare
 from sottovoce.engine import nodes, reference
@@ -157,21 +157,26 @@ def observe(prepared: Prepared, state: State, t: int, test: Shards | None, f_sta
     job = prepared.job
     models = job.method.average(state, t)
     mean = models.mean(axis=0)
+    judged = [mean] if job.schedule.mixes or len(models) == 1 else list(models)  # alone, nobody has the mean
     active = job.schedule.participations(t)
     batches = np.array([job.release.sampling.batch(int(q)) for q in job.problem.shards.sizes])
-    objective = job.problem.value(mean)
+    objective = float(np.mean([job.problem.value(x) for x in judged]))
     messages = int(job.schedule.up_to(t)[-1])
     return {
         "round": t,
         "epoch": float(active @ batches / len(job.problem.shards.y)),
         "objective": objective,
         "suboptimality": objective - f_star,
-        "train_accuracy": job.problem.accuracy(mean),
-        "test_accuracy": float("nan") if test is None else accuracy(job.problem.loss, test, mean),
+        "train_accuracy": float(np.mean([job.problem.accuracy(x) for x in judged])),
+        "test_accuracy": float("nan") if test is None else _mean_accuracy(job, test, judged),
         "consensus_error": float(np.mean(np.linalg.norm(models - mean, axis=1))),
         "messages": messages,
         "bytes": messages * job.method.width * job.problem.shards.m * FLOAT_BYTES,
     }
+
+
+def _mean_accuracy(job: Job, test: Shards, models: list[Array]) -> float:
+    return float(np.mean([accuracy(job.problem.loss, test, x) for x in models]))
 
 
 class _Keeper:

@@ -34,6 +34,8 @@ class NetworkSpec:
     graph: str = "complete"
     activation: str = "edges(1)"
     weights: str = "metropolis"
+    every: int = 1
+    """Nodes mix in every so many-th round only, and step alone in between."""
     correct: bool = False
     """Whether to weigh nodes by ῑ/ι_i where the scheme activates them unevenly."""
 
@@ -63,6 +65,8 @@ class PrivacySpec:
     sampling: str = "one"
     noise: str = "none"
     """'private(ε)': as much as a true (ε, δ) needs; 'gaussian(σ)'; 'theorem1(ε, δ₀)', the paper's; or 'none'."""
+    law: str = "gaussian"
+    """How the noise is made: 'gaussian', 'laplace', 'pairs(ratio, node, …)' with a coalition of nodes, or 'tree'."""
     delta: float = 1e-5
     """δ of the guarantee, and of the statement in any case."""
     clip: float | None = None

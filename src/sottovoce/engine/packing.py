@@ -17,6 +17,7 @@ from sottovoce.engine.job import Job
 from sottovoce.engine.kernel_arguments import Data, Model, Noise, Plan, Steps
 from sottovoce.errors import SpecError
 from sottovoce.network.schedule import Schedule
+from sottovoce.privacy.laws import Gaussian
 from sottovoce.privacy.release import Draws
 from sottovoce.privacy.sampling import Fixed, Full, Poisson
 from sottovoce.problem.distances import Distance, Entropy, Euclidean
@@ -63,7 +64,8 @@ def pack(jobs: Sequence[Job]) -> Packed:
 
 def counted(job: Job) -> bool:
     """Whether the kernel can make the job's draws itself."""
-    return type(job.draws) is Draws and type(job.draws.streams) is Streams
+    draws = job.draws
+    return type(draws) is Draws and type(draws.streams) is Streams and type(draws.release.law) is Gaussian
 
 
 def _data(shards: Shards) -> Data:

@@ -16,7 +16,8 @@ from sottovoce._types import IntArray
 from sottovoce.errors import PrivacyError
 from sottovoce.privacy.accounting import Account, Mechanism, account, tradeoff
 from sottovoce.privacy.adversaries import make_adversary, refuse_unless_runnable
-from sottovoce.privacy.release import ADJACENCY, Event, Release
+from sottovoce.privacy.event import ADJACENCY, Event
+from sottovoce.privacy.release import Release
 from sottovoce.privacy.theorem1 import Theorem1
 
 FORMAT = 1
@@ -27,6 +28,10 @@ ASSUMPTIONS = (
     "the schedule of who speaks when was drawn without looking at the data, and is public",
     "one person's data is one record of one node",
 )
+EXTRA_ASSUMPTIONS = {
+    "central": ("there is one trusted place that holds all records and publishes nothing but the final model",),
+    "secret_pairs": ("the seeds that pairs of nodes share stay secret, but for those of the declared coalition",),
+}
 NOT_COVERED = (
     "people who have several records, or records at several nodes",
     "which organisations take part, and how many records each has",
@@ -207,7 +212,9 @@ def _state(
     grouped: list[tuple[Event, tuple[int, ...]]], delta: float, adversary: str, claimed: float | None, simulation: bool
 ) -> PrivacyStatement:
     """Account for every group, against an adversary that these events are accounted against."""
-    refuse_unless_runnable(make_adversary(adversary))
+    nodes = sum(len(members) for _, members in grouped)
+    for event, _ in grouped:
+        refuse_unless_runnable(make_adversary(adversary), event.law, nodes)
     check_delta(delta)
     accounts = [_account(event, delta) for event, _ in grouped]
     worst = max(accounts, key=lambda found: found.epsilon)
@@ -222,6 +229,7 @@ def _state(
         error=worst.error,
         claimed=claimed,
         simulation=simulation,
+        assumptions=ASSUMPTIONS + EXTRA_ASSUMPTIONS.get(adversary, ()),
     )
 
 
@@ -253,7 +261,9 @@ def _account(event: Event, delta: float) -> Account:
         return Account(0.0, 0.0, 0.0, delta, 0.0)
     if event.sigma == 0:
         return Account(math.inf, math.inf, math.inf, delta, 0.0)
-    return account([Mechanism.of(event)], delta)
+    found = account([Mechanism.of(event)], delta)
+    # √m ‖·‖₂ bounds ‖·‖₁ and is hardly ever reached: nothing is known from below
+    return replace(found, epsilon_lower=0.0) if event.law == "laplace" else found
 
 
 def _alike(mine: Any, theirs: Any) -> bool:
