@@ -12,23 +12,24 @@ from sottovoce.privacy.laws import Gaussian, Laplace, Law, Pairs, Shaped, Tree
 from sottovoce.privacy.release import Release
 from sottovoce.privacy.sampling import Sampling
 from sottovoce.privacy.theorem1 import Theorem1
-from sottovoce.problem.shards import Shards
 from sottovoce.spec import Spec
 
 
-def make_law(text: str, graph: Graph, shape: tuple[Array, Array] | None, sampling: Sampling, shards: Shards) -> Law:
+def make_law(
+    text: str, graph: Graph, shape: tuple[Array, Array] | None, sampling: Sampling, sizes: IntArray, m: int
+) -> Law:
     """The law of the noise; `shape` is the method's (gain, spread), where it has one."""
     name, args, named = parse(text)
     if name == "gaussian" and not args and not named:
         return Gaussian() if shape is None else Shaped(*shape)
     if name == "laplace" and not args and not named and shape is not None:
-        return Laplace(*shape, shards.m)
+        return Laplace(*shape, m)
     if name == "pairs" and args and not named and shape is None:
         ratio, *coalition = args
         if ratio > 0 and all(isinstance(i, int) and 0 <= i < graph.n for i in coalition):
             return Pairs(graph.n, graph.edges, float(ratio), tuple(int(i) for i in coalition))
     if name == "tree" and not args and not named and shape is None:
-        q = int(shards.sizes[0])
+        q = int(sizes[0])
         return Tree(-(-q // sampling.batch(q)))
     raise SpecError(
         f"noise law '{text}' is malformed or does not fit the method; write 'gaussian', 'laplace' (for a method with a "

@@ -11,13 +11,12 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from sottovoce._types import FLOAT_BYTES, Array, IntArray
+from sottovoce._types import FLOAT_BYTES, IntArray
 from sottovoce.algorithm.method import State
 from sottovoce.build import Prepared, prepare
 from sottovoce.engine import nodes, reference
 from sottovoce.engine.job import Engine, Job, Together
 from sottovoce.errors import DataError, SpecError
-from sottovoce.problem.objective import accuracy
 from sottovoce.problem.shards import Shards
 from sottovoce.result import History, Result, environment, write_atomically
 from sottovoce.spec import Execution, Spec
@@ -134,7 +133,7 @@ def choose_engine(name: str, job: Job) -> str:
     """What 'auto' stands for: compiled where a run has enough to do to make up for loading it."""
     if name != "auto":
         return name
-    return "compiled" if len(job.schedule.active) * job.problem.shards.m > WORTH_COMPILING else "reference"
+    return "compiled" if len(job.schedule.active) * job.problem.m > WORTH_COMPILING else "reference"
 
 
 def observation_rounds(T: int, count: int) -> IntArray:
@@ -164,19 +163,17 @@ def observe(prepared: Prepared, state: State, t: int, test: Shards | None, f_sta
     messages = int(job.schedule.up_to(t)[-1])
     return {
         "round": t,
-        "epoch": float(active @ batches / len(job.problem.shards.y)),
+        "epoch": float(active @ batches / job.problem.shards.sizes.sum()),
         "objective": objective,
         "suboptimality": objective - f_star,
         "train_accuracy": float(np.mean([job.problem.accuracy(x) for x in judged])),
-        "test_accuracy": float("nan") if test is None else _mean_accuracy(job, test, judged),
+        "test_accuracy": float("nan")
+        if test is None
+        else float(np.mean([job.problem.accuracy(x, test) for x in judged])),
         "consensus_error": float(np.mean(np.linalg.norm(models - mean, axis=1))),
         "messages": messages,
-        "bytes": messages * job.method.width * job.problem.shards.m * FLOAT_BYTES,
+        "bytes": messages * job.method.width * job.problem.m * FLOAT_BYTES,
     }
-
-
-def _mean_accuracy(job: Job, test: Shards, models: list[Array]) -> float:
-    return float(np.mean([accuracy(job.problem.loss, test, x) for x in models]))
 
 
 class _Keeper:
@@ -190,7 +187,7 @@ class _Keeper:
         digest = hashlib.blake2b(spec.to_json().encode(), digest_size=32)  # reads gigabytes in seconds
         X = shards.X
         data = (X.data, X.indices, X.indptr) if sparse.issparse(X) else (X,)
-        for part in (shards.y, shards.offsets, shards.order, np.array(X.shape), *data):
+        for part in (shards.y, shards.offsets, shards.order, shards.starts, np.array(X.shape), *data):
             digest.update(b"none" if part is None else np.ascontiguousarray(part).view(np.uint8).data)
         self.digest = digest.hexdigest()
 
