@@ -21,6 +21,7 @@ from sottovoce.problem.shards import Shards
 from sottovoce.problem.units import clipped_units
 
 WEIGHTS = ("nodes", "records")
+TOGETHER = 16  # models judged in one reading of the data: the margins of all records are held for each
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,15 +99,28 @@ class Problem:
 
     def accuracy(self, x: Array, other: Shards | None = None) -> float:
         """The share of records that are classified right, or R² (regression): of these records, or of others."""
+        return float(self.judge(x[None], other)[1][0])
+
+    def judge(self, models: Array, other: Shards | None = None) -> tuple[Array, Array]:
+        """(risk, accuracy) of each model, on these records or on others: all of them in one reading of the data."""
         shards = self.shards if other is None else other.with_intercept(self.shards.intercept)
-        return accuracy(self.loss, shards, x, self.outputs)
+        weights = self.record_weights if other is None else shards.spread(np.ones(shards.n) / shards.sizes.sum())
+        mine = slice(None) if shards.order is None else shards.order
+        found = []
+        for first in range(0, len(models), TOGETHER):
+            some = models[first : first + TOGETHER]
+            u = shards.margins(some.reshape(len(some) * self.outputs, -1)).reshape(len(shards.y), len(some), -1)
+            for k in range(len(some)):
+                own = u[:, k] if self.outputs > 1 else u[:, k, 0]
+                risk = float(np.dot(weights, self.joint.value(own, shards.y)))
+                found.append((risk, _accuracy(self.loss, own[mine], shards.y[mine])))
+        risks, accuracies = np.array(found).T
+        return risks, accuracies
 
 
-def accuracy(loss: Loss, shards: Shards, x: Array, outputs: int = 1) -> float:
+def _accuracy(loss: Loss, u: Array, y: Array) -> float:
     """Share of right signs, or classes, for a classification loss; coefficient of determination for a regression."""
-    mine = slice(None) if shards.order is None else shards.order
-    u, y = shards.margins(x if outputs == 1 else x.reshape(outputs, -1))[mine], shards.y[mine]
-    if outputs > 1:
+    if u.ndim > 1:
         return float(np.mean(np.argmax(u, axis=-1) == y))
     if loss.targets == "binary":
         return float(np.mean(np.where(u >= 0, 1.0, -1.0) == y))
