@@ -79,7 +79,16 @@ def prepare(spec: Spec, shards: Shards) -> Prepared:
     method = make_method(
         spec.algorithm.method,
         Ingredients(
-            problem.h, a, gamma, eta, iota, scale, make_distance(spec), spec.algorithm.primal, spec.algorithm.curvature
+            problem.h,
+            a,
+            gamma,
+            eta,
+            iota,
+            scale,
+            make_distance(spec),
+            spec.algorithm.primal,
+            spec.algorithm.curvature,
+            spec.network.every,
         ),
     )
     adversary = make_adversary(spec.privacy.adversary)

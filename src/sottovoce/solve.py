@@ -15,7 +15,7 @@ from sottovoce._types import FLOAT_BYTES, IntArray
 from sottovoce.algorithm.method import State
 from sottovoce.build import Prepared, prepare
 from sottovoce.engine import nodes, reference
-from sottovoce.engine.job import Engine, Job, Together
+from sottovoce.engine.job import Engine, Job, Together, compilable
 from sottovoce.errors import DataError, SpecError
 from sottovoce.problem.shards import Shards
 from sottovoce.result import History, Result, environment, write_atomically
@@ -133,7 +133,8 @@ def choose_engine(name: str, job: Job) -> str:
     """What 'auto' stands for: compiled where a run has enough to do to make up for loading it."""
     if name != "auto":
         return name
-    return "compiled" if len(job.schedule.active) * job.problem.m > WORTH_COMPILING else "reference"
+    long = len(job.schedule.active) * job.problem.m > WORTH_COMPILING
+    return "compiled" if long and compilable(job) else "reference"
 
 
 def observation_rounds(T: int, count: int) -> IntArray:
