@@ -30,8 +30,9 @@ def acceleration(W: Array) -> tuple[int, float]:
 
     Examples
     --------
-    >>> acceleration(np.full((20, 20), 0.05))
-    (3, 1.0717967697244912)
+    >>> K, omega = acceleration(np.full((20, 20), 0.05))
+    >>> K, round(omega, 6)
+    (3, 1.071797)
     """
     n = len(W)
     if n == 1:
