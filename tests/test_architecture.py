@@ -25,6 +25,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "noising": {"network", "privacy", "problem", "spec"},
     "build": {"problem", "network", "privacy", "algorithm", "engine", "noising", "spec"},
     "solve": {"problem", "algorithm", "engine", "build", "spec", "result"},
+    "baselines": {"algorithm", "network", "privacy", "problem", "build", "noising", "result", "spec"},
     "sweep": {"problem", "build", "solve", "spec", "result"},
     "cli": {"data", "problem", "privacy", "build", "planning", "presets", "solve", "sweep", "spec", "result", "cli"},
     "__init__": {"problem", "result", "solve", "spec"},
