@@ -121,7 +121,7 @@ class PrivacyStatement:
         """The largest share of true alarms that a test with the given share of false alarms can have."""
         if math.isinf(self.epsilon):
             return 1.0
-        return max(tradeoff([Mechanism.of(group.event)], fpr) for group in self.groups)
+        return max(_true_alarms(group.event, fpr) for group in self.groups)
 
     def verify(self) -> None:
         """Make the statement again from its events and compare; raise if anything that follows from them does not.
@@ -265,6 +265,11 @@ def _account(event: Event, delta: float) -> Account:
     return replace(found, epsilon_lower=0.0) if event.law == "laplace" else found
 
 
+@lru_cache(maxsize=4096)
+def _true_alarms(event: Event, fpr: float) -> float:
+    return tradeoff([Mechanism.of(event)], fpr)
+
+
 def _alike(mine: Any, theirs: Any) -> bool:
     """Equal, numbers up to the rounding of another machine."""
     if isinstance(mine, Group):
@@ -277,8 +282,8 @@ def _alike(mine: Any, theirs: Any) -> bool:
 
 
 def number(value: float) -> str:
-    """A number for reading: three digits, thousands marked."""
-    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+    """A number for reading: three digits, thousands marked, powers of ten for what nobody could count."""
+    return f"{value:,.0f}" if 1000 <= value < 1e9 else f"{value:.3g}"
 
 
 def _plain(value: Any) -> Any:
