@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -15,6 +15,15 @@ from sottovoce.errors import Interrupted, SpecError
 from sottovoce.paper.data import DATA, SIZES, load_sample
 from sottovoce.paper.experiments import FIGURES, NOISES, groups
 from sottovoce.result import NOT_PRIVATE
+
+TITLES = {
+    "table1": "Table 1: exponents of the utility lost, claimed and measured",
+    "table2": "Table 2: the data",
+    "high probability": "How far a run may be from the mean (F − F* over seeds)",
+    "uneven nodes": "Nodes that differ (F − F*, honest noise)",
+}
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 THINGS = (*FIGURES, "table1", "table2", "questions")
 
@@ -38,48 +47,58 @@ def reproduce(
         raise SpecError(f"there is no noise '{noise}' here; choose paper, honest or both")
     if size not in SIZES:
         raise SpecError(f"there is no size '{size}'; choose one of {', '.join(SIZES)}")
+    from sottovoce.paper.page import write_page
+
     noises = tuple(NOISES) if noise == "both" else (noise,)
     found: dict[str, Any] = {"label": NOT_PRIVATE, "files": []}
+    runs: dict[str, Any] = {}
     for name in data or ["epsilon-like"]:
-        _figures(
-            name, size, [w for w in wanted if w in FIGURES], "table2" in wanted, noises, seeds, jobs, out, json, found
-        )
+        table = _figures(name, size, wanted, noises, seeds, jobs, out, json, found)
+        if table is not None:
+            runs[f"{name} ({size})"] = table
     if "table1" in wanted:
         _table1(size, out, json, found)
     if "questions" in wanted:
         _questions(size, json, found)
+    from sottovoce.paper.orderings import findings
+
+    tables = {title: found[key] for key, title in TITLES.items() if key in found}
+    figures = [name for name in wanted if name in FIGURES]
+    read = {name: findings(table) for name, table in runs.items()}
+    report = write_page(out / "report.html", runs, figures, read, tables)
+    found["files"].append(str(report))
     if json:
         screen.say_json(found)
     else:
-        screen.out.print(f"runs and figures are in {out}; {NOT_PRIVATE}.", soft_wrap=True)
+        screen.out.print(f"figures and runs are in {out}, all of it on one page in {report}", soft_wrap=True)
 
 
 def _figures(
     name: str,
     size: str,
-    figures: list[str],
-    table2: bool,
+    wanted: list[str],
     noises: tuple[str, ...],
     seeds: int,
     jobs: int | None,
     out: Path,
     quiet: bool,
     found: dict[str, Any],
-) -> None:
+) -> "pa.Table | None":
     from sottovoce.paper.collect import collect, folder_of
     from sottovoce.paper.figures import draw
     from sottovoce.paper.orderings import findings
     from sottovoce.paper.table2 import describe
 
-    if not figures and not table2:
-        return
+    figures = [w for w in wanted if w in FIGURES]
+    if not figures and "table2" not in wanted:
+        return None
     sample = load_sample(name, size)
-    if table2:
+    if "table2" in wanted:
         row = describe(sample)
         found.setdefault("table2", []).append(row)
         _show(f"Table 2: {name}", [row], quiet)
     if not figures:
-        return
+        return None
     with _bar(f"{name} ({size})", quiet) as done:
         table = collect(sample, groups(figures, seeds), noises, out, jobs, done)
     for figure in figures:
@@ -87,6 +106,7 @@ def _figures(
     claims = [asdict(finding) for finding in findings(table)]
     found.setdefault("findings", []).extend({"data": name} | claim for claim in claims)
     _show(f"What the paper says of its figures, on {name} ({size}), {seeds} seeds", claims, quiet)
+    return table
 
 
 def _table1(size: str, out: Path, quiet: bool, found: dict[str, Any]) -> None:
@@ -96,7 +116,7 @@ def _table1(size: str, out: Path, quiet: bool, found: dict[str, Any]) -> None:
         rows = as_rows(table1(size, out, done))
     found["table1"] = rows
     shown = [row | {name: f"{row[name]:+.2f}" for name in ("measured", "low", "high")} for row in rows]
-    _show("Table 1: exponents of the utility lost, claimed and measured (95 % intervals)", shown, quiet)
+    _show(TITLES["table1"], shown, quiet)
 
 
 def _questions(size: str, quiet: bool, found: dict[str, Any]) -> None:
@@ -119,8 +139,8 @@ def _questions(size: str, quiet: bool, found: dict[str, Any]) -> None:
         for u in uneven_nodes(few)
     ]
     found["high probability"], found["uneven nodes"] = spreads, nodes
-    _show("How far a run may be from the mean", [_rounded(row) for row in spreads], quiet)
-    _show("Nodes that differ", [_rounded(row) for row in nodes], quiet)
+    _show(TITLES["high probability"], [_rounded(row) for row in spreads], quiet)
+    _show(TITLES["uneven nodes"], [_rounded(row) for row in nodes], quiet)
 
 
 def _rounded(row: dict[str, Any]) -> dict[str, Any]:
