@@ -45,7 +45,7 @@ def _about() -> Section:
     text = (
         "Liu, Johansson and Shi, Distributed Empirical Risk Minimization With Differential Privacy: its experiments, "
         f"with the noise of its Theorem 1 (δ₀ = {DELTA0:g}; it claims ε) and, beside it, with the noise that a true ε "
-        f"at δ = {DELTA:g} needs against somebody who sees every message (replace one record of one node). Both are run "
+        f"at δ = {DELTA:g} needs against somebody who sees every message (replace one record of one node). Both run "
         "from the same draws of records and from the same unit noise."
     )
     return Section("What this is", (tag("p", text),))
