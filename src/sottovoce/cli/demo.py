@@ -11,6 +11,7 @@ from rich.table import Table
 from sottovoce.build import make_problem, rounds_for_epochs
 from sottovoce.cli import screen
 from sottovoce.cli.ingest import ingest
+from sottovoce.cli.report import NAME, write_report
 from sottovoce.data.embedded import EMBEDDED, embedded
 from sottovoce.notation import write
 from sottovoce.presets import paper_l2
@@ -67,6 +68,8 @@ def demo(
     if out is not None:
         for name, result in results.items():
             result.save(out / name.replace("'s", "").replace(",", "").replace(" ", "-"))
+        report = write_report(list(results.values()), out / NAME, f"{table.name}: four runs", list(results))
+        console.print(f"saved in {out}; open {report} in a browser", soft_wrap=True)
     if json:
         screen.say_json({name: screen.summary(result, None) for name, result in results.items()})
         return

@@ -12,6 +12,8 @@ from sottovoce.cli.account import account, calibrate
 from sottovoce.cli.demo import demo
 from sottovoce.cli.plan import plan
 from sottovoce.cli.predict import predict
+from sottovoce.cli.report import report
+from sottovoce.cli.reproduce import reproduce
 from sottovoce.cli.sweep import sweep
 from sottovoce.cli.train import train
 from sottovoce.errors import SottovoceError
@@ -40,7 +42,7 @@ def _root(
     """Train linear models over many owners' private data, by gossip between their nodes."""
 
 
-for verb in (demo, train, predict, sweep, plan, account, calibrate):
+for verb in (demo, train, predict, sweep, report, plan, account, calibrate, reproduce):
     app.command()(verb)
 
 app.add_typer(data.app, name="data")

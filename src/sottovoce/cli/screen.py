@@ -16,6 +16,7 @@ from rich.panel import Panel
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from sottovoce._text import bytes_text as bytes_text
 from sottovoce.errors import Interrupted, SpecError
 from sottovoce.privacy.adversaries import make_adversary
 from sottovoce.privacy.statement import number
@@ -146,15 +147,6 @@ def summary(result: Result, saved: str | None) -> dict[str, Any]:
         "environment": result.environment,
         "saved": saved,
     }
-
-
-def bytes_text(count: float) -> str:
-    """A number of bytes for reading."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:.3g} TB"
 
 
 def _range(counts: list[int]) -> str:

@@ -11,6 +11,7 @@ from rich.table import Table
 from sottovoce.build import loss_from_text, make_problem, rounds_for_epochs
 from sottovoce.cli import screen
 from sottovoce.cli.ingest import ingest
+from sottovoce.cli.report import write_report
 from sottovoce.data.load import load
 from sottovoce.errors import SpecError
 from sottovoce.notation import write
@@ -46,7 +47,9 @@ def sweep(
     engine: Annotated[str, typer.Option("--engine", help=f"auto, {', '.join(ENGINES)}.")] = "auto",
     jobs: Annotated[int, typer.Option("--jobs", help="Groups of runs at a time.")] = 2,
     cluster: Annotated[str | None, typer.Option("--cluster", help="Address of a Dask scheduler.")] = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Write the table into this Parquet file.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Write the table into this Parquet file, and a report beside it.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Run a grid of noises, regularisers and seeds that share their draws, and compare them."""
@@ -85,14 +88,18 @@ def sweep(
         **data.names,
     )
     rows = [_row(result) for result in results]
+    report = None
     if out is not None:
         save_rows(rows, out)
+        report = str(
+            write_report(results, out.with_name(f"{out.stem}-report.html"), f"{table.name}: {base.problem.loss}")
+        )
     if json:
-        screen.say_json({"label": NOT_PRIVATE, "adjacency": ADJACENCY, "runs": rows})
+        screen.say_json({"label": NOT_PRIVATE, "adjacency": ADJACENCY, "report": report, "runs": rows})
         return
     _show(rows, delta, results[0].statement.adversary)
     if out is not None:
-        screen.out.print(f"all {len(rows)} runs written to {out}")
+        screen.out.print(f"all {len(rows)} runs written to {out}; open {report} in a browser", soft_wrap=True)
 
 
 def _row(result: Result) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from sottovoce._types import IntArray
 from sottovoce.build import loss_from_text, make_problem, rounds_for_epochs
 from sottovoce.cli import screen
 from sottovoce.cli.ingest import ingest
+from sottovoce.cli.report import NAME, write_report
 from sottovoce.data.load import load
 from sottovoce.errors import SpecError
 from sottovoce.notation import parse, write
@@ -148,16 +149,18 @@ def train(
         screen.err.print(
             f"[yellow]Note:[/] {spec.privacy.sampling}, not {wanted}: the smallest node has no more records."
         )
-    saved = None
+    saved = report = None
+    title = f"{table.name}: {spec.problem.loss} + {spec.problem.h}"
     if out is not None:
         saved = str(result.save(out))
         (out / "checkpoint.npz").unlink(missing_ok=True)
+        report = str(write_report([result], out / NAME, title))
     if json:
-        screen.say_json(screen.summary(result, saved))
+        screen.say_json(screen.summary(result, saved) | {"report": report})
     else:
-        screen.show(result, f"{table.name}: {spec.problem.loss} + {spec.problem.h}")
+        screen.show(result, title)
         if saved:
-            screen.out.print(f"saved in {saved}")
+            screen.out.print(f"saved in {saved}; open {report} in a browser", soft_wrap=True)
 
 
 def _mention_earlier_work(out: Path | None, seed: int | None) -> None:

@@ -1,4 +1,4 @@
-"""Named graphs of nodes 0 … n − 1: the links that may ever be used. Only this file knows NetworkX.
+"""Named graphs of nodes 0 … n − 1: the links that may ever be used. Only this file and `layout` know NetworkX.
 
 A graph is connected, or it is refused: nodes of different pieces could never agree. One node without links is a
 graph too, the centralised case. Adding a graph is one row of `GRAPHS`: a function of n and of named parameters that

@@ -23,6 +23,7 @@ def price(event: Event, delta: float) -> Account:
     return replace(found, epsilon_lower=0.0) if event.law == "laplace" else found
 
 
+@lru_cache(maxsize=256)
 def price_risk(event: Event, fpr: float) -> float:
     """The largest share of true alarms that an attacker can have at a share of false ones."""
     if event.law == "objective" and event.rounds:

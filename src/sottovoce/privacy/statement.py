@@ -264,8 +264,8 @@ def _alike(mine: Any, theirs: Any) -> bool:
 
 
 def number(value: float) -> str:
-    """A number for reading: three digits, thousands marked."""
-    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+    """A number for reading: three digits, thousands marked, powers of ten for what nobody could count."""
+    return f"{value:,.0f}" if 1000 <= value < 1e9 else f"{value:.3g}"
 
 
 def _plain(value: Any) -> Any:

@@ -1,0 +1,55 @@
+"""`sottovoce report FOLDER...`: draw saved runs anew, without running anything."""
+
+import webbrowser
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sottovoce.cli import screen
+from sottovoce.errors import DataError
+from sottovoce.result import Result
+
+NAME = "report.html"
+
+
+def report(
+    folders: Annotated[
+        list[Path], typer.Argument(help="Folders written by `train --out`, or folders of such folders.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--out", help="The file to write (FOLDER/report.html, or report.html for several).")
+    ] = None,
+    title: Annotated[str | None, typer.Option("--title", help="The report's heading.")] = None,
+    open_: Annotated[bool, typer.Option("--open", help="Show it in the browser.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Write one HTML file about a saved run, or compare several: no network needed, neither now nor by its readers."""
+    saved = [run for folder in folders for run in saved_runs(folder)]
+    results = [Result.load(run) for run in saved]
+    place = out if out is not None else (folders[0] / NAME if len(folders) == 1 else Path(NAME))
+    heading = title if title is not None or len(saved) > 1 else str(saved[0])
+    path = write_report(results, place, heading)
+    if open_:
+        webbrowser.open(path.absolute().as_uri())
+    if json:
+        screen.say_json({"report": str(path), "runs": [str(run) for run in saved]})
+    else:
+        screen.out.print(f"{len(saved)} {'run' if len(saved) == 1 else 'runs'} drawn into {path}", soft_wrap=True)
+
+
+def write_report(results: list[Result], path: Path, title: str | None = None, labels: list[str] | None = None) -> Path:
+    """The report of some results."""
+    from sottovoce.report import write  # Bokeh takes long to load: only when used
+
+    return write(results, path, title, labels)
+
+
+def saved_runs(folder: Path) -> list[Path]:
+    """The folder, if it holds a result, or all folders in it that do, in order."""
+    if (folder / "result.json").exists():
+        return [folder]
+    found = sorted(path.parent for path in folder.glob("*/result.json"))
+    if not found:
+        raise DataError(f"there is no result in '{folder}'; give a folder written by `sottovoce train --out`")
+    return found

@@ -1,0 +1,38 @@
+"""Reports: one self-contained HTML file for a run, a comparison, a sweep or a reproduction.
+
+`write` makes a whole report from results. Its pieces can be put together otherwise: `curves`, `burn_down`, `claims`,
+`network`, `weights`, `statement`, `compared` and `what_was_run` make sections, `page` makes the file of them.
+"""
+
+from sottovoce.report.budget import burn_down, claims
+from sottovoce.report.document import Plot, Section, page
+from sottovoce.report.graph import network
+from sottovoce.report.guarantee import statement, verdict
+from sottovoce.report.history import Curve, controls, curves, panel
+from sottovoce.report.model import weights
+from sottovoce.report.reports import write
+from sottovoce.report.settings import Setting, settings_of
+from sottovoce.report.tables import compared, what_was_run
+from sottovoce.report.tradeoff import tradeoff
+
+__all__ = [
+    "Curve",
+    "Plot",
+    "Section",
+    "Setting",
+    "burn_down",
+    "claims",
+    "compared",
+    "controls",
+    "curves",
+    "network",
+    "page",
+    "panel",
+    "settings_of",
+    "statement",
+    "tradeoff",
+    "verdict",
+    "weights",
+    "what_was_run",
+    "write",
+]

@@ -1,0 +1,137 @@
+"""The page: sections in, one HTML file out, with everything in it that it needs.
+
+The page's content security policy lets the browser run exactly the scripts that were written here, by their hashes,
+and load nothing from anywhere.
+"""
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import resources
+from typing import Any
+from xml.etree.ElementTree import Element
+
+from bokeh.embed import components
+from bokeh.embed.util import RenderRoot
+from bokeh.resources import Resources
+
+from sottovoce._version import __version__
+from sottovoce.report.html import render, tag
+from sottovoce.report.theme import THEME
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A Bokeh figure with its heading and a line below it."""
+
+    title: str
+    figure: Any
+    note: str = ""
+
+
+Part = Element | tuple[Plot, ...]
+"""Something in a section: an element, or figures that stand beside each other where there is room."""
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading and what is below it.
+
+    Attributes
+    ----------
+    title : the heading
+    parts : elements and groups of figures, in order
+    label : a remark beside the heading, such as that the section is not private
+    """
+
+    title: str
+    parts: tuple[Part, ...]
+    label: str = ""
+
+
+def page(title: str, sections: Sequence[Section], head: Sequence[Element] = ()) -> str:
+    """One self-contained HTML document.
+
+    Examples
+    --------
+    >>> text = page("Tea & cake", [Section("Tea", (tag("p", "black"),))])
+    >>> "<h1>Tea &amp; cake</h1>" in text, "<h2>Tea</h2>" in text
+    (True, True)
+    """
+    plots = [plot for section in sections for part in section.parts if isinstance(part, tuple) for plot in part]
+    script = ""
+    roots: Sequence[RenderRoot] = ()
+    if plots:
+        script, roots = components(
+            [plot.figure for plot in plots], wrap_script=False, wrap_plot_info=False, theme=THEME
+        )
+    places = {
+        id(plot): tag("div", id=root.elementid, data_root_id=root.id, class_="bokeh", style="display: contents")
+        for plot, root in zip(plots, roots, strict=True)
+    }
+    scripts = [*([_bokeh(), script] if plots else []), _file("page.js")]
+    named = [(f"s{number}", section) for number, section in enumerate(sections, 1)]
+    links = [tag("a", section.title, href=f"#{name}") for name, section in named]
+    main = tag(
+        "main",
+        tag("header", tag("p", "sottovoce report", class_="kicker"), tag("h1", title), *head),
+        tag("nav", *links, aria_label="Sections"),
+        tag("noscript", tag("p", "The figures of this report need JavaScript; everything else is here without it.")),
+        *(_section(name, section, places) for name, section in named),
+        tag("footer", f"Made by sottovoce {__version__}. This file is complete: it loads nothing from any network."),
+    )
+    document = tag(
+        "html",
+        tag(
+            "head",
+            tag("meta", charset="utf-8"),
+            tag("meta", http_equiv="Content-Security-Policy", content=_policy(scripts)),
+            tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+            tag("title", title),
+            tag("style", _file("page.css")),
+        ),
+        tag("body", main, *(tag("script", text) for text in scripts)),
+        lang="en",
+    )
+    return "<!DOCTYPE html>\n" + render(document) + "\n"
+
+
+def _section(name: str, section: Section, places: dict[int, Element]) -> Element:
+    label = tag("span", section.label, class_="label") if section.label else None
+    heading = tag("div", tag("h2", section.title), label, class_="heading")
+    return tag("section", heading, *(_part(part, places) for part in section.parts), id=name)
+
+
+def _part(part: Part, places: dict[int, Element]) -> Element:
+    if isinstance(part, Element):
+        return part
+    figures = [
+        tag(
+            "figure",
+            tag("h3", plot.title),
+            places[id(plot)],
+            tag("figcaption", plot.note) if plot.note else None,
+            aria_label=plot.title,
+        )
+        for plot in part
+    ]
+    return tag("div", *figures, class_="figures" if len(part) > 1 else "figures one")
+
+
+def _policy(scripts: Sequence[str]) -> str:
+    hashes = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in scripts]
+    allowed = " ".join(f"'sha256-{value}'" for value in hashes)
+    return f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:; font-src data:"
+
+
+@lru_cache
+def _bokeh() -> str:
+    """Bokeh's core, which draws; its widgets, tables, MathJax and WebGL are left out."""
+    return "\n".join(Resources(mode="inline", components=["bokeh"], log_level="warn").js_raw)
+
+
+@lru_cache
+def _file(name: str) -> str:
+    return resources.files("sottovoce.report").joinpath(name).read_text("utf-8")

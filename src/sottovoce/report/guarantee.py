@@ -1,0 +1,117 @@
+"""The privacy statement in words and numbers: a verdict, what it means, and the numbers that it rests on."""
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+from xml.etree.ElementTree import Element
+
+from sottovoce.privacy.adversaries import make_adversary
+from sottovoce.privacy.statement import Group, PrivacyStatement, number
+from sottovoce.report.budget import terms
+from sottovoce.report.document import Part, Section
+from sottovoce.report.html import pairs, table, tag
+
+Level = Literal["good", "weak", "bad"]
+MOST_GROUPS, MOST_NAMES = 12, 6
+MARKS = {"good": "✓", "weak": "!", "bad": "✕"}
+WEAK_RISK, WEAK_DELTA = 0.5, 0.1
+
+
+def level(statement: PrivacyStatement) -> Level:
+    """Whether a guarantee holds, and whether it is worth much."""
+    if not statement.private:
+        return "bad"
+    return "weak" if statement.delta >= WEAK_DELTA or statement.risk(0.01) > WEAK_RISK else "good"
+
+
+def verdict(statement: PrivacyStatement) -> Element:
+    """The verdict in one line, coloured, and below it everything that an ε may not be shown without."""
+    found = level(statement)
+    lines = [tag("p", statement.verdict(), class_="verdict-line")]
+    if found == "weak":
+        lines.append(tag("p", "A weak guarantee: with this ε and δ an attacker may well succeed."))
+    adversary = make_adversary(statement.adversary)
+    about = {
+        "Adversary": f"{adversary.name}: sees {adversary.sees}",
+        "Neighbouring data": statement.adjacency,
+        "Unit": statement.unit,
+    }
+    if statement.simulation:
+        about["Simulation"] = "a seed was given, and whoever knows it can remove the noise"
+    return banner(found, [*lines, pairs(about)])
+
+
+def banner(found: Level, content: Sequence[Element]) -> Element:
+    """A box whose colour and mark both tell the verdict."""
+    mark = tag("span", MARKS[found], class_="mark", aria_hidden="true")
+    return tag("div", mark, tag("div", *content), class_=f"verdict {found}")
+
+
+def statement(said: PrivacyStatement, names: Sequence[str] | None = None, title: str = "Privacy statement") -> Section:
+    """The statement's own words, its numbers for every group of nodes, what it rests on and what it leaves out."""
+    return Section(title, (*words(said), numbers(said, names)))
+
+
+def words(said: PrivacyStatement) -> list[Part]:
+    """What the statement says, without the verdict, which stands above; its two lists as lists."""
+    meaning = said.paragraph().split("\n\n")[0].removeprefix(said.verdict()).strip()
+    lists = [
+        tag("div", tag("h3", heading), tag("ul", *(tag("li", item) for item in items)))
+        for heading, items in (("It rests on this", said.assumptions), ("It does not cover", said.not_covered))
+    ]
+    return [tag("p", meaning, class_="lead"), tag("div", *lists, class_="columns")]
+
+
+def numbers(said: PrivacyStatement, names: Sequence[str] | None = None) -> Element:
+    """The numbers that the guarantee was computed from, a row for each group of nodes, the worst first."""
+    groups = sorted(said.groups, key=lambda group: -group.epsilon)
+    columns = ("nodes", "records", "sampling", "releases K", "σ", "bound L", "σ / reach", "ε")
+    rows = [_row(group, names) for group in groups[:MOST_GROUPS]]
+    caption = f"ε {terms([said])}."
+    if math.isfinite(said.epsilon):
+        caption += (
+            f" Worst node, on the worst data: at least {number(said.epsilon_lower)}; Rényi cross-check "
+            f"{number(said.epsilon_rdp)}; numerical error under {max(said.error, 1e-4):.2%}. Accountant: "
+            f"{said.accountant}. σ / reach is the noise over the distance by which one record moves a release."
+        )
+    if len(groups) > MOST_GROUPS:
+        caption += f" The {len(groups) - MOST_GROUPS} groups with the smallest ε are left out here."
+    return table(columns, rows, caption, words=("nodes", "sampling"))
+
+
+def _row(group: Group, names: Sequence[str] | None) -> list[str]:
+    event = group.event
+    how = "all records" if event.sampling == "full" else f"{event.sampling}, {event.batch} of {event.records:,}"
+    return [
+        node_list(group.nodes, names),
+        f"{event.records:,}",
+        how,
+        f"{event.rounds:,}",
+        f"{event.sigma:.4g}",
+        f"{event.clip:.4g}",
+        f"{event.noise_multiplier:.4g}",
+        shown(group.epsilon),
+    ]
+
+
+def shown(epsilon: float) -> str:
+    """ε for reading."""
+    return "∞" if math.isinf(epsilon) else number(epsilon)
+
+
+def node_list(nodes: Sequence[int], names: Sequence[str] | None = None) -> str:
+    """Which nodes, shortly.
+
+    Examples
+    --------
+    >>> node_list([0, 1, 2, 5]), node_list([0, 2], ["north", "south", "east"])
+    ('0–2, 5', 'north, east')
+    """
+    if names is not None:
+        listed = [names[i] for i in nodes]
+    else:
+        starts = [i for i in nodes if i - 1 not in set(nodes)]
+        ends = [i for i in nodes if i + 1 not in set(nodes)]
+        listed = [str(a) if a == b else f"{a}–{b}" for a, b in zip(starts, ends, strict=True)]
+    more = len(listed) - MOST_NAMES
+    return ", ".join(listed) if more <= 0 else f"{', '.join(listed[:MOST_NAMES])} and {more} more"

@@ -1,0 +1,112 @@
+"""The largest weights of a model, or of several models side by side."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from bokeh.models import ColumnDataSource, FixedTicker
+
+from sottovoce._types import Array, IntArray
+from sottovoce.report.document import Plot, Section
+from sottovoce.report.html import download, tag
+from sottovoce.report.settings import Setting
+from sottovoce.report.theme import COLOURS, INK, add_legend, chart, distinct, plain, style, tips
+
+MOST = 20  # weights shown
+SHOWN = (("", "@name"), ("weight", "@weight{%.5g}"))
+MOST_CELLS = 5_000  # in the table to download, which lies in the page
+
+
+def weights(settings: Sequence[Setting], title: str = "Model") -> Section | None:
+    """The features that weigh most: bars for one setting, dots for several; None where the models do not compare."""
+    found = [np.mean([np.asarray(run.coef) for run in s.runs], axis=0) for s in settings]
+    names = [s.first.features for s in settings]
+    if len({values.shape for values in found}) > 1 or len(set(names)) > 1:
+        return None
+    features = _names(names[0], found[0].shape[-1])
+    several_outputs = found[0].ndim == 2
+    sizes = [np.linalg.norm(values, axis=0) if several_outputs else values for values in found]
+    if not all(np.all(np.isfinite(values)) for values in sizes):
+        return Section(title, (tag("p", "Some weights are not finite: the run diverged. Try a larger γ."),))
+    ranked = np.argsort(-np.mean(np.abs(sizes), axis=0), kind="stable")
+    order = ranked[:MOST]
+    listed = ranked[: max(MOST, MOST_CELLS // sum(np.atleast_2d(values).shape[0] for values in found))]
+    rows = [{"feature": features[j]} | _numbers(settings, found, int(j)) for j in listed]
+    label = "All weights as CSV" if len(listed) == len(features) else f"{len(listed):,} largest weights as CSV"
+    get = download(label, "weights.csv", rows)
+    plot = _bars(sizes[0], features, order) if len(settings) == 1 else _dots(sizes, features, order, settings)
+    what = "norms over the outputs of the " if several_outputs else ""
+    heading = f"The {len(order)} largest weights" if len(features) > len(order) else "All weights"
+    note = f"Of the mean model over nodes{' and seeds' if any(len(s.runs) > 1 for s in settings) else ''}."
+    return Section(title, (tag("p", _words(settings, sizes, what)), tag("p", get), (Plot(heading, plot, note),)))
+
+
+def _numbers(settings: Sequence[Setting], found: Sequence[Array], feature: int) -> dict[str, float]:
+    """Every setting's weight of a feature, one for each output of the model."""
+    named: dict[str, float] = {}
+    for setting, values in zip(settings, found, strict=True):
+        prefix = "weight" if len(settings) == 1 else f"weight, {setting.label}"
+        outputs = np.atleast_2d(values)[:, feature].tolist()
+        named |= {prefix if len(outputs) == 1 else f"{prefix}, output {k}": w for k, w in enumerate(outputs, 1)}
+    return named
+
+
+def _names(features: Sequence[str] | None, count: int) -> list[str]:
+    return [f"column {j + 1}" for j in range(count)] if features is None else [str(name) for name in features]
+
+
+def _words(settings: Sequence[Setting], sizes: Sequence[Array], what: str) -> str:
+    m = len(sizes[0])
+    counts = [int(np.count_nonzero(values)) for values in sizes]
+    used = f"{min(counts):,}" if min(counts) == max(counts) else f"{min(counts):,} to {max(counts):,}"
+    text = f"{m:,} features, of which {used} have a weight other than 0. The figure shows the {what}largest weights. "
+    if all(s.statement.private for s in settings):
+        text += "A model is made of noisy releases alone, so that publishing it is covered by the privacy statement. "
+    return text
+
+
+def _base(name: str, features: Sequence[str], order: IntArray) -> tuple[Any, IntArray]:
+    places = np.arange(len(order))[::-1]
+    plot = chart(name, height=70 + 22 * len(order), y_range=(-0.7, len(order) - 0.3))
+    plot.yaxis.ticker = FixedTicker(ticks=sorted(places.tolist()))
+    plot.yaxis.major_label_overrides = {
+        int(place): plain(features[j], 24) for place, j in zip(places, order, strict=True)
+    }
+    plot.ygrid.visible = False
+    plot.xaxis.axis_label = "weight"
+    return plot, places
+
+
+def _bars(values: Array, features: Sequence[str], order: IntArray) -> Any:
+    plot, places = _base("weights", features, order)
+    chosen = values[order]
+    source = ColumnDataSource(
+        {
+            "row": places,
+            "weight": chosen,
+            "name": [plain(features[j], 200) for j in order],
+            "colour": [COLOURS[0] if v >= 0 else COLOURS[1] for v in chosen],
+        }
+    )
+    bars = plot.hbar("row", right="weight", height=0.7, source=source, color="colour")
+    plot.segment([0], [-0.7], [0], [len(order) - 0.3], line_color=INK)
+    plot.add_tools(tips(SHOWN, [bars]))
+    return plot
+
+
+def _dots(sizes: Sequence[Array], features: Sequence[str], order: IntArray, settings: Sequence[Setting]) -> Any:
+    plot, places = _base("weights", features, order)
+    plot.segment([0], [-0.7], [0], [len(order) - 0.3], line_color=INK)
+    entries: dict[str, list[Any]] = {}
+    markers = ("circle", "square", "triangle", "diamond", "inverted_triangle", "hex", "plus")
+    for index, (values, label) in enumerate(zip(sizes, distinct([s.label for s in settings]), strict=True)):
+        names = [f"{plain(features[j], 200)}, {label}" for j in order]
+        source = ColumnDataSource({"row": places, "weight": values[order], "name": names})
+        dots = plot.scatter(
+            "weight", "row", source=source, size=9, marker=markers[index % 7], color=style(index)[0], fill_alpha=0.8,
+            name=label,
+        )  # fmt: skip
+        entries[label] = [dots]
+    plot.add_tools(tips(SHOWN, [drawn[0] for drawn in entries.values()]))
+    add_legend(plot, entries)
+    return plot

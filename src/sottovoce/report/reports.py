@@ -1,0 +1,166 @@
+"""write(results, path): the report of a run, or of several."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from xml.etree.ElementTree import Element
+
+from sottovoce._text import bytes_text
+from sottovoce.errors import DataError
+from sottovoce.report.budget import burn_down, claims
+from sottovoce.report.document import Section, page
+from sottovoce.report.graph import network
+from sottovoce.report.guarantee import Level, banner, level, numbers, shown, statement, verdict, words
+from sottovoce.report.history import curves
+from sottovoce.report.html import download, tag
+from sottovoce.report.model import weights
+from sottovoce.report.settings import Setting, settings_of
+from sottovoce.report.tables import compared, what_was_run
+from sottovoce.report.tradeoff import tradeoff
+from sottovoce.result import Result, write_atomically
+
+__all__ = ["write"]
+
+
+def write(
+    results: Result | Sequence[Result],
+    path: str | Path,
+    title: str | None = None,
+    labels: Sequence[str] | None = None,
+) -> Path:
+    """Write one self-contained HTML file about a run or about several.
+
+    Parameters
+    ----------
+    results : what `solve` or `sweep` returned, or `Result.load` read; runs that differ by their seed alone are shown
+        together, as their mean and their range
+    path : the file, replaced if it is there
+    title : the page's heading
+    labels : names of the results, one for each; results of one name are shown together
+
+    Returns
+    -------
+    path : where the report is
+    """
+    settings = settings_of([results] if isinstance(results, Result) else results, labels)
+    text = _one(settings[0], title) if len(settings) == 1 else _several(settings, title)
+    path = Path(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, text.encode("utf-8", "replace"))
+    except OSError as error:
+        raise DataError(
+            f"the report cannot be written to '{path}' ({type(error).__name__}); give another file"
+        ) from None
+    return path
+
+
+def _one(setting: Setting, title: str | None) -> str:
+    result = setting.first
+    problem = result.spec.problem
+    get = download("History as CSV", "history-not-private.csv", _history(setting))
+    training = curves([setting])
+    training = Section(training.title, (*training.parts, tag("p", get)), training.label)
+    sections = [
+        statement(setting.statement, result.nodes),
+        claims([setting]),
+        burn_down([setting]),
+        training,
+        network(result),
+        weights([setting]),
+        what_was_run([setting]),
+    ]
+    heading = title or f"{problem.loss} + {problem.h} by gossip between {result.public['n']} nodes"
+    return page(
+        heading,
+        [s for s in sections if s is not None],
+        [_subtitle(setting), verdict(setting.statement), _tiles(setting)],
+    )
+
+
+def _several(settings: Sequence[Setting], title: str | None) -> str:
+    runs = sum(len(s.runs) for s in settings)
+    sections = [
+        compared(settings),
+        tradeoff(settings),
+        claims(settings),
+        burn_down(settings),
+        curves(settings),
+        weights(settings, "Models"),
+        _network_of_all(settings),
+        _statements(settings),
+        what_was_run(settings),
+    ]
+    heading = title or f"{len(settings)} settings compared in {runs} runs"
+    head = [tag("p", _sizes(settings[0]), class_="subtitle"), _verdict_of_all(settings)]
+    return page(heading, [s for s in sections if s is not None], head)
+
+
+def _history(setting: Setting) -> list[dict[str, Any]]:
+    several = len(setting.runs) > 1
+    seeds: list[dict[str, Any]] = [{"seed": run.spec.seed} if several else {} for run in setting.runs]
+    return [seed | row for seed, run in zip(seeds, setting.runs, strict=True) for row in run.history.rows]
+
+
+def _sizes(setting: Setting) -> str:
+    public, last = setting.first.public, setting.first.history.last
+    return (
+        f"{public['n']:,} nodes, {sum(public['records']):,} records, {public['m']:,} features, "
+        f"{int(last['round']):,} rounds"
+    )
+
+
+def _subtitle(setting: Setting) -> Element:
+    seeds = f", {len(setting.runs)} seeds" if len(setting.runs) > 1 else ""
+    return tag("p", _sizes(setting) + seeds, class_="subtitle")
+
+
+def _tiles(setting: Setting) -> Element:
+    """The figures that a reader looks for first."""
+    said, last = setting.statement, setting.first.history.last
+    score = "test_accuracy" if setting.knows("test_accuracy") else "train_accuracy"
+    kind = "test" if score.startswith("test") else "training"
+    tiles = [
+        (shown(said.epsilon), f"true ε at δ = {said.delta:g}, against '{said.adversary}', {said.adjacency}"),
+        (f"{last['epoch']:.3g}", "passes over the data"),
+        (bytes_text(last["bytes"]), f"sent in {int(last['messages']):,} messages"),
+        (f"{setting.last(score).mean():.4f}", f"{kind} {setting.score} of the mean model (not private)"),
+    ]
+    return tag("div", *(tag("div", tag("b", value), tag("span", text)) for value, text in tiles), class_="tiles")
+
+
+def _verdict_of_all(settings: Sequence[Setting]) -> Element:
+    found = [level(s.statement) for s in settings]
+    bad = [s.label for s, one in zip(settings, found, strict=True) if one == "bad"]
+    whole: Level = "good" if not bad and "weak" not in found else "bad" if len(bad) == len(settings) else "weak"
+    if not bad:
+        line = f"All {len(settings)} settings keep the guarantee that the table gives with its δ and its adversary."
+    else:
+        line = f"{len(bad)} of {len(settings)} settings are not private, or not as claimed: {'; '.join(bad)}."
+    lines = [tag("p", line, class_="verdict-line")]
+    if any(s.statement.simulation for s in settings):
+        lines.append(tag("p", "A simulation: seeds were given, and whoever knows a seed can remove its noise."))
+    return banner(whole, lines)
+
+
+def _network_of_all(settings: Sequence[Setting]) -> Section | None:
+    """The graph, where all settings share it; who spoke how often is that of the first run."""
+    first = settings[0].first
+    shared = all(s.first.public["edges"] == first.public["edges"] for s in settings)
+    return network(first, "Network of the first run") if shared else None
+
+
+def _statements(settings: Sequence[Setting]) -> Section:
+    """Every setting's statement, folded."""
+    folded = [
+        tag(
+            "details",
+            tag("summary", s.label),
+            verdict(s.statement),
+            *(part for part in words(s.statement) if not isinstance(part, tuple)),
+            numbers(s.statement, s.first.nodes),
+            class_="printed",
+        )
+        for s in settings
+    ]
+    return Section("Privacy statements", tuple(folded))
