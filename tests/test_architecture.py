@@ -31,7 +31,8 @@ MAY_IMPORT: dict[str, set[str]] = {
         "sweep": "problem build solve spec result",
         "report": "network privacy spec result",
         "paper": "data problem privacy algorithm engine bounds build presets spec result report solve",
-        "cli": "data problem privacy build planning presets solve sweep spec result report paper",
+        "compare": "baselines data paper privacy problem build solve spec result",
+        "cli": "baselines compare data problem privacy build planning presets solve sweep spec result report paper",
         "__init__": "problem result solve spec",
     }.items()
 }

@@ -51,6 +51,7 @@ TOGETHER: dict[str, Together] = {
 """Engines for several jobs that share their draws: (jobs, states, start, stop) -> states."""
 
 WORTH_COMPILING = 2e8  # coordinates of released subgradients: some ten seconds of the reference engine
+OVERHEAD = 5000  # what a release costs the reference engine besides, in coordinates
 
 Progress = Callable[[int, int, dict[str, float]], None]
 """(round, of how many, the newest observation)."""
@@ -133,7 +134,7 @@ def choose_engine(name: str, job: Job) -> str:
     """What 'auto' stands for: compiled where a run has enough to do to make up for loading it."""
     if name != "auto":
         return name
-    long = len(job.schedule.active) * job.problem.m > WORTH_COMPILING
+    long = len(job.schedule.active) * (job.problem.m + OVERHEAD) > WORTH_COMPILING
     return "compiled" if long and compilable(job) else "reference"
 
 

@@ -1,6 +1,7 @@
 """What a trusted centre that holds all records could do: the references that nobody who gossips can beat fairly."""
 
 import math
+from typing import Any
 
 from sottovoce.baselines.baseline import Baseline
 from sottovoce.baselines.dual import dual_spec
@@ -10,7 +11,7 @@ from sottovoce.notation import write
 from sottovoce.problem.regularisers import Separable
 from sottovoce.spec import Spec
 
-CENTRAL = {"privacy__adversary": "central"}
+CENTRAL: dict[str, Any] = {"privacy__adversary": "central"}
 
 
 def noisy_dual_averaging(facts: Facts) -> Spec:
@@ -30,7 +31,7 @@ def dpftrl(facts: Facts) -> Spec:
     """
     batches = math.ceil(facts.least / facts.b)
     height = math.ceil(math.log2(batches)) + 1
-    changes = {"privacy__sampling": write("cyclic", facts.b), "privacy__law": "tree", **CENTRAL}
+    changes: dict[str, Any] = {"privacy__sampling": write("cyclic", facts.b), "privacy__law": "tree", **CENTRAL}
     return dual_spec(facts, "constant(1)", height / batches, **changes)
 
 

@@ -1,5 +1,7 @@
 """Dual averaging by gossip: Algorithm 1 of the paper, its authors' method of 2022, and the conventional one."""
 
+from typing import Any
+
 import numpy as np
 
 from sottovoce.algorithm.stepsizes import make_sequence
@@ -10,7 +12,7 @@ from sottovoce.notation import write
 from sottovoce.spec import Spec
 
 
-def dual_spec(facts: Facts, a: str = "", share: float = 1.0, **changes: object) -> Spec:
+def dual_spec(facts: Facts, a: str = "", share: float = 1.0, **changes: Any) -> Spec:
     """Dual averaging with γ by the rule; a_t = t where h is strongly convex, as in Corollary 1, else a_t = 1."""
     a = a or ("linear(1)" if facts.made_h.modulus > 0 else "constant(1)")
     spec = facts.spec("dual_averaging", algorithm__a=a, **changes)

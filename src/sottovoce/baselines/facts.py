@@ -6,6 +6,7 @@
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -136,7 +137,7 @@ class Facts:
             raise SpecError(f"with h = '{self.h}' the optimum can be anywhere; give a public radius (--radius)")
         return min(bounds)
 
-    def spec(self, method: str, rounds: int = 0, sampling: str = "", **changes: object) -> Spec:
+    def spec(self, method: str, rounds: int = 0, sampling: str = "", **changes: Any) -> Spec:
         """What all baselines share; rounds follow from the epochs unless they are given.
 
         By default everyone is active with Poisson batches, and the running average weighs round t by t.
