@@ -1,12 +1,17 @@
-"""Norms of records, dense or sparse, without ever holding a second copy of the data."""
+"""Records, dense or sparse: which of the two, and their norms, without ever holding a second copy of the data."""
 
 import numpy as np
-from scipy import sparse
+import scipy  # not its parts: they load when first used
 
 from sottovoce._types import Array, Matrix
 
 TINY = 1e-140  # below it, squares may have underflowed
 BLOCK = 1 << 21  # numbers of a dense block that is worked on in float64 at a time: 16 MB
+
+
+def is_sparse(X: Matrix) -> bool:
+    """Whether the data is sparse; SciPy's sparse part, slow to load, is not asked about an ndarray."""
+    return not isinstance(X, np.ndarray) and bool(scipy.sparse.issparse(X))
 
 
 def row_norms(X: Matrix) -> Array:
@@ -18,7 +23,7 @@ def row_norms(X: Matrix) -> Array:
     array([5., 0.])
     """
     with np.errstate(over="ignore"):
-        if sparse.issparse(X):
+        if is_sparse(X):
             squares = np.zeros(X.shape[0])
             filled = np.flatnonzero(np.diff(X.indptr))  # reduceat has no sum for an empty row
             if filled.size:
@@ -38,7 +43,7 @@ def _mended(X: Matrix, norms: Array) -> Array:
     A norm that is too small by underflow would let a record past its clip.
     """
     for row in np.flatnonzero((norms < TINY) | ~np.isfinite(norms)):
-        entries = X.data[X.indptr[row] : X.indptr[row + 1]] if sparse.issparse(X) else X[row]
+        entries = X.data[X.indptr[row] : X.indptr[row + 1]] if is_sparse(X) else X[row]
         entries = np.asarray(entries, dtype=np.float64)
         largest = np.max(np.abs(entries), initial=0.0)
         if 0 < largest < np.inf:

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import minimize_scalar
-from scipy.special import bdtrik, ndtr, ndtri
+import scipy  # not its parts: they load when first used
 
 from sottovoce.errors import PrivacyError
 from sottovoce.privacy import profiles
@@ -145,7 +144,9 @@ def epsilon_lower(mechanisms: Sequence[Mechanism], delta: float) -> float:
         rounds = m.rounds
         if m.activity < 1:
             # δ = E δ_K over how often the node speaks, and δ_K grows with K: so δ ≥ P(K ≥ k) δ_k
-            quantile = float(bdtrik(_UNLUCKY, m.rounds, m.activity))  # not a number where even 0 is likelier
+            quantile = float(
+                scipy.special.bdtrik(_UNLUCKY, m.rounds, m.activity)
+            )  # not a number where even 0 is likelier
             rounds = math.floor(quantile) + 1 if quantile > 0 else 0
             delta /= 1.0 - _UNLUCKY
         certain.append(Mechanism(m.kind, m.rate, m.multiplier, rounds))
@@ -195,7 +196,9 @@ def epsilon_rdp(mechanisms: Sequence[Mechanism], delta: float) -> float:
         # Canonne, Kamath and Steinke 2020, Proposition 12
         return moment / at[0] + math.log1p(-1.0 / a) - math.log(left * a) / at[0]
 
-    best = minimize_scalar(bound, bounds=(math.log(order) - 1.5, math.log(order) + 1.5), method="bounded")
+    best = scipy.optimize.minimize_scalar(
+        bound, bounds=(math.log(order) - 1.5, math.log(order) + 1.5), method="bounded"
+    )
     return max(min(float(best.fun), pure(merged)), 0.0)
 
 
@@ -232,7 +235,7 @@ def tradeoff(mechanisms: Sequence[Mechanism], fpr: float) -> float:
         return 1.0
     if gaussian(merged):
         # the trade-off of two Gaussians (Dong, Roth and Su 2022)
-        return float(ndtr(1.0 / joint(merged) + ndtri(fpr)))
+        return float(scipy.special.ndtr(1.0 / joint(merged) + scipy.special.ndtri(fpr)))
     best = 1.0
     whole = parts(merged)
     for log_delta in np.log(np.geomspace(max(min(fpr, 0.5), 1e-9) / 30.0, 0.9, 5)).tolist():

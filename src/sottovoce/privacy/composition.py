@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.fft import irfft, rfft
-from scipy.signal import lfilter
+import scipy  # not its parts: they load when first used
 
 from sottovoce._types import Array
 from sottovoce.privacy.pld import connect, optimistic, pessimistic
@@ -145,7 +144,7 @@ class Composed:
         """δ at each loss of the window, rounded up (or down), in one sweep from above without large exponentials."""
         fall = math.exp(self.losses[0] - self.losses[1])
         above = np.append(np.cumsum(self.masses[:0:-1])[::-1], 0.0)
-        scaled = np.append(lfilter([fall], [1.0, -fall], self.masses[:0:-1])[::-1], 0.0)
+        scaled = np.append(_decaying(fall, self.masses[:0:-1])[::-1], 0.0)
         slack = sign * 4.0 * EPS * len(above) ** 0.5 * above
         return np.maximum(above - scaled + slack, 0.0) + self.outside
 
@@ -180,6 +179,17 @@ class Composed:
         return max(float(self.losses[short[-1]]), 0.0) if len(short) else 0.0
 
 
+def _decaying(fall: float, masses: Array) -> Array:
+    """Running sums that fall as they go, y_k = fall·(y_{k−1} + mass_k): a bidiagonal system for BLAS.
+
+    It is `scipy.signal.lfilter` as well, and as fast; but that comes with `scipy.stats`, which takes longer to load
+    than most accounts take to compute.
+    """
+    bands = np.empty((2, len(masses)), order="F")
+    bands[0], bands[1] = 1.0, -fall
+    return np.asarray(scipy.linalg.blas.dtbsv(1, bands, fall * masses, lower=1, diag=1, overwrite_x=1))
+
+
 def compose(
     parts: Sequence[Part], found: Moments, target: tuple[float, float], size: int, lower: bool = False
 ) -> Composed:
@@ -204,7 +214,7 @@ def compose(
         if loss.low:
             circle[loss.low :] += tilted[: -loss.low]
         with np.errstate(divide="ignore"):
-            log = np.log1p(rfft(circle))
+            log = np.log1p(scipy.fft.rfft(circle))
         log.real = np.maximum(log.real, -600.0)
         total += part.count * log
         noise += part.count * float(np.abs(tilted).sum()) * np.exp(-log.real)
@@ -220,7 +230,7 @@ def compose(
     error = 4.0 * EPS * math.log2(size) * float(np.mean(np.abs(spectrum) * (1.0 + noise)))
     first = math.floor((bottom - shift) / step)
     index = first + np.arange(size, dtype=np.float64)
-    masses = np.maximum(np.roll(irfft(spectrum, size), -first % size) + (-error if lower else error), 0.0)
+    masses = np.maximum(np.roll(scipy.fft.irfft(spectrum, size), -first % size) + (-error if lower else error), 0.0)
     masses *= np.exp(np.minimum(base - theta * step * index, 700.0))
     losses: Array = shift + step * index
     end = float(losses[-1]) + step

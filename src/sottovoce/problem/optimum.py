@@ -17,12 +17,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import sparse
 
 from sottovoce._types import Array, IntArray
 from sottovoce.errors import SottovoceError, SpecError
 from sottovoce.problem.objective import Problem
 from sottovoce.problem.regularisers import Regulariser, Separable
+from sottovoce.rows import is_sparse
 
 BLOCK = 15  # passes of one extrapolation: more see more of the slow directions, fewer follow changes of the active set
 PLAIN = 10  # passes of an inner problem before extrapolation: the active set changes too much at first
@@ -271,7 +271,7 @@ class _Ascent:
         entropy = self.problem.loss.conjugate_formula is None
         loss = (self.y, self.w, self.steps, self.low, self.high, self.curvature, entropy)
         state = (h.phi, scale, h.lo, h.hi, self.s, self.z, self.x)
-        if sparse.issparse(shards.X):
+        if is_sparse(shards.X):
             X = shards.X
             sparse_pass(X.data, X.indices, X.indptr, shards.intercept, rows, *loss, *state)
         else:

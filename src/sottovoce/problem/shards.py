@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy import sparse
 
 from sottovoce._types import Array, IntArray, Matrix
 from sottovoce.errors import DataError
-from sottovoce.rows import BLOCK, row_norms
+from sottovoce.rows import BLOCK, is_sparse, row_norms
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +90,7 @@ class Shards:
         """One node's shard as data of its own: the same memory, nobody else's records reachable by index."""
         rows = self.rows(node)
         whole = np.array([0, self.sizes[node]])
-        if isinstance(rows, slice) and not sparse.issparse(self.X):
+        if isinstance(rows, slice) and not is_sparse(self.X):
             alone, norms = Shards(self.X[rows], self.y[rows], whole, None, self.intercept), self.norms[rows]
         else:
             order = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
@@ -111,13 +110,13 @@ class Shards:
     def margins(self, x: Array, rows: IntArray | slice | None = None) -> Array:
         """⟨c, x⟩ for the given rows (all rows by default)."""
         w, b = (x[:-1], self.intercept * x[-1]) if self.intercept else (x, 0.0)
-        if sparse.issparse(self.X):
+        if is_sparse(self.X):
             return np.asarray((self.X if rows is None else self.X[rows]) @ w) + b
         return np.concatenate([block @ w for _, block in self._blocks(rows)]) + b
 
     def pull(self, s: Array, rows: IntArray | slice | None = None) -> Array:
         """Σ s_r c_r over the given rows (all rows by default): the adjoint of `margins`."""
-        if sparse.issparse(self.X):
+        if is_sparse(self.X):
             g = np.asarray((self.X if rows is None else self.X[rows]).T @ s)
         else:
             g = np.zeros(self.X.shape[1])
@@ -140,7 +139,7 @@ class Shards:
 
 def _matrix(X: Matrix) -> Matrix:
     """Accept what can be used as it is; refuse what would have to be copied into shape silently."""
-    if sparse.issparse(X):
+    if is_sparse(X):
         if X.format != "csr":
             raise DataError(f"sparse data must be in CSR form, not {X.format.upper()}; convert it with .tocsr()")
         if not X.has_canonical_format:  # two entries of one place add up, but their squares do not: a norm would lie
@@ -168,7 +167,7 @@ def _check_owners(offsets: IntArray, order: IntArray | None, records: int) -> No
 
 
 def _refuse_nan(X: Matrix, y: Array) -> None:
-    values = X.data if sparse.issparse(X) else X
+    values = X.data if is_sparse(X) else X
     # a sum is not finite if any term is not: no temporary of the data's size unless something is wrong
     if not np.isfinite(np.sum(values, dtype=np.float64)) and not np.all(np.isfinite(values)):
         raise DataError("the data holds NaN or infinite values; fill them in or drop those records first")
