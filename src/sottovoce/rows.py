@@ -6,7 +6,7 @@ import scipy  # not its parts: they load when first used
 from sottovoce._types import Array, Matrix
 
 TINY = 1e-140  # below it, squares may have underflowed
-BLOCK = 1 << 21  # numbers of a dense block that is worked on in float64 at a time: 16 MB
+BLOCK = 1 << 17  # numbers of a dense block that is worked on in float64 at a time: 1 MB, which a core's cache holds
 
 
 def is_sparse(X: Matrix) -> bool:
