@@ -22,9 +22,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "presets": {"spec"},
     "result": {"privacy", "spec"},
     "planning": {"algorithm", "bounds", "network", "privacy", "build", "spec"},
-    "build": {"problem", "network", "privacy", "algorithm", "engine", "spec"},
+    "noising": {"network", "privacy", "problem", "spec"},
+    "build": {"problem", "network", "privacy", "algorithm", "engine", "noising", "spec"},
     "solve": {"problem", "algorithm", "engine", "build", "spec", "result"},
     "sweep": {"problem", "build", "solve", "spec", "result"},
+    "paper": {"data", "problem", "build", "presets", "spec", "result", "sweep"},
     "cli": {"data", "problem", "privacy", "build", "planning", "presets", "solve", "sweep", "spec", "result", "cli"},
     "__init__": {"problem", "result", "solve", "spec"},
 }
@@ -40,7 +42,7 @@ ONLY_IN = {
     },
     "typer": {"cli"},
     "rich": {"cli"},
-    "pyarrow": {"data", "result.py"},
+    "pyarrow": {"data", "result.py", "paper"},
     "sklearn": {"data"},
 }
 LONGEST = 300

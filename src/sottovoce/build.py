@@ -1,7 +1,7 @@
 """From a spec and the data to a job: the one place where text becomes objects and everything is checked together."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -15,18 +15,20 @@ from sottovoce.errors import DataError, PrivacyError, SpecError
 from sottovoce.network.activation import make_activation
 from sottovoce.network.graphs import Graph, make_graph
 from sottovoce.network.mixing import activation_rate, beta
-from sottovoce.network.schedule import Schedule, draw_schedule
+from sottovoce.network.schedule import draw_schedule
 from sottovoce.network.scheme import Activation
+from sottovoce.noising import make_law, make_noise
 from sottovoce.notation import parse
 from sottovoce.privacy.adversaries import make_adversary, refuse_unless_runnable
-from sottovoce.privacy.calibration import sigma
 from sottovoce.privacy.release import Draws, Release
-from sottovoce.privacy.sampling import Sampling, make_sampling
+from sottovoce.privacy.sampling import make_sampling
 from sottovoce.privacy.statement import PrivacyStatement, check_delta, make_statement
 from sottovoce.privacy.theorem1 import Theorem1
+from sottovoce.privacy.units import PERSON, RECORD
 from sottovoce.problem.distances import DISTANCES, Distance, Euclidean
 from sottovoce.problem.losses import Loss, make_loss
 from sottovoce.problem.objective import Problem
+from sottovoce.problem.outputs import Joint
 from sottovoce.problem.regularisers import Regulariser, make_regulariser
 from sottovoce.problem.shards import Shards
 from sottovoce.spec import NetworkSpec, ProblemSpec, Spec
@@ -50,7 +52,8 @@ class Prepared:
         """What the run guarantees: accounted when first asked for, from the job's own release and schedule."""
         job = self.job
         spoken = job.schedule.participations()
-        return make_statement(job.release, job.problem.shards.sizes, spoken, self.delta, self.claims, self.seeded)
+        shards, unit = job.problem.shards, PERSON if job.problem.shards.people else RECORD
+        return make_statement(job.release, shards.sizes, spoken, self.delta, self.claims, self.seeded, unit)
 
 
 def prepare(spec: Spec, shards: Shards) -> Prepared:
@@ -70,6 +73,7 @@ def prepare(spec: Spec, shards: Shards) -> Prepared:
     rounds = spec.algorithm.rounds
     a, gamma, eta = (make_sequence(getattr(spec.algorithm, name), rounds) for name in ("a", "gamma", "eta"))
     schedule = draw_schedule(graph, activation, spec.network.weights, rounds, streams.schedule())
+    schedule = schedule.spaced(spec.network.every)
 
     scale = shards.n * problem.node_weights * correction
     method = make_method(
@@ -79,15 +83,17 @@ def prepare(spec: Spec, shards: Shards) -> Prepared:
         ),
     )
     adversary = make_adversary(spec.privacy.adversary)
-    refuse_unless_runnable(adversary)
-    check_delta(spec.privacy.delta)
     sampling = make_sampling(spec.privacy.sampling)
-    scales, claims = make_noise(spec, shards, sampling, schedule, iota, lipschitz)
-    release = Release(sampling, lipschitz, scales, adversary)
-    draws = Draws(release, streams, shards.sizes, problem.shards.m)
+    law = make_law(spec.privacy.law, graph, method.shape, sampling, shards.sizes, problem.m)
+    refuse_unless_runnable(adversary, law.name, shards.n)
+    check_delta(spec.privacy.delta)
+    unit = Release(sampling, lipschitz, (1.0,) * shards.n, adversary, law)
+    scales, claims = make_noise(spec, shards.sizes, unit, schedule.participations(), iota)
+    release = replace(unit, sigma=scales)
+    draws = Draws(release, streams, shards.sizes, problem.m)
     public = {
         "n": shards.n,
-        "m": problem.shards.m,
+        "m": problem.m,
         "records": shards.sizes.tolist(),
         "edges": graph.edges.tolist(),
         "iota": iota,
@@ -105,9 +111,8 @@ def make_problem(spec: ProblemSpec, shards: Shards) -> Problem:
     """eq. (1) over these shards, with the intercept's column if the spec has one."""
     if spec.intercept < 0:
         raise SpecError(f"the intercept's column needs a value over 0 (or 0 for none), not {spec.intercept}")
-    if shards.intercept != spec.intercept:
-        shards = Shards(shards.X, shards.y, shards.offsets, shards.order, float(spec.intercept))
-    return Problem(loss_from_text(spec.loss), h_from_text(spec.h), shards, spec.weights)
+    shards = shards.with_intercept(spec.intercept)
+    return Problem(loss_from_text(spec.loss), h_from_text(spec.h), shards, spec.weights, spec.outputs)
 
 
 def loss_from_text(text: str) -> Loss:
@@ -149,10 +154,10 @@ def make_network(spec: NetworkSpec, n: int) -> Graph:
 
 
 def make_lipschitz(loss: Loss, spec: Spec) -> float:
-    """L: the clip that was asked for, else the loss's slope bound times √(R² + B²)."""
+    """L: the clip that was asked for, else the bound of all outputs' slopes together times √(R² + B²)."""
     if not 0 < spec.problem.row_norm < math.inf:
         raise SpecError(f"the public bound of a row must be finite and over 0, not {spec.problem.row_norm}")
-    bound = loss.slope_bound * math.hypot(spec.problem.row_norm, spec.problem.intercept)
+    bound = Joint(loss, spec.problem.outputs).slope_bound * math.hypot(spec.problem.row_norm, spec.problem.intercept)
     if spec.privacy.clip is not None:
         if not 0 < spec.privacy.clip < math.inf:
             raise SpecError(f"the clip must be finite and over 0, not {spec.privacy.clip}")
@@ -174,45 +179,6 @@ def _check_rows(spec: ProblemSpec, shards: Shards) -> None:
             f"{worst:.4g}); scale the rows (--unit-rows), give a larger bound (--row-norm), or have their subgradients "
             "clipped (--on-violation clip)"
         )
-
-
-def make_noise(
-    spec: Spec, shards: Shards, sampling: Sampling, schedule: Schedule, iota: float, lipschitz: float
-) -> tuple[tuple[float, ...], list[Theorem1]]:
-    """σ_i for every node, and the claims of Theorem 1 where that is where they come from."""
-    name, args, named = parse(spec.privacy.noise)
-    n, sizes = shards.n, shards.sizes
-    if named:
-        name = "malformed"  # no noise has named numbers
-    if name == "none" and not args:
-        return (0.0,) * n, []
-    if name == "gaussian" and len(args) in (1, n):
-        return tuple(float(s) for s in (args * n if len(args) == 1 else args)), []
-    if name == "private" and len(args) == 1:
-        spoken = schedule.participations()
-        # nodes of one size share a σ, the one that the most talkative of them needs
-        needed = {
-            q: sigma(
-                sampling.kind,
-                q,
-                sampling.batch(q),
-                lipschitz,
-                int(spoken[sizes == q].max()),
-                args[0],
-                spec.privacy.delta,
-            )
-            for q in sorted(set(sizes.tolist()))
-        }
-        return tuple(needed[q] for q in sizes.tolist()), []
-    if name == "theorem1" and len(args) in (1, 2):
-        delta0 = args[1] if len(args) == 2 else 0.01
-        rounds = spec.algorithm.rounds
-        claims = [Theorem1(args[0], delta0, iota, lipschitz, int(q), rounds) for q in sizes]
-        return tuple(claim.sigma for claim in claims), claims
-    raise SpecError(
-        f"noise '{spec.privacy.noise}' is malformed; write 'private(ε)', 'gaussian(σ)' (one number, or one for each of "
-        f"the {n} nodes), 'theorem1(ε, δ₀)' or 'none'"
-    )
 
 
 def scheme_of(spec: Spec, n: int) -> Activation:

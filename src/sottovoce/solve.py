@@ -16,7 +16,6 @@ from sottovoce.build import Prepared, prepare
 from sottovoce.engine import nodes, reference
 from sottovoce.engine.job import Engine, Job, Together
 from sottovoce.errors import DataError, SpecError
-from sottovoce.problem.objective import accuracy
 from sottovoce.problem.shards import Shards
 from sottovoce.result import History, Result, environment, write_atomically
 from sottovoce.rows import is_sparse
@@ -108,7 +107,7 @@ def solve(
             continue
         state = run(job, state, t + 1, int(stop))
         t = int(stop)
-        history.rows.append(observe(prepared, state, t, test, f_star))
+        history.rows += observe([prepared], [state], t, test, [f_star])
         if keeper:
             keeper.write(t, state, history)
         if progress:
@@ -134,7 +133,7 @@ def choose_engine(name: str, job: Job) -> str:
     """What 'auto' stands for: compiled where a run has enough to do to make up for loading it."""
     if name != "auto":
         return name
-    return "compiled" if len(job.schedule.active) * job.problem.shards.m > WORTH_COMPILING else "reference"
+    return "compiled" if len(job.schedule.active) * job.problem.m > WORTH_COMPILING else "reference"
 
 
 def observation_rounds(T: int, count: int) -> IntArray:
@@ -152,26 +151,43 @@ def observation_rounds(T: int, count: int) -> IntArray:
     return np.unique(np.round(np.concatenate([early, np.linspace(T / half, T, half)])).astype(np.int64).clip(1, T))
 
 
-def observe(prepared: Prepared, state: State, t: int, test: Shards | None, f_star: float) -> dict[str, float]:
-    """One row of the history, from the outside of the mechanism: not private."""
-    job = prepared.job
-    models = job.method.average(state, t)
-    mean = models.mean(axis=0)
-    active = job.schedule.participations(t)
-    batches = np.array([job.release.sampling.batch(int(q)) for q in job.problem.shards.sizes])
-    objective = job.problem.value(mean)
-    messages = int(job.schedule.up_to(t)[-1])
-    return {
-        "round": t,
-        "epoch": float(active @ batches / len(job.problem.shards.y)),
-        "objective": objective,
-        "suboptimality": objective - f_star,
-        "train_accuracy": job.problem.accuracy(mean),
-        "test_accuracy": float("nan") if test is None else accuracy(job.problem.loss, test, mean),
-        "consensus_error": float(np.mean(np.linalg.norm(models - mean, axis=1))),
-        "messages": messages,
-        "bytes": messages * job.method.width * job.problem.shards.m * FLOAT_BYTES,
-    }
+def observe(
+    prepared: Sequence[Prepared], states: Sequence[State], t: int, test: Shards | None, f_star: Sequence[float]
+) -> list[dict[str, float]]:
+    """A row of the history of each run, from the outside of the mechanism: not private.
+
+    The runs share their data and schedule, and all their models are judged in one reading of it.
+    """
+    job = prepared[0].job
+    problem, schedule = job.problem, job.schedule
+    models = [p.job.method.average(state, t) for p, state in zip(prepared, states, strict=True)]
+    alone = schedule.n > 1 and not schedule.mixes  # then nobody has the mean, and the mean is over the nodes
+    judged = np.concatenate([x if alone else x.mean(axis=0)[None] for x in models])
+    risks, train = (np.reshape(v, (len(models), -1)).mean(axis=1) for v in problem.judge(judged))
+    tests = np.full(len(models), np.nan)
+    if test is not None:
+        tests = np.reshape(problem.judge(judged, test)[1], (len(models), -1)).mean(axis=1)
+    active = schedule.participations(t)
+    batches = np.array([job.release.sampling.batch(int(q)) for q in problem.shards.sizes])
+    messages = int(schedule.up_to(t)[-1])
+    rows = []
+    for r, (p, x) in enumerate(zip(prepared, models, strict=True)):
+        penalty = np.mean([p.job.problem.h.value(each) for each in (x if alone else [x.mean(axis=0)])])
+        objective = float(risks[r] + penalty)
+        rows.append(
+            {
+                "round": t,
+                "epoch": float(active @ batches / problem.shards.sizes.sum()),
+                "objective": objective,
+                "suboptimality": objective - f_star[r],
+                "train_accuracy": float(train[r]),
+                "test_accuracy": float(tests[r]),
+                "consensus_error": float(np.mean(np.linalg.norm(x - x.mean(axis=0), axis=1))),
+                "messages": messages,
+                "bytes": messages * p.job.method.width * problem.m * FLOAT_BYTES,
+            }
+        )
+    return rows
 
 
 class _Keeper:
@@ -185,7 +201,7 @@ class _Keeper:
         digest = hashlib.blake2b(spec.to_json().encode(), digest_size=32)  # reads gigabytes in seconds
         X = shards.X
         data = (X.data, X.indices, X.indptr) if is_sparse(X) else (X,)
-        for part in (shards.y, shards.offsets, shards.order, np.array(X.shape), *data):
+        for part in (shards.y, shards.offsets, shards.order, shards.starts, np.array(X.shape), *data):
             digest.update(b"none" if part is None else np.ascontiguousarray(part).view(np.uint8).data)
         self.digest = digest.hexdigest()
 

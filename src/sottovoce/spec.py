@@ -25,6 +25,8 @@ class ProblemSpec:
     """R, the public bound on ‖c‖, without the intercept's column."""
     on_violation: str = "raise"
     """What to do about a row over the bound: 'raise', or 'clip' its subgradients."""
+    outputs: int = 1
+    """K: with 2 or more, targets are class numbers 0 … K − 1 and each class has weights of its own."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,8 @@ class NetworkSpec:
     graph: str = "complete"
     activation: str = "edges(1)"
     weights: str = "metropolis"
+    every: int = 1
+    """Nodes mix in every so many-th round only, and step alone in between."""
     correct: bool = False
     """Whether to weigh nodes by ῑ/ι_i where the scheme activates them unevenly."""
 
@@ -63,6 +67,8 @@ class PrivacySpec:
     sampling: str = "one"
     noise: str = "none"
     """'private(ε)': as much as a true (ε, δ) needs; 'gaussian(σ)'; 'theorem1(ε, δ₀)', the paper's; or 'none'."""
+    law: str = "gaussian"
+    """How the noise is made: 'gaussian', 'laplace', 'pairs(ratio, node, …)' with a coalition of nodes, or 'tree'."""
     delta: float = 1e-5
     """δ of the guarantee, and of the statement in any case."""
     clip: float | None = None

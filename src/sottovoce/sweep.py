@@ -105,8 +105,8 @@ def _together(
     for stop in observation_rounds(T, execution.observations).tolist():
         states = TOGETHER[engine](jobs, states, t + 1, stop)
         t = stop
-        for p, state, history, best in zip(prepared, states, histories, f_star, strict=True):
-            history.rows.append(observe(p, state, t, test, best))
+        for history, row in zip(histories, observe(prepared, states, t, test, f_star), strict=True):
+            history.rows.append(row)
     circumstances = environment(engine, time.perf_counter() - began)
     return [
         Result(spec, job.method.average(state, T), history, p.statement, p.public, environment=circumstances, **names)

@@ -39,6 +39,7 @@ def test_every_rule_by_its_definition(A):
         "max_degree": lambda i, j: 1 / (1 + max(d)),
         "lazy": lambda i, j: 0.5 / (1 + max(d[i], d[j])),
         "uniform": lambda i, j: 1 / (1 + d[i]),
+        "alone": lambda i, j: 0.0,
     }
     assert set(own) == set(WEIGHTS)
     for name, formula in own.items():

@@ -11,7 +11,8 @@ from sottovoce.errors import PrivacyError
 from sottovoce.privacy.accounting import Mechanism, epsilon
 from sottovoce.privacy.adversaries import ADVERSARIES
 from sottovoce.privacy.comparison import compare
-from sottovoce.privacy.release import Event, Release
+from sottovoce.privacy.event import Event
+from sottovoce.privacy.release import Release
 from sottovoce.privacy.sampling import Fixed, Full, Poisson
 from sottovoce.privacy.statement import PrivacyStatement, make_statement
 from sottovoce.privacy.theorem1 import Theorem1

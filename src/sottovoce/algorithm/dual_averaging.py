@@ -82,6 +82,11 @@ class DualAveraging:
         return self.steps.T
 
     @property
+    def shape(self) -> None:
+        """ζ_i = ĝ_i + ν_i."""
+        return None
+
+    @property
     def width(self) -> int:
         """One vector, s_i."""
         return 1

@@ -77,6 +77,10 @@ class Method(Protocol):
     def width(self) -> int:
         """How many vectors of length m cross a link for one message of a round."""
 
+    @property
+    def shape(self) -> tuple[Array, Array] | None:
+        """(gain_t, spread_t) of what is released, gain_t ĝ_i + spread_t ν_i; None where both are 1 throughout."""
+
     def start(self, rows: int, m: int) -> State:
         """The state before round 1."""
 

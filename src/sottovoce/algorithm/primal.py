@@ -47,6 +47,11 @@ class Primal:
         return len(self.a)
 
     @property
+    def shape(self) -> tuple[Array, Array] | None:
+        """ζ_i = ĝ_i + ν_i, unless a method says otherwise."""
+        return None
+
+    @property
     def width(self) -> int:
         """One vector, the model."""
         return 1

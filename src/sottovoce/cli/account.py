@@ -13,7 +13,7 @@ from sottovoce.errors import PrivacyError, SpecError
 from sottovoce.privacy.accounting import account as account_of
 from sottovoce.privacy.adversaries import ADVERSARIES, Adversary, make_adversary
 from sottovoce.privacy.calibration import noise_multiplier
-from sottovoce.privacy.release import ADJACENCY, Event
+from sottovoce.privacy.event import ADJACENCY, Event
 from sottovoce.privacy.sampling import SAMPLINGS
 from sottovoce.privacy.statement import PrivacyStatement, number
 from sottovoce.privacy.threats import mechanism

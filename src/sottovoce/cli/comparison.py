@@ -11,7 +11,7 @@ from sottovoce.errors import SpecError
 from sottovoce.presets import paper_l2
 from sottovoce.privacy.adversaries import make_adversary
 from sottovoce.privacy.comparison import Comparison, compare
-from sottovoce.privacy.release import ADJACENCY
+from sottovoce.privacy.event import ADJACENCY
 from sottovoce.privacy.statement import number
 from sottovoce.privacy.theorem1 import Theorem1
 

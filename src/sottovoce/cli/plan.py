@@ -14,7 +14,7 @@ from sottovoce.errors import SpecError
 from sottovoce.planning import Price, grid, price
 from sottovoce.presets import PRESETS, make_preset
 from sottovoce.privacy.adversaries import make_adversary, refuse_unless_runnable
-from sottovoce.privacy.release import ADJACENCY
+from sottovoce.privacy.event import ADJACENCY
 
 SAMPLINGS = ["one", "fixed(8)", "fixed(64)", "poisson(1)", "poisson(8)", "poisson(64)", "poisson(512)", "full"]
 ACTIVATIONS = ["edges(1)", "everyone"]

@@ -15,7 +15,7 @@ from sottovoce.data.load import load
 from sottovoce.errors import SpecError
 from sottovoce.notation import write
 from sottovoce.presets import PRESETS, make_preset
-from sottovoce.privacy.release import ADJACENCY
+from sottovoce.privacy.event import ADJACENCY
 from sottovoce.privacy.statement import number
 from sottovoce.problem.optimum import optimum
 from sottovoce.result import NOT_PRIVATE, Result, save_rows

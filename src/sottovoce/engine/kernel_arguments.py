@@ -24,6 +24,8 @@ class Data(NamedTuple):
     offsets: Any
     order: Any
     """Empty where places are rows."""
+    starts: Any
+    """Empty where units are places."""
 
 
 class Plan(NamedTuple):
@@ -77,6 +79,7 @@ class Model(NamedTuple):
     loss: int
     parameter: float
     clip: Any
+    outputs: int
 
 
 class Noise(NamedTuple):
@@ -125,10 +128,17 @@ class Scratch(NamedTuple):
     """(R, widest) factor on a unit normal, push·c_i σ_i."""
     held: Any
     """(R, widest, m) push·c_i ĝ_i of whole rows, where it joins after mixing; else empty."""
+    slopes: Any
+    """(rows, K) of one unit, where units have several rows or models several outputs."""
+    mean: Any
+    kept: Any
+    """(m,) the mean of one unit on its way, where units have several rows; zero in between."""
 
 
-def make_scratch(R: int, m: int, widest: int, most: int, after: bool) -> Scratch:
-    """For R runs in m dimensions, at most `widest` active nodes and `most` records a node."""
+def make_scratch(
+    R: int, m: int, widest: int, most: int, rows: int = 1, outputs: int = 1, after: bool = False
+) -> Scratch:
+    """For R runs in m dimensions, at most `widest` active nodes, `most` units a node and `rows` rows a unit."""
     return Scratch(
         x=np.empty(m),
         y=np.empty(m),
@@ -145,4 +155,7 @@ def make_scratch(R: int, m: int, widest: int, most: int, after: bool) -> Scratch
         weight=np.zeros((R, widest)),
         loud=np.zeros((R, widest)),
         held=np.zeros((R, widest, m) if after else (0, 0, 0)),
+        slopes=np.zeros((rows, outputs)),
+        mean=np.zeros(m if rows > 1 else 0),
+        kept=np.zeros(m if rows > 1 else 0),
     )

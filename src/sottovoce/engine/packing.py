@@ -17,10 +17,11 @@ from sottovoce.engine.job import Job
 from sottovoce.engine.kernel_arguments import Data, Model, Noise, Plan, Steps
 from sottovoce.errors import SpecError
 from sottovoce.network.schedule import Schedule
+from sottovoce.privacy.laws import Gaussian
 from sottovoce.privacy.release import Draws
 from sottovoce.privacy.sampling import Fixed, Full, Poisson
 from sottovoce.problem.distances import Distance, Entropy, Euclidean
-from sottovoce.problem.losses import LOSSES, Loss
+from sottovoce.problem.losses import LOSSES, SOFTMAX, Loss
 from sottovoce.problem.regularisers import L1Ball, L2Ball, Regulariser, Separable, Simplex
 from sottovoce.problem.shards import Shards
 from sottovoce.streams import Purpose, Streams
@@ -54,16 +55,13 @@ class Packed:
 def pack(jobs: Sequence[Job]) -> Packed:
     """Lay out the runs, which must share data, loss, schedule, streams and everything else but numbers."""
     first = jobs[0]
-    for job in jobs[1:]:
-        _check_alike(first, job)
-    if len(jobs) > 1 and not counted(first):
-        raise SpecError("runs can only be stacked where their noise comes from counters; run them one by one")
     return Packed(_data(first.problem.shards), _plan(first.schedule), _model(jobs), _steps(jobs), _noise(jobs))
 
 
 def counted(job: Job) -> bool:
     """Whether the kernel can make the job's draws itself."""
-    return type(job.draws) is Draws and type(job.draws.streams) is Streams
+    draws = job.draws
+    return type(draws) is Draws and type(draws.streams) is Streams and type(draws.release.law) is Gaussian
 
 
 def _data(shards: Shards) -> Data:
@@ -86,6 +84,7 @@ def _data(shards: Shards) -> Data:
         norms=_read_only(shards.norms, np.float64),
         offsets=_read_only(shards.offsets, np.int64),
         order=_read_only(np.empty(0) if shards.order is None else shards.order, np.int64),
+        starts=_read_only(np.empty(0) if shards.starts is None else shards.starts, np.int64),
     )
 
 
@@ -125,6 +124,7 @@ def _model(jobs: Sequence[Job]) -> Model:
         loss=int(loss.code),
         parameter=float(loss.parameter),
         clip=_read_only(np.array([job.release.clip for job in jobs]), np.float64),
+        outputs=jobs[0].problem.outputs,
     )
 
 
@@ -171,7 +171,7 @@ def _noise(jobs: Sequence[Job]) -> Noise:
         sampling = draws.release.sampling
         if type(sampling) not in SAMPLERS:
             raise SpecError(f"the compiled engine has no sampler '{sampling.text}'; {ELSEWHERE}")
-        if draws.m != shards.m or not np.array_equal(draws.sizes, sizes):
+        if draws.m != first.problem.m or not np.array_equal(draws.sizes, sizes):
             raise SpecError("the draws are made for other data; give them these shards' sizes and dimension")
         sampler = SAMPLERS[type(sampling)]
         keys = {purpose: np.concatenate(draws.streams.key(purpose)) for purpose in Purpose}
@@ -187,7 +187,7 @@ def _noise(jobs: Sequence[Job]) -> Noise:
         sigma=_read_only(sigma, np.float64),
         noisy=_read_only(np.any(sigma > 0, axis=0), np.bool_),
         scale=_read_only(np.stack([known(job).scale for job in jobs]), np.float64),
-        injected=_read_only(np.empty((0, shards.m)), np.float64),
+        injected=_read_only(np.empty((0, first.problem.m)), np.float64),
         records=_read_only(np.empty(0), np.int64),
         starts=_read_only(np.empty(0), np.int64),
         every=_read_only(np.empty(0), np.bool_),
@@ -228,7 +228,7 @@ def _distance(method: Known) -> Distance:
 
 
 def _check_loss(loss: Loss) -> None:
-    known = LOSSES.get(loss.name)
+    known = LOSSES.get(loss.name, SOFTMAX)
     if known is None or known.code != loss.code or known.slope_formula is not loss.slope_formula:
         raise SpecError(f"the compiled engine does not know loss '{loss.name}'; {ELSEWHERE}")
 
@@ -243,56 +243,3 @@ def _same_steps(one: Known, other: Known) -> bool:
 
 def _equal(pairs: list[tuple[Array, Array]]) -> bool:
     return all(mine is theirs or np.array_equal(mine, theirs) for mine, theirs in pairs)
-
-
-def _check_alike(one: Job, other: Job) -> None:
-    """Refuse to stack runs that differ in more than numbers."""
-    mine, theirs = one.problem.shards, other.problem.shards
-    method, its = known(one), known(other)
-    draws, its_draws = one.draws, other.draws
-    same = {
-        "data": mine is theirs
-        or (
-            mine.X is theirs.X
-            and np.array_equal(mine.y, theirs.y)
-            and np.array_equal(mine.offsets, theirs.offsets)
-            and (mine.order is theirs.order or np.array_equal(mine.order, theirs.order))  # type: ignore[arg-type]
-            and mine.intercept == theirs.intercept
-        ),
-        "loss": one.problem.loss == other.problem.loss,
-        "schedule": _same_schedule(one.schedule, other.schedule),
-        "kind of regulariser": type(method.h) is type(its.h),
-        "method": _variant(method) == _variant(its),
-        "sampling": one.release.sampling == other.release.sampling,
-        "randomness": draws is its_draws
-        or (
-            isinstance(draws, Draws)
-            and isinstance(its_draws, Draws)
-            and counted(one) == counted(other)
-            and draws.release.sampling == its_draws.release.sampling
-            and all(np.array_equal(draws.streams.key(p), its_draws.streams.key(p)) for p in Purpose)
-        ),
-    }
-    wrong = [name for name, alike in same.items() if not alike]
-    if wrong:
-        raise SpecError(f"runs that differ in their {', '.join(wrong)} cannot be stacked; run them one by one")
-
-
-def _variant(method: Known) -> tuple[Any, ...]:
-    """What kernels branch on."""
-    if isinstance(method, Descent):
-        return Descent, method.combine_first
-    return DualAveraging, method.d, method.primal, method.curvature
-
-
-def _same_schedule(one: Schedule, other: Schedule) -> bool:
-    if one is other:
-        return True
-    mine: list[NDArray[Any]] = [one.starts, one.active, one.pattern, *one.patterns]
-    theirs: list[NDArray[Any]] = [other.starts, other.active, other.pattern, *other.patterns]
-    return (
-        one.n == other.n
-        and one.speakers == other.speakers
-        and len(one.patterns) == len(other.patterns)
-        and all(np.array_equal(a, b) for a, b in zip(mine, theirs, strict=True))
-    )

@@ -17,7 +17,7 @@ from sottovoce.errors import NetworkError
 from sottovoce.network.graphs import Graph
 from sottovoce.network.listing import LIMIT
 from sottovoce.network.scheme import Activation
-from sottovoce.network.weights import Rule, check_doubly_stochastic, make_weights
+from sottovoce.network.weights import Rule, alone, check_doubly_stochastic, make_weights
 
 ROUNDING = 1e-12  # eigenvalues this close to 0 or 1 are 0 or 1
 BATCHES = 20  # of sampled rounds: each is judged by the eigenvector that the others found
@@ -48,8 +48,8 @@ def beta(
     """
     rule = make_weights(weights)
     activation.width(graph)
-    if graph.n == 1:
-        return Mixing(0.0, 0.0, exact=True)
+    if graph.n == 1 or rule is alone:  # nobody to agree with, or not meant to
+        return Mixing(0.0 if graph.n == 1 else 1.0, 0.0, exact=True)
     if samples < 2 * BATCHES:
         raise NetworkError(f"{samples} samples are too few for an error bar; take at least {2 * BATCHES}")
     listed = _listed(graph, activation)

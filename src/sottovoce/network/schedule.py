@@ -7,7 +7,7 @@ the shape of its links and not by their ids: all one-link rounds share [[½, ½]
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -55,6 +55,23 @@ class Schedule:
     def T(self) -> int:
         """Number of rounds."""
         return len(self.pattern)
+
+    @cached_property
+    def mixes(self) -> bool:
+        """Whether anybody ever hears of anybody else."""
+        return bool(np.any(self._traffic[np.unique(self.pattern)]))
+
+    def spaced(self, every: int) -> "Schedule":
+        """The same rounds, with messages in every so many-th only: in between, the active nodes step alone."""
+        if not isinstance(every, int) or every < 1:
+            raise NetworkError(f"nodes mix in every k-th round, k a whole number over 0, not {every!r}")
+        if every == 1:
+            return self
+        sizes = np.array([len(W) for W in self.patterns])
+        distinct, size = np.unique(sizes, return_inverse=True)
+        quiet = np.arange(1, self.T + 1) % every != 0
+        pattern = np.where(quiet, len(sizes) + size[self.pattern], self.pattern).astype(np.int32)
+        return replace(self, pattern=pattern, patterns=(*self.patterns, *(np.eye(k) for k in distinct)))
 
     def _place(self, t: int) -> int:
         if not 1 <= t <= self.T:

@@ -89,7 +89,26 @@ def lazy(links: Any) -> Array:
     return 0.5 * (np.eye(W.shape[-1]) + W)
 
 
-WEIGHTS: dict[str, Rule] = {"metropolis": metropolis, "uniform": uniform, "max_degree": max_degree, "lazy": lazy}
+def alone(links: Any) -> Array:
+    """The identity: every node keeps to itself, a reference that all gossip must beat.
+
+    Examples
+    --------
+    >>> alone([[0, 1], [1, 0]])
+    array([[1., 0.],
+           [0., 1.]])
+    """
+    shape = np.asarray(links).shape
+    return np.broadcast_to(np.eye(shape[-1]), shape).copy()
+
+
+WEIGHTS: dict[str, Rule] = {
+    "metropolis": metropolis,
+    "uniform": uniform,
+    "max_degree": max_degree,
+    "lazy": lazy,
+    "alone": alone,
+}
 
 
 def make_weights(name: str) -> Rule:

@@ -7,12 +7,12 @@ from sottovoce.errors import PrivacyError
 
 @dataclass(frozen=True)
 class Adversary:
-    """What an observer sees, and whether this release of the algorithm can be run against it."""
+    """What an observer sees, and which runs can claim to be safe from it and no more."""
 
     name: str
     sees: str
     refusal: str = ""
-    """Why a run cannot claim it; empty where it can."""
+    """Why an ordinary run cannot claim it; empty where it can."""
 
 
 _ROWS = (
@@ -50,9 +50,16 @@ def make_adversary(name: str) -> Adversary:
     return ADVERSARIES[name]
 
 
-def refuse_unless_runnable(adversary: Adversary) -> None:
-    """A run may only be made under an adversary that its messages really face."""
-    if adversary.refusal:
+def refuse_unless_runnable(adversary: Adversary, law: str = "gaussian", nodes: int = 2) -> None:
+    """A run may only be made under an adversary that its messages really face.
+
+    A trusted centre (one node) sends no messages: all that is seen is the final model, and the accounting of every
+    round covers that. Noise that pairs of nodes cancel is worth what it is only where their seeds are secret.
+    """
+    if law == "pairs" and adversary.name != "secret_pairs":
+        raise PrivacyError("noise that pairs of nodes share protects against 'secret_pairs' only; name that adversary")
+    runnable = not adversary.refusal or {"central": nodes == 1, "secret_pairs": law == "pairs"}.get(adversary.name)
+    if not runnable:
         raise PrivacyError(
             f"a run cannot be protected against '{adversary.name}' only: {adversary.refusal}; use 'transcript'"
         )

@@ -13,7 +13,7 @@ import scipy  # not its parts: they load when first used
 from sottovoce.errors import PrivacyError
 from sottovoce.privacy import profiles
 from sottovoce.privacy.accounting import FINEST, Mechanism, refine
-from sottovoce.privacy.release import Event
+from sottovoce.privacy.event import Event
 
 _ROUGH = 2**14
 _TOLERANCE = 5e-4
@@ -88,6 +88,16 @@ def sigma(
     """
     unit = Event(kind, records, batch, lipschitz, 1.0, rounds)  # the one place where σ becomes a multiplier
     return noise_multiplier(kind, unit.rate, rounds, epsilon, delta, activity) / unit.noise_multiplier
+
+
+def sigma_for(unit: Event, epsilon: float, delta: float) -> float:
+    """The least σ, to a thousandth, for which an event like this one, stated for σ = 1, is (ε, δ)-DP."""
+    needed = Mechanism.of(unit)
+    if needed.kind == "laplace":  # pure: ε adds up, and δ is not needed
+        _check(epsilon)
+        return max(needed.rounds, 1) / epsilon / unit.noise_multiplier
+    z = noise_multiplier(needed.kind, needed.rate, needed.rounds, epsilon, delta)
+    return z / unit.noise_multiplier
 
 
 def rounds(kind: str, rate: float, multiplier: float, epsilon: float, delta: float) -> int:

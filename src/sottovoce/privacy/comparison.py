@@ -6,7 +6,7 @@ from typing import Any
 from sottovoce.privacy.accounting import account
 from sottovoce.privacy.accounting import delta as delta_of
 from sottovoce.privacy.adversaries import Adversary
-from sottovoce.privacy.release import ADJACENCY, Event
+from sottovoce.privacy.event import ADJACENCY, Event
 from sottovoce.privacy.theorem1 import Theorem1
 from sottovoce.privacy.threats import mechanism
 

@@ -12,7 +12,7 @@ from typing import Self
 from sottovoce.errors import PrivacyError
 from sottovoce.privacy import profiles
 from sottovoce.privacy.composition import Part
-from sottovoce.privacy.release import Event
+from sottovoce.privacy.event import Event
 
 KINDS = ("fixed", "poisson", "full", "laplace")
 
@@ -59,7 +59,8 @@ class Mechanism:
     @classmethod
     def of(cls, event: Event) -> Self:
         """What a node must account for after a run."""
-        return cls(event.sampling, event.rate, event.noise_multiplier, event.rounds)
+        kind = "laplace" if event.law == "laplace" else "full" if event.sampling == "cyclic" else event.sampling
+        return cls(kind, event.rate, event.noise_multiplier, event.rounds)
 
     @property
     def gaussian(self) -> bool:

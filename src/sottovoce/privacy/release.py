@@ -8,62 +8,16 @@ draws are made: they cannot drift apart.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
-
-import numpy as np
 
 from sottovoce._types import Array, IntArray
 from sottovoce.errors import PrivacyError
 from sottovoce.privacy.adversaries import Adversary
+from sottovoce.privacy.event import Event
+from sottovoce.privacy.laws import Gaussian, Law
 from sottovoce.privacy.sampling import Sampling
 from sottovoce.streams import Streams
-
-ADJACENCY = "replace one record of one node"
-
-
-@dataclass(frozen=True)
-class Event:
-    """Everything about node i's participation that an accountant may look at."""
-
-    sampling: str
-    records: int
-    """q_i."""
-    batch: int
-    """b, the divisor."""
-    clip: float
-    """L, the bound on one record's subgradient."""
-    sigma: float
-    """σ_i, the standard deviation of the noise on ζ_i in each coordinate."""
-    rounds: int
-    """K_i, in how many rounds the node spoke."""
-
-    def __post_init__(self) -> None:
-        """An event that no release can have is an error, not a number."""
-        counts = all(isinstance(v, int) for v in (self.records, self.batch, self.rounds))
-        if self.sampling not in ("fixed", "poisson", "full") or not counts:
-            raise PrivacyError(f"{self} is no event of a release: sampling and whole numbers are expected")
-        if not (1 <= self.batch <= self.records and self.rounds >= 0):
-            raise PrivacyError(f"{self} is no event of a release: a batch is part of the records")
-        if self.sampling == "full" and self.batch != self.records:
-            raise PrivacyError(f"{self} is no event of a release: a full batch holds all records")
-        if not (0 < self.clip < math.inf and 0 <= self.sigma < math.inf):
-            raise PrivacyError(f"{self} is no event of a release: the clip must be over 0, σ not negative, both finite")
-
-    @property
-    def rate(self) -> float:
-        """γ = b/q, the chance that a given record is used in a round."""
-        return 1.0 if self.sampling == "full" else self.batch / self.records
-
-    @property
-    def noise_multiplier(self) -> float:
-        """The noise in units of how far one record can move the mean, the only place where this is computed.
-
-        Replacing a record moves it by at most 2L/b where the batch size is fixed. Under Poisson sampling the pair to
-        compare is a record against another one, each in or out on its own: L/b from the mean without it.
-        """
-        reach = (1.0 if self.sampling == "poisson" else 2.0) * self.clip / self.batch
-        return self.sigma / reach
 
 
 @dataclass(frozen=True)
@@ -76,12 +30,14 @@ class Release:
     clip : L, the norm to which every record's subgradient is clipped
     sigma : σ_i, one for each node; zeros for no noise, which protects nobody
     adversary : who is watching
+    law : how the noise is made from σ
     """
 
     sampling: Sampling
     clip: float
     sigma: tuple[float, ...]
     adversary: Adversary
+    law: Law = field(default_factory=Gaussian)
 
     def __post_init__(self) -> None:
         """A bound that is no bound, and a negative noise, are errors."""
@@ -103,25 +59,19 @@ class Release:
                 return ready[pair, first : first + count]
             return streams.uniforms(nodes[pair : pair + 1], t[pair : pair + 1], first, count)[0]
 
-        return [self.sampling.draw(partial(uniforms, pair), int(sizes[i])) for pair, i in enumerate(nodes)]
+        return [self.sampling.draw(partial(uniforms, p), int(sizes[i]), int(t[p])) for p, i in enumerate(nodes)]
 
     def noise(self, streams: Streams, nodes: IntArray, t: IntArray, m: int) -> Array:
-        """ν, a row of N(0, σ_i² I) for each pair (node, round)."""
-        scales = np.take(self.sigma, nodes)
-        if not np.any(scales):
-            return np.zeros((len(nodes), m))
-        return scales[:, None] * streams.normals(nodes, t, m)
+        """ν, a row for each pair (node, round)."""
+        return self.law.draw(streams, nodes, t, m, self.sigma)
 
     def event(self, node: int, records: int, rounds: int) -> Event:
         """What node i must account for after `rounds` rounds of speaking."""
-        return Event(
-            sampling=self.sampling.kind,
-            records=records,
-            batch=self.sampling.batch(records),
-            clip=self.clip,
-            sigma=self.sigma[node],
-            rounds=rounds,
-        )
+        batch = self.sampling.batch(records)
+        if self.sampling.kind == "cyclic":  # no chance in it: a record is used once a pass, and seen to be
+            rounds = math.ceil(rounds / math.ceil(records / batch))
+        plain = Event(self.sampling.kind, records, batch, self.clip, self.sigma[node], rounds)
+        return self.law.event(node, plain)
 
 
 @dataclass(frozen=True)

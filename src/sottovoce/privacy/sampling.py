@@ -4,6 +4,7 @@
 `poisson(b)`: every record independently with probability b/q; the batch size varies, the divisor stays the public b.
 `full`: all of them.
 Draws are independent from round to round: a shuffled pass over the data is a different mechanism, and not offered.
+`cyclic(b)`: b after b in the order of the file, pass after pass: no chance in it, hence nothing gained from sampling.
 """
 
 from collections.abc import Callable
@@ -25,7 +26,7 @@ class Sampling(Protocol):
 
     @property
     def kind(self) -> str:
-        """'fixed', 'poisson' or 'full': what the accountant must know."""
+        """'fixed', 'poisson', 'full' or 'cyclic': what the accountant must know."""
 
     @property
     def text(self) -> str:
@@ -38,8 +39,8 @@ class Sampling(Protocol):
     def stretch(self) -> int:
         """How many uniforms a draw nearly always gets by with; they are made for many rounds at once."""
 
-    def draw(self, uniforms: Uniforms, q: int) -> IntArray | None:
-        """The records of one round, numbered within the node; None for all of them."""
+    def draw(self, uniforms: Uniforms, q: int, t: int = 1) -> IntArray | None:
+        """The records of round t, numbered within the node; None for all of them."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ class Fixed(_Batch):
         """One uniform a record."""
         return self.size
 
-    def draw(self, uniforms: Uniforms, q: int) -> IntArray:
+    def draw(self, uniforms: Uniforms, q: int, t: int = 1) -> IntArray:
         """Floyd's algorithm (Bentley and Floyd 1987): b uniforms, no shuffling of q."""
         b = self.batch(q)
         picks = (uniforms(0, b) * (q - b + 1 + np.arange(b))).astype(np.int64)
@@ -105,7 +106,7 @@ class Poisson(_Batch):
         """One uniform a record and one to pass the end, for all but the largest batches."""
         return int(self.size + 4 * np.sqrt(self.size)) + 4
 
-    def draw(self, uniforms: Uniforms, q: int) -> IntArray:
+    def draw(self, uniforms: Uniforms, q: int, t: int = 1) -> IntArray:
         """Skip from one chosen record to the next by geometric gaps: O(b), not O(q)."""
         b = self.batch(q)
         if b == q:
@@ -134,9 +135,28 @@ class Full:
         """All q."""
         return q
 
-    def draw(self, uniforms: Uniforms, q: int) -> None:
+    def draw(self, uniforms: Uniforms, q: int, t: int = 1) -> None:
         """Nothing to draw."""
         return None
+
+
+@dataclass(frozen=True)
+class Cyclic(_Batch):
+    """The batches of a fixed order, one a round; the last of a pass may be smaller."""
+
+    kind = "cyclic"
+    stretch = 0
+
+    @property
+    def text(self) -> str:
+        """The choice in a spec."""
+        return f"cyclic({self.size})"
+
+    def draw(self, uniforms: Uniforms, q: int, t: int = 1) -> IntArray:
+        """Nothing is drawn: round t has the next batch."""
+        b = self.batch(q)
+        first = (t - 1) % -(-q // b) * b
+        return np.arange(first, min(first + b, q))
 
 
 SAMPLINGS: dict[str, Callable[..., Sampling]] = {
@@ -144,6 +164,7 @@ SAMPLINGS: dict[str, Callable[..., Sampling]] = {
     "fixed": Fixed,
     "poisson": Poisson,
     "full": Full,
+    "cyclic": Cyclic,
 }
 
 
@@ -163,4 +184,6 @@ def make_sampling(text: str) -> Sampling:
     try:
         return SAMPLINGS[name](*args, **kwargs)
     except TypeError:
-        raise SpecError(f"sampling '{text}' is malformed; write 'one', 'fixed(8)', 'poisson(8)' or 'full'") from None
+        raise SpecError(
+            f"sampling '{text}' is malformed; write 'one', 'fixed(8)', 'poisson(8)', 'full' or 'cyclic(8)'"
+        ) from None

@@ -5,7 +5,7 @@ from dataclasses import replace
 from sottovoce.errors import PrivacyError
 from sottovoce.privacy.accounting import Mechanism
 from sottovoce.privacy.adversaries import Adversary
-from sottovoce.privacy.release import Event
+from sottovoce.privacy.event import Event
 
 
 def mechanism(adversary: Adversary, event: Event, activity: float = 1.0) -> Mechanism:

@@ -1,0 +1,183 @@
+"""The law of the noise: how it is drawn, and what its draws come to for the accountant, in one object.
+
+`Gaussian`: fresh and independent at every node in every round, with one σ_i: the paper's, and the default.
+`Shaped`: Gaussian whose scale, and whose share of the subgradient in what is released, change from round to round.
+`Laplace`: the same with Laplace noise, for pure ε.
+`Pairs`: Gaussian with a part that neighbours cancel between them (Allouah et al. 2024), for who lacks their seeds.
+`Tree`: Gaussian prefix-sum noise along a binary tree (Kairouz et al. 2021), for records used in a fixed order.
+
+σ_i scales every law linearly: calibration relies on it.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from typing import ClassVar, Protocol
+
+import numpy as np
+
+from sottovoce._types import Array, IntArray
+from sottovoce.errors import PrivacyError
+from sottovoce.privacy.event import Event
+from sottovoce.streams import Streams
+
+
+class Law(Protocol):
+    """A way to make noise."""
+
+    name: ClassVar[str]
+
+    def draw(self, streams: Streams, nodes: IntArray, t: IntArray, m: int, sigma: tuple[float, ...]) -> Array:
+        """A row of noise for each pair (node, round)."""
+
+    def event(self, node: int, plain: Event) -> Event:
+        """What a node must account for, given what it would be for independent Gaussian noise of its σ_i."""
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """N(0, σ_i² I), independent."""
+
+    name: ClassVar[str] = "gaussian"
+
+    def draw(self, streams: Streams, nodes: IntArray, t: IntArray, m: int, sigma: tuple[float, ...]) -> Array:
+        """Fresh normals."""
+        scales = np.take(sigma, nodes)
+        if not np.any(scales):
+            return np.zeros((len(nodes), m))
+        return scales[:, None] * streams.normals(nodes, t, m)
+
+    def event(self, node: int, plain: Event) -> Event:
+        """As it is."""
+        return plain
+
+
+@dataclass(frozen=True, eq=False)
+class Shaped:
+    """gain_t ĝ_i + N(0, (spread_t σ_i)² I) in round t; both sequences are public and fixed before the run."""
+
+    gain: Array
+    spread: Array
+    name: ClassVar[str] = "shaped"
+
+    def draw(self, streams: Streams, nodes: IntArray, t: IntArray, m: int, sigma: tuple[float, ...]) -> Array:
+        """Normals times the round's spread."""
+        return self.spread[np.asarray(t) - 1][:, None] * Gaussian().draw(streams, nodes, t, m, sigma)
+
+    def event(self, node: int, plain: Event) -> Event:
+        """K equal rounds that come to the same: Gaussian mechanisms compose by Σ 1/z² (Dong, Roth and Su 2022)."""
+        weights = (self.gain / self.spread) ** 2
+        if np.ptp(weights) == 0:
+            return replace(plain, sigma=plain.sigma / math.sqrt(weights[0]), law=self.name)
+        self._check(plain)
+        return replace(plain, sigma=plain.sigma * math.sqrt(len(weights) / math.fsum(weights)), law=self.name)
+
+    def _check(self, plain: Event) -> None:
+        if plain.sampling != "full" or plain.rounds not in (0, len(self.gain)):
+            raise PrivacyError(
+                "noise that changes from round to round can be priced where every node takes all of its records in "
+                "every round only; use sampling 'full' and activation 'everyone'"
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class Laplace(Shaped):
+    """As `Shaped`, each coordinate Laplace with scale spread_t σ_i: pure ε, in the L1 norm."""
+
+    dimension: int
+    name: ClassVar[str] = "laplace"
+
+    def draw(self, streams: Streams, nodes: IntArray, t: IntArray, m: int, sigma: tuple[float, ...]) -> Array:
+        """The difference of two exponentials, each half of a χ² with two degrees of freedom."""
+        squares = np.square(streams.normals(nodes, t, 4 * m)).reshape(len(nodes), 4, m)
+        scales = np.take(sigma, nodes) * self.spread[np.asarray(t) - 1]
+        return 0.5 * scales[:, None] * (squares[:, 0] + squares[:, 1] - squares[:, 2] - squares[:, 3])
+
+    def event(self, node: int, plain: Event) -> Event:
+        """One mechanism with the sum of all rounds' ε; ‖·‖₁ ≤ √m ‖·‖₂ gives its sensitivity."""
+        self._check(plain)
+        total = math.fsum(self.gain / self.spread)
+        clip = math.sqrt(self.dimension) * plain.clip
+        return replace(plain, clip=clip, sigma=plain.sigma / total, rounds=min(plain.rounds, 1), law=self.name)
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """σ(ν_i + ratio·Σ_j ν_ij) with ν_ij = −ν_ji a secret of the two: in the sum over all nodes only the ν_i are left.
+
+    Attributes
+    ----------
+    n : number of nodes
+    pairs : (E, 2) who shares a seed with whom
+    ratio : σ_pair/σ
+    coalition : nodes that give all they know to the adversary
+    """
+
+    n: int
+    pairs: IntArray
+    ratio: float
+    coalition: tuple[int, ...] = ()
+    name: ClassVar[str] = "pairs"
+
+    def covariance(self) -> Array:
+        """Σ/σ² = I + ratio² Laplacian, between the nodes of the same coordinate; the coalition's seeds taken out."""
+        L = np.zeros((self.n, self.n))
+        for i, j in self.pairs.tolist():
+            if i not in self.coalition and j not in self.coalition:
+                L[[i, j, i, j], [i, j, j, i]] += (1.0, 1.0, -1.0, -1.0)
+        return np.eye(self.n) + self.ratio**2 * L
+
+    def draw(self, streams: Streams, nodes: IntArray, t: IntArray, m: int, sigma: tuple[float, ...]) -> Array:
+        """Own normals, and one row a pair, with opposite signs at its two ends."""
+        own = streams.normals(nodes, t, m)
+        for e, (i, j) in enumerate(self.pairs.tolist()):
+            for end, sign in ((i, 1.0), (j, -1.0)):
+                rows = np.flatnonzero(nodes == end)
+                if rows.size:
+                    shared = streams.normals(np.full(rows.size, self.n + e), np.asarray(t)[rows], m)
+                    own[rows] += sign * self.ratio * shared
+        return np.take(sigma, nodes)[:, None] * own
+
+    def event(self, node: int, plain: Event) -> Event:
+        """What everybody's messages together leave of node i's noise: the variance 1/[Σ⁻¹]_ii."""
+        left = 1.0 / np.linalg.inv(self.covariance())[node, node]
+        return replace(plain, sigma=plain.sigma * math.sqrt(left), law=self.name)
+
+
+@dataclass(frozen=True)
+class Tree:
+    """Noise on the prefix sums ĝ_1 + … + ĝ_s of each pass over the batches: the sum of the tree nodes that make up s.
+
+    Attributes
+    ----------
+    batches : rounds in one pass; a tree a pass
+    """
+
+    batches: int
+    name: ClassVar[str] = "tree"
+
+    @property
+    def height(self) -> int:
+        """Of the path from a leaf to the root."""
+        return math.ceil(math.log2(self.batches)) + 1
+
+    def draw(self, streams: Streams, nodes: IntArray, t: IntArray, m: int, sigma: tuple[float, ...]) -> Array:
+        """How much the prefix sum's noise changes in round t."""
+        rows = [self._prefix(streams, int(r), m) - self._prefix(streams, int(r) - 1, m, int(r)) for r in t]
+        return np.take(sigma, nodes)[:, None] * np.reshape(rows, (len(nodes), m))
+
+    def _prefix(self, streams: Streams, t: int, m: int, seen: int | None = None) -> Array:
+        """The noise on the prefix that ends with round t, in the pass of round `seen`."""
+        first = ((t if seen is None else seen) - 1) // self.batches * self.batches
+        level = 0
+        total, s = np.zeros(m), t - first
+        while s > 0:
+            if s & 1:
+                total += streams.normals(np.array([level]), np.array([first + (s << level)]), m)[0]
+            s, level = s >> 1, level + 1
+        return total
+
+    def event(self, node: int, plain: Event) -> Event:
+        """A record is in one leaf a pass, and in every node above it."""
+        if plain.sampling != "cyclic" or node != 0:
+            raise PrivacyError("tree noise is for one node that takes its records in a fixed order; use 'cyclic(b)'")
+        return replace(plain, rounds=plain.rounds * self.height, law=self.name)
