@@ -96,7 +96,8 @@ def _together(
 ) -> list[Result]:
     """One group: the same draws for all."""
     began = time.perf_counter()
-    prepared = [prepare(spec, shards) for spec in specs]
+    prepared = [prepare(specs[0], shards)]
+    prepared += [prepare(spec, shards, prepared[0].job.schedule) for spec in specs[1:]]
     jobs = [p.job for p in prepared]
     states = [job.start() for job in jobs]
     histories = [History() for _ in specs]

@@ -125,8 +125,10 @@ def delta(mechanisms: Sequence[Mechanism], epsilon: float) -> float:
     return best
 
 
-def epsilon_lower(mechanisms: Sequence[Mechanism], delta: float) -> float:
+def epsilon_lower(mechanisms: Sequence[Mechanism], delta: float, above: float | None = None) -> float:
     """An ε below which these rounds are certainly not (ε, δ)-DP for the worst data: a lower bound, slack included.
+
+    `above` is what `epsilon` says, where that is known; it saves time, and no answer's validity depends on it.
 
     Examples
     --------
@@ -155,7 +157,9 @@ def epsilon_lower(mechanisms: Sequence[Mechanism], delta: float) -> float:
         return 0.0
     if gaussian(certain):
         return profiles.gaussian_epsilon(delta, joint(certain))
-    found = moments(parts(certain), math.log(delta), refine(certain, delta, 4 * _COARSEST)[0])
+    if above is None or certain != merged:
+        above = refine(certain, delta, 4 * _COARSEST)[0]
+    found = moments(parts(certain), math.log(delta), above)
     target = max(found.level(math.log(delta))[0], 0.0), math.log(delta)
     real = parts(certain, realised=True)
     best, moved, size = 0.0, math.inf, _COARSEST
@@ -184,10 +188,11 @@ def epsilon_rdp(mechanisms: Sequence[Mechanism], delta: float) -> float:
     whole = parts(merged)
     found = moments(whole, math.log(delta))
     order = found.level(math.log(delta))[1]
+    cells = [part.cells(found.top, 8000) for part in whole]
 
     def bound(log_order: float) -> float:
         at = np.array([math.exp(log_order)])
-        values = [part.log_moments(at, found.top, 8000) for part in whole]
+        values = [part.log_moments(at, found.top, its) for part, its in zip(whole, cells, strict=True)]
         moment = math.fsum(float(v[0][0]) for v in values)
         left = delta - math.fsum(v[1] for v in values)  # a loss over top goes to δ
         if left <= 0 or not math.isfinite(moment):
@@ -213,7 +218,7 @@ def account(mechanisms: Sequence[Mechanism], delta: float) -> Account:
     value, error = refine(mechanisms, delta)
     renyi = epsilon_rdp(mechanisms, delta)
     # two upper bounds; beyond ε of a million, where the grid is too coarse, the second can be the smaller by a hair
-    return Account(min(value, renyi), epsilon_lower(mechanisms, delta), renyi, delta, error)
+    return Account(min(value, renyi), epsilon_lower(mechanisms, delta, value), renyi, delta, error)
 
 
 def tradeoff(mechanisms: Sequence[Mechanism], fpr: float) -> float:
