@@ -1,5 +1,7 @@
 """Records, dense or sparse: which of the two, and their norms, without ever holding a second copy of the data."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import scipy  # not its parts: they load when first used
 
@@ -24,17 +26,34 @@ def row_norms(X: Matrix) -> Array:
     """
     with np.errstate(over="ignore"):
         if is_sparse(X):
-            squares = np.zeros(X.shape[0])
-            filled = np.flatnonzero(np.diff(X.indptr))  # reduceat has no sum for an empty row
-            if filled.size:
-                squares[filled] = np.add.reduceat(np.square(X.data, dtype=np.float64), X.indptr[filled])
-            return _mended(X, np.sqrt(squares))
+            return _mended(X, np.sqrt(_sparse_squares(X)))
         squares = np.empty(X.shape[0])
         step = max(1, BLOCK // max(1, X.shape[1]))
         for start in range(0, X.shape[0], step):
             block = np.asarray(X[start : start + step], dtype=np.float64)
             squares[start : start + step] = np.einsum("ij,ij->i", block, block)
         return _mended(X, np.sqrt(squares))
+
+
+def csr_stretches(X: Matrix, size: int) -> Iterator[tuple[int, int]]:
+    """Rows first … last − 1 of CSR data, so many that they hold about `size` entries, one stretch after the other."""
+    first, whole = 0, X.shape[0]
+    while first < whole:
+        end = X.indptr.dtype.type(min(int(X.indptr[first]) + size, int(X.indptr[-1])))  # else all starts are converted
+        last = max(first + 1, int(np.searchsorted(X.indptr, end, side="right")) - 1)
+        yield first, last
+        first = last
+
+
+def _sparse_squares(X: Matrix) -> Array:
+    squares = np.zeros(X.shape[0])
+    for first, last in csr_stretches(X, BLOCK):
+        start, stop = X.indptr[first], X.indptr[last]
+        filled = first + np.flatnonzero(np.diff(X.indptr[first : last + 1]))  # reduceat has no sum for an empty row
+        if filled.size:
+            entries = np.square(X.data[start:stop], dtype=np.float64)
+            squares[filled] = np.add.reduceat(entries, X.indptr[filled] - start)
+    return squares
 
 
 def _mended(X: Matrix, norms: Array) -> Array:

@@ -14,11 +14,14 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import scipy  # not its parts: they load when first used
 
 from sottovoce._types import Array, IntArray, Matrix
 from sottovoce.errors import DataError
 from sottovoce.problem.units import group_rows
-from sottovoce.rows import BLOCK, is_sparse, row_norms
+from sottovoce.rows import BLOCK, csr_stretches, is_sparse, row_norms
+
+PIECE = 4 * BLOCK  # entries of CSR rows that are multiplied at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,20 +172,32 @@ class Shards:
         """⟨c, x⟩ for the given rows (all rows by default): (m,) -> (rows,), and (K, m) -> (rows, K)."""
         w, b = (x[..., :-1], self.intercept * x[..., -1]) if self.intercept else (x, 0.0)
         if is_sparse(self.X):
-            return np.asarray((self.X if rows is None else self.X[rows]) @ w.T) + b
+            return np.concatenate([piece @ w.T for _, piece in self._pieces(rows)]) + b
         return np.concatenate([block @ w.T for _, block in self._blocks(rows)]) + b
 
     def pull(self, s: Array, rows: IntArray | slice | None = None) -> Array:
         """Σ s_r ⊗ c_r over the given rows (all rows by default): the adjoint of `margins`."""
+        g = np.zeros((*s.shape[1:], self.X.shape[1]))
         if is_sparse(self.X):
-            g = np.asarray((self.X if rows is None else self.X[rows]).T @ s).T
+            for at, piece in self._pieces(rows):
+                g += (piece.T @ s[at]).T
         else:
-            g = np.zeros((*s.shape[1:], self.X.shape[1]))
             for at, block in self._blocks(rows):
                 g += s[at].T @ block
         if not self.intercept:
             return g
         return np.concatenate([g, self.intercept * np.sum(s, axis=0)[..., None]], axis=-1)
+
+    def _pieces(self, rows: IntArray | slice | None = None) -> Iterator[tuple[slice, Any]]:
+        """CSR rows, a stretch at a time (positions, rows): of float32 data SciPy makes a float64 copy to multiply."""
+        X = self.X if rows is None else self.X[rows]
+        if X.dtype == np.float64 or X.nnz <= PIECE:
+            yield slice(0, X.shape[0]), X
+            return
+        for first, last in csr_stretches(X, PIECE):
+            start, stop = X.indptr[first], X.indptr[last]
+            parts = X.data[start:stop], X.indices[start:stop], X.indptr[first : last + 1] - start
+            yield slice(first, last), scipy.sparse.csr_array(parts, shape=(last - first, X.shape[1]))
 
     def _blocks(self, rows: IntArray | slice | None = None) -> Iterator[tuple[slice, Array]]:
         """Dense rows as float64, a block at a time (positions, block): float32 data is never widened whole."""
