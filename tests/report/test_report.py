@@ -117,6 +117,14 @@ def test_regression_reports_a_coefficient_of_determination(one, tmp_path):
     assert "R² of the mean model" in text and "accuracy of the mean model" not in text
 
 
+def test_a_run_that_nobody_looked_at_has_a_report_too(one, several, tmp_path):
+    """Real nodes keep no history: it is not private."""
+    dark = [replace(result, history=History()) for result in several]
+    for results in (replace(one, history=History()), dark):
+        text = report.write(results, tmp_path / "dark.html").read_text("utf-8")
+        assert "not private: a simulation" not in text and "Budget" in text and "sent in" not in text
+
+
 def test_pages_can_be_put_together_otherwise(several):
     settings = report.settings_of(several)
     x = {"k": np.arange(1.0, 5.0)}
