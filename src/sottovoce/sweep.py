@@ -101,7 +101,8 @@ def _together(
     histories = [History() for _ in specs]
     T, t = specs[0].algorithm.rounds, 0
     engine = choose_engine(execution.engine, jobs[0])
-    for stop in observation_rounds(T, execution.observations).tolist():
+    looks = 1 if execution.observations is None else execution.observations  # a sweep's result is its history
+    for stop in observation_rounds(T, looks).tolist():
         states = TOGETHER[engine](jobs, states, t + 1, stop)
         t = stop
         for p, state, history, best in zip(prepared, states, histories, f_star, strict=True):

@@ -5,16 +5,17 @@ their public range to [−1, 1]. So the planner's numbers, and the user's `alpha
 """
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from sottovoce.build import loss_from_text
 from sottovoce.errors import DataError, PrivacyError, SpecError
 from sottovoce.notation import write
 from sottovoce.planner import Choice, Facts, choose
 from sottovoce.privacy.calibration import noise_multiplier
 from sottovoce.privacy.statement import check_delta
-from sottovoce.problem.losses import Loss
 
 INTERCEPT = 0.5
 """B, the value of the intercept's column beside rows of norm at most 1: L grows by a ninth, the intercept can move."""
@@ -22,8 +23,8 @@ STEEPEST = 2.0
 """Where a loss has no bounded slope, slopes are clipped to that of an error of the width of [−1, 1]."""
 PENALTIES = {"auto": "l2", "l2": "l2", "l1": "l1", "elasticnet": "elastic_net", "none": "none"}
 SAMPLINGS = ("auto", "poisson", "fixed", "full")
-NO_NOISE = 1e4
-"""Without privacy, a plan as for an ε that hides next to nothing."""
+NO_NOISE = 10.0
+"""Without privacy, a plan as for an ε at which noise hardly matters."""
 
 
 def budget(epsilon: Any, delta: Any, units: int) -> tuple[float | None, float]:
@@ -46,11 +47,11 @@ def budget(epsilon: Any, delta: Any, units: int) -> tuple[float | None, float]:
     return None if epsilon is None or math.isinf(epsilon) else float(epsilon), float(delta)
 
 
-def refuse_small_nodes(sizes: list[int], names: tuple[str, ...], epsilon: float | None, delta: float, of: str) -> None:
+def refuse_small_nodes(sizes: tuple[int, ...], names: tuple[str, ...], epsilon: float | None, delta: float) -> None:
     """A node so small that its noise is larger than anything it could say brings nothing but noise.
 
-    In a single release of all q records, the least that can be asked, the noise has a deviation of 2Lz/q in each
-    coordinate, where L bounds every gradient.
+    In a single release of all q records, the least that can be asked of a node, the noise has a deviation of 2Lz/q in
+    each coordinate, where L bounds every gradient.
     """
     if epsilon is None:
         return
@@ -59,26 +60,26 @@ def refuse_small_nodes(sizes: list[int], names: tuple[str, ...], epsilon: float 
         if q < least:
             raise DataError(
                 f"node '{name}' has too few records (n_samples = {q}): at epsilon = {epsilon:g} and delta = {delta:g} "
-                f"fewer than {least} {of} would be drowned by their own noise; leave the node out, merge it with "
-                "another, or give a larger epsilon"
+                f"fewer than {least} drown in their own noise; leave the node out, merge it with another, or give a "
+                "larger epsilon"
             )
 
 
-def plan(facts: Facts, loss: Loss, private: bool, **settings: Any) -> Choice:
-    """The planner's choice, with what the user fixed."""
+def plan(facts: Facts, private: bool, given: dict[str, Any]) -> Choice:
+    """The planner's choice, with what the user fixed among an estimator's parameters."""
     fixed: dict[str, Any] = {"weights": "records"}
     for name in ("activation", "rounds"):
-        if settings[name] != "auto":
-            fixed[name] = settings[name]
-    fixed |= _sampling(settings["sampling"], settings["batch"])
-    if not math.isfinite(loss.slope_bound):
+        if given[name] != "auto":
+            fixed[name] = given[name]
+    fixed |= _sampling(given["sampling"], given["batch"], min(facts.sizes))
+    if facts.loss != "softmax" and math.isinf(loss_from_text(facts.loss).slope_bound):
         fixed["clip"] = STEEPEST * math.hypot(facts.row_norm, facts.intercept)
-    if settings["alpha"] != "auto":
-        fixed["h"] = regulariser(facts.penalty, settings["alpha"], settings["l1_ratio"])
-    elif settings["l1_ratio"] != "auto":
-        fixed["l1_ratio"] = _share(settings["l1_ratio"])
+    if given["alpha"] != "auto":
+        fixed["h"] = regulariser(facts.penalty, given["alpha"], given["l1_ratio"])
+    elif given["l1_ratio"] != "auto":
+        fixed["l1_ratio"] = _share(given["l1_ratio"])
     choice = choose(facts, **fixed)
-    return choice if private else Choice(choice.spec.but(privacy__noise="none"), choice.reasons, choice.predicted)
+    return choice if private else replace(choice, spec=choice.spec.but(privacy__noise="none"))
 
 
 def regulariser(penalty: str, alpha: Any, l1_ratio: Any) -> str:
@@ -107,7 +108,7 @@ def penalty_name(penalty: Any) -> str:
     return PENALTIES[name]
 
 
-def positive(value: Any, name: str) -> float:
+def over_zero(value: Any, name: str) -> float:
     """A public bound: finite and over 0."""
     if not _is_number(value) or not 0 < value < math.inf:
         raise SpecError(f"{name} must be a public number that is finite and over 0, not {value!r}")
@@ -122,10 +123,12 @@ def seed(random_state: Any) -> int | None:
         return int(random_state.randint(2**31 - 1))
     if isinstance(random_state, int | np.integer) and not isinstance(random_state, bool) and random_state >= 0:
         return int(random_state)
-    raise SpecError(f"random_state must be None, a whole number that is not negative or a RandomState: {random_state!r}")
+    raise SpecError(
+        f"random_state must be None, a whole number that is not negative or a RandomState: {random_state!r}"
+    )
 
 
-def _sampling(kind: Any, batch: Any) -> dict[str, Any]:
+def _sampling(kind: Any, batch: Any, smallest: int) -> dict[str, Any]:
     if kind not in SAMPLINGS:
         raise SpecError(f"there is no sampling {kind!r}; choose one of {', '.join(SAMPLINGS)}")
     if batch != "auto" and (not isinstance(batch, int | np.integer) or isinstance(batch, bool) or batch < 1):
@@ -134,7 +137,7 @@ def _sampling(kind: Any, batch: Any) -> dict[str, Any]:
         raise SpecError("sampling='full' uses every record in every round; leave batch out")
     if kind in ("auto", "full"):
         return ({} if kind == "auto" else {"sampling": "full"}) | ({} if batch == "auto" else {"batch": int(batch)})
-    return {"sampling": kind} if batch == "auto" else {"sampling": write(kind, int(batch))}
+    return {"sampling": write(kind, min(64, smallest) if batch == "auto" else int(batch))}
 
 
 def _share(value: Any) -> float:

@@ -1,0 +1,192 @@
+"""What the classifier and the regressor share: from a table to a model, by way of `solve`.
+
+The order of things in `fit` is the order of trust. First everything public: parameters, sizes, owners, the plan. Then
+what each record does to itself: its row is scaled down to the public bound, its target brought into the public range.
+After that only the mechanism sees the records.
+"""
+
+import warnings
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+
+from sottovoce._types import Array, Matrix
+from sottovoce.build import ROW_SLACK, loss_from_text
+from sottovoce.data.tables import unit_rows
+from sottovoce.errors import DataError, PrivacyLeakWarning, SpecError
+from sottovoce.estimators import settings
+from sottovoce.estimators.owners import owners
+from sottovoce.planner import Choice, Facts
+from sottovoce.problem.shards import Shards
+from sottovoce.rows import row_norms
+from sottovoce.solve import solve
+from sottovoce.spec import Execution, Spec
+
+ROW_NORM = 1.0
+"""The bound that rows are scaled down to where none is given: fixed, so that it tells of nobody."""
+OBSERVATIONS = 40
+"""How often a run is looked at that is tracked."""
+
+
+class Prepared(NamedTuple):
+    """A run before it is made: all but the shards is public."""
+
+    spec: Spec
+    choice: Choice
+    nodes: tuple[str, ...]
+    shards: Shards
+
+
+def leak(message: str) -> None:
+    """Warn the caller of `fit` about something that was not given as public."""
+    warnings.warn(message, PrivacyLeakWarning, stacklevel=5)
+
+
+class PrivateLinearModel(BaseEstimator):
+    """A linear model trained by gossip under differential privacy; see `PrivateClassifier` and `PrivateRegressor`."""
+
+    loss: str
+    penalty: str | None
+    alpha: float | str
+    l1_ratio: float | str
+    epsilon: float | None
+    delta: float | str
+    adversary: str
+    n_nodes: int | str
+    graph: str
+    activation: str
+    batch: int | str
+    rounds: int | str
+    sampling: str
+    row_norm: float | None
+    on_violation: str
+    fit_intercept: bool
+    random_state: Any
+    engine: str
+    track: bool
+    warm_start: bool
+
+    def fit(self, X: Any, y: Any, nodes: Any = None) -> Self:
+        """Train on everybody's records.
+
+        Parameters
+        ----------
+        X : records by features: array, sparse matrix or data frame
+        y : one target a record
+        nodes : whose each record is, a column of labels, one node for each label. Without it the table has one owner,
+            or `n_nodes` simulated ones, to whom the rows are dealt in turn. Which owners there are and how many
+            records each has is public.
+        """
+        run = self._prepare(X, y, nodes)
+        execution = Execution(self.engine, OBSERVATIONS if self.track else None)
+        result = solve(run.spec, run.shards, execution=execution, nodes=run.nodes)
+        self.plan_, self.spec_, self.nodes_ = run.choice, run.spec, np.array(run.nodes)
+        self.privacy_, self.history_ = result.statement, result.history
+        self._keep(result.models)
+        return self
+
+    def _prepare(self, X: Any, y: Any, nodes: Any) -> Prepared:
+        if y is None:
+            raise DataError(f"{type(self).__name__} requires y to be passed, but the target y is None")
+        key = settings.seed(self.random_state)
+        if self.track and key is None:
+            raise SpecError("track looks at the data outside the mechanism; make the run a simulation (random_state)")
+        X = validate_data(self, X, accept_sparse="csr", dtype=(np.float64, np.float32), ensure_all_finite=False)
+        y = column_or_1d(y, warn=True)
+        if len(y) != X.shape[0]:
+            raise DataError(f"there are {X.shape[0]} records but {len(y)} targets; give one target a record")
+        offsets, order, names = owners(X.shape[0], nodes, self.n_nodes)
+        targets, outputs = self._targets(y)
+        choice = self._plan(tuple(np.diff(offsets).tolist()), names, outputs)
+        spec = choice.spec.but(seed=key)
+        self.row_norm_ = self._public_row_norm()
+        rows = self._bounded(X) / self.row_norm_
+        if order is not None:  # every owner's records together: a round reads slices, not scattered rows
+            rows, targets = rows[order], targets[order]
+        shards = Shards.of(rows, targets, offsets)
+        return Prepared(spec, choice, names, shards)
+
+    def _plan(self, sizes: tuple[int, ...], names: tuple[str, ...], outputs: int) -> Choice:
+        """The planner's choice from public numbers alone: that this takes no data is what keeps it private."""
+        epsilon, delta = settings.budget(self.epsilon, self.delta, sum(sizes))
+        settings.refuse_small_nodes(sizes, names, epsilon, delta)
+        loss = self._loss(outputs)
+        facts = Facts(
+            sizes=sizes,
+            features=self.n_features_in_ + bool(self.fit_intercept),
+            loss=loss,
+            epsilon=settings.NO_NOISE if epsilon is None else epsilon,
+            delta=delta,
+            outputs=outputs,
+            adversary="transcript" if self.adversary == "auto" else self.adversary,
+            graph="complete" if self.graph == "auto" else self.graph,
+            intercept=settings.INTERCEPT if self.fit_intercept else 0.0,
+            penalty=settings.penalty_name(self.penalty),
+        )
+        return settings.plan(facts, epsilon is not None, self.get_params(deep=False))
+
+    def _public_row_norm(self) -> float:
+        if self.row_norm is not None:
+            return settings.over_zero(self.row_norm, "row_norm")
+        leak(
+            f"row_norm was not given: rows longer than {ROW_NORM:g} are scaled down to that length, each by itself, in "
+            "fit and in predict. That leaks nothing but may cost accuracy; give a bound that is public, never one that "
+            "was read off the data."
+        )
+        return ROW_NORM
+
+    def _bounded(self, X: Matrix) -> Matrix:
+        """Rows within the public bound: longer ones scaled down to it, each by itself, or refused."""
+        if self.on_violation not in ("clip", "raise"):
+            raise SpecError(f"on_violation must be 'clip' or 'raise', not {self.on_violation!r}")
+        bounded = unit_rows(X, self.row_norm_)
+        over = row_norms(X) > self.row_norm_ * (1 + ROW_SLACK)
+        if self.on_violation == "raise" and np.any(over):
+            raise DataError(
+                f"{np.sum(over)} of {len(over)} rows are over the public bound row_norm = {self.row_norm_:g}, the first "
+                f"is row {np.argmax(over)}; give a larger bound, or on_violation='clip' to scale such rows down"
+            )
+        return bounded
+
+    def _decide(self, X: Any) -> Array:
+        """⟨c, x⟩ + intercept, on rows bounded as in `fit`."""
+        check_is_fitted(self)
+        X = validate_data(
+            self, X, accept_sparse="csr", dtype=(np.float64, np.float32), ensure_all_finite=False, reset=False
+        )
+        return np.asarray(self._bounded(X) @ self.coef_.T) + self.intercept_
+
+    def _split(self, models: Array) -> tuple[Array, Array]:
+        """Weights (…, m) and constant terms (…,) of models (…, m'), in the units of the records."""
+        if not self.fit_intercept:
+            return models / self.row_norm_, np.zeros(models.shape[:-1])
+        return models[..., :-1] / self.row_norm_, settings.INTERCEPT * models[..., -1]
+
+    def _targets(self, y: NDArray[Any]) -> tuple[Array, int]:
+        """Targets as the loss takes them, and how many outputs a record has."""
+        raise NotImplementedError
+
+    def _loss(self, outputs: int) -> str:
+        """The loss, by the name that specs know it by."""
+        raise NotImplementedError
+
+    def _keep(self, models: Array) -> None:
+        """Set `coef_`, `intercept_` and their kin from every node's model."""
+        raise NotImplementedError
+
+    def __sklearn_tags__(self) -> Any:
+        """Sparse records are welcome; without a seed no two fits agree."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.non_deterministic = self.random_state is None
+        return tags
+
+
+def known_loss(text: str, targets: str, choices: str) -> str:
+    """A loss that fits the kind of targets."""
+    if loss_from_text(text).targets != targets:
+        raise SpecError(f"loss '{text}' does not fit this estimator; choose one of {choices}")
+    return text
