@@ -19,7 +19,9 @@ from sottovoce.data.tables import unit_rows
 from sottovoce.errors import DataError, PrivacyLeakWarning, SpecError
 from sottovoce.estimators import settings
 from sottovoce.estimators.owners import owners
+from sottovoce.estimators.spending import spent
 from sottovoce.planner import Choice, Facts
+from sottovoce.privacy.statement import PrivacyStatement
 from sottovoce.problem.shards import Shards
 from sottovoce.rows import row_norms
 from sottovoce.solve import solve
@@ -37,7 +39,17 @@ class Prepared(NamedTuple):
     spec: Spec
     choice: Choice
     nodes: tuple[str, ...]
+    problem: tuple[Any, ...]
+    """What must stay as it is for a further fit to go on from this one's model."""
     shards: Shards
+
+
+class Last(NamedTuple):
+    """What a warm start goes on from: the mean model, as it was published, and what was paid for it."""
+
+    problem: tuple[Any, ...]
+    model: tuple[float, ...]
+    statements: tuple[PrivacyStatement, ...]
 
 
 def leak(message: str) -> None:
@@ -68,6 +80,7 @@ class PrivateLinearModel(BaseEstimator):
     engine: str
     track: bool
     warm_start: bool
+    _last: Last
 
     def fit(self, X: Any, y: Any, nodes: Any = None) -> Self:
         """Train on everybody's records.
@@ -81,10 +94,20 @@ class PrivateLinearModel(BaseEstimator):
             records each has is public.
         """
         run = self._prepare(X, y, nodes)
+        spec, statements = run.spec, ()
+        if self.warm_start and hasattr(self, "_last"):
+            if self._last.problem != run.problem:
+                raise SpecError(
+                    "warm_start goes on from a model of other nodes, features, classes or bounds; keep them, or fit "
+                    "anew with warm_start=False"
+                )
+            spec, statements = spec.but(algorithm__centre=self._last.model), self._last.statements
         execution = Execution(self.engine, OBSERVATIONS if self.track else None)
-        result = solve(run.spec, run.shards, execution=execution, nodes=run.nodes)
-        self.plan_, self.spec_, self.nodes_ = run.choice, run.spec, np.array(run.nodes)
+        result = solve(spec, run.shards, execution=execution, nodes=run.nodes)
+        self.plan_, self.spec_, self.nodes_ = run.choice, spec, np.array(run.nodes)
         self.privacy_, self.history_ = result.statement, result.history
+        self._last = Last(run.problem, tuple(result.model.tolist()), (*statements, result.statement))
+        self.spent_ = spent(self._last.statements)
         self._keep(result.models)
         return self
 
@@ -101,13 +124,13 @@ class PrivateLinearModel(BaseEstimator):
         offsets, order, names = owners(X.shape[0], nodes, self.n_nodes)
         targets, outputs = self._targets(y)
         choice = self._plan(tuple(np.diff(offsets).tolist()), names, outputs)
-        spec = choice.spec.but(seed=key)
         self.row_norm_ = self._public_row_norm()
         rows = self._bounded(X) / self.row_norm_
         if order is not None:  # every owner's records together: a round reads slices, not scattered rows
             rows, targets = rows[order], targets[order]
         shards = Shards.of(rows, targets, offsets)
-        return Prepared(spec, choice, names, shards)
+        problem = (names, X.shape[1], self.row_norm_, bool(self.fit_intercept), self._labels())
+        return Prepared(choice.spec.but(seed=key), choice, names, problem, shards)
 
     def _plan(self, sizes: tuple[int, ...], names: tuple[str, ...], outputs: int) -> Choice:
         """The planner's choice from public numbers alone: that this takes no data is what keeps it private."""
@@ -146,8 +169,8 @@ class PrivateLinearModel(BaseEstimator):
         over = row_norms(X) > self.row_norm_ * (1 + ROW_SLACK)
         if self.on_violation == "raise" and np.any(over):
             raise DataError(
-                f"{np.sum(over)} of {len(over)} rows are over the public bound row_norm = {self.row_norm_:g}, the first "
-                f"is row {np.argmax(over)}; give a larger bound, or on_violation='clip' to scale such rows down"
+                f"{np.sum(over)} of {len(over)} rows are over the public bound row_norm = {self.row_norm_:g}, row "
+                f"{np.argmax(over)} the first; give a larger bound, or on_violation='clip' to scale such rows down"
             )
         return bounded
 
@@ -167,6 +190,10 @@ class PrivateLinearModel(BaseEstimator):
 
     def _targets(self, y: NDArray[Any]) -> tuple[Array, int]:
         """Targets as the loss takes them, and how many outputs a record has."""
+        raise NotImplementedError
+
+    def _labels(self) -> tuple[Any, ...]:
+        """What the targets stand for: classes, or the ends of a range."""
         raise NotImplementedError
 
     def _loss(self, outputs: int) -> str:

@@ -60,7 +60,8 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
     nodes_ : the nodes' names
     row_norm_ : the bound on a row that was used
     loss_ : the loss that was used
-    privacy_ : the `PrivacyStatement`
+    privacy_ : the `PrivacyStatement` of the last fit
+    spent_ : what all fits of a warm-started model cost together; the same as `privacy_` after one fit
     plan_, spec_ : what the planner chose and why; the whole run, written down
     history_ : observations along the way, **not private**; empty unless tracked
 
@@ -167,6 +168,9 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
             )
         outputs = len(self.classes_) if len(self.classes_) > 2 else 1
         return (2.0 * codes - 1.0 if outputs == 1 else codes.astype(np.float64)), outputs
+
+    def _labels(self) -> tuple[Any, ...]:
+        return tuple(self.classes_.tolist())
 
     def _loss(self, outputs: int) -> str:
         if self.loss == "auto":

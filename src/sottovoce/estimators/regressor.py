@@ -51,7 +51,8 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
     n_features_in_, feature_names_in_ : as in scikit-learn
     nodes_ : the nodes' names
     row_norm_, target_bounds_ : the bounds that were used
-    privacy_ : the `PrivacyStatement`
+    privacy_ : the `PrivacyStatement` of the last fit
+    spent_ : what all fits of a warm-started model cost together; the same as `privacy_` after one fit
     plan_, spec_ : what the planner chose and why; the whole run, written down
     history_ : observations along the way, **not private**; empty unless tracked
 
@@ -133,6 +134,9 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
         self.target_bounds_ = _range(TARGET_BOUNDS if self.target_bounds is None else self.target_bounds)
         low, high = self.target_bounds_
         return np.clip((2 * y - low - high) / (high - low), -1.0, 1.0), 1
+
+    def _labels(self) -> tuple[Any, ...]:
+        return self.target_bounds_
 
     def _loss(self, outputs: int) -> str:
         self.loss_ = AUTO if self.loss == "auto" else known_loss(self.loss, "real", LOSSES)
