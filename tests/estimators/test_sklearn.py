@@ -16,28 +16,32 @@ from sklearn.utils.estimator_checks import check_estimator
 from sottovoce import PrivateClassifier, PrivateRegressor, PublicScaler, RowNormalizer
 from sottovoce.errors import PrivacyLeakWarning
 
-# Checks that cannot pass because they contradict privacy, each with its reason: there are none.
-EXPECTED_FAILURES: dict[str, str] = {}
+# Checks that contradict privacy, each with its reason.
+CONTRADICT_PRIVACY = {
+    "check_regressors_train": "it wants R² > 0.5 from 200 records of 10 features, more than ε = 1 can give",
+    "check_pipeline_consistency": "without a seed the noise is secret and no two fits agree; skipped by its tag",
+}
 
-# a large ε and a seed, because checks want accurate models of ten records, twice the same
+# with a large ε, because checks want accurate models of ten records, and a seed, because they want them twice
 CHECKED = [
-    PrivateClassifier(epsilon=1e3, row_norm=3.0, random_state=0),
-    PrivateClassifier(epsilon=1e3, row_norm=3.0, random_state=0, loss="logistic"),
-    PrivateRegressor(epsilon=1e3, row_norm=3.0, target_bounds=(-3, 3), random_state=0),
-    PublicScaler(),
-    RowNormalizer(),
+    (PrivateClassifier(epsilon=1e3, random_state=0), {}),
+    (PrivateClassifier(epsilon=1e3, random_state=0, loss="logistic", n_nodes=2), {}),
+    (PrivateRegressor(epsilon=1e3, random_state=0), {}),
+    (PrivateRegressor(), CONTRADICT_PRIVACY),
+    (PublicScaler(), {}),
+    (RowNormalizer(), {}),
 ]
 
 
-@pytest.mark.parametrize("estimator", CHECKED, ids=str)
-def test_scikit_learn_finds_nothing_wrong(estimator, monkeypatch):
-    monkeypatch.setenv("SCIPY_ARRAY_API", "1")  # without it one check is skipped
+@pytest.mark.parametrize(("estimator", "expected"), CHECKED, ids=str)
+def test_scikit_learn_finds_nothing_else_wrong(estimator, expected, monkeypatch):
+    monkeypatch.setenv("SCIPY_ARRAY_API", "1")  # without it one more check is skipped
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what checks leave to inference
-        results = check_estimator(estimator, expected_failed_checks=EXPECTED_FAILURES, on_fail=None)
+        results = check_estimator(estimator, expected_failed_checks=expected, on_fail=None)
     wrong = {r["check_name"]: f"{r['status']}: {r['exception']}" for r in results if r["status"] != "passed"}
-    assert wrong.keys() == EXPECTED_FAILURES.keys() & {r["check_name"] for r in results}, wrong
-    assert len(results) > 40
+    assert wrong.keys() == expected.keys(), wrong
+    assert all(wrong[name].startswith(("xfail", "skipped")) for name in wrong) and len(results) > 40
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from sottovoce.build import ROW_SLACK, loss_from_text
 from sottovoce.data.tables import unit_rows
 from sottovoce.errors import DataError, PrivacyLeakWarning, SpecError
 from sottovoce.estimators import settings
-from sottovoce.estimators.owners import owners
+from sottovoce.estimators.owners import column, owners
 from sottovoce.estimators.spending import spent
 from sottovoce.planner import Choice, Facts
 from sottovoce.privacy.statement import PrivacyStatement
@@ -82,7 +82,7 @@ class PrivateLinearModel(BaseEstimator):
     warm_start: bool
     _last: Last
 
-    def fit(self, X: Any, y: Any, nodes: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, nodes: Any = None, units: Any = None) -> Self:
         """Train on everybody's records.
 
         Parameters
@@ -92,9 +92,12 @@ class PrivateLinearModel(BaseEstimator):
         nodes : whose each record is, a column of labels, one node for each label. Without it the table has one owner,
             or `n_nodes` simulated ones, to whom the rows are dealt in turn. Which owners there are and how many
             records each has is public.
+        units : whose life each record is part of, a column of ids: a person's rows at a node are drawn, averaged and
+            clipped together, and the guarantee is for the whole person. Without it every record is a unit of its own.
         """
-        run = self._prepare(X, y, nodes)
-        spec, statements = run.spec, ()
+        run = self._prepare(X, y, nodes, units)
+        spec = run.spec
+        statements: tuple[PrivacyStatement, ...] = ()
         if self.warm_start and hasattr(self, "_last"):
             if self._last.problem != run.problem:
                 raise SpecError(
@@ -111,7 +114,7 @@ class PrivateLinearModel(BaseEstimator):
         self._keep(result.models)
         return self
 
-    def _prepare(self, X: Any, y: Any, nodes: Any) -> Prepared:
+    def _prepare(self, X: Any, y: Any, nodes: Any, units: Any) -> Prepared:
         if y is None:
             raise DataError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         key = settings.seed(self.random_state)
@@ -121,21 +124,22 @@ class PrivateLinearModel(BaseEstimator):
         y = column_or_1d(y, warn=True)
         if len(y) != X.shape[0]:
             raise DataError(f"there are {X.shape[0]} records but {len(y)} targets; give one target a record")
-        offsets, order, names = owners(X.shape[0], nodes, self.n_nodes)
+        people = None if units is None else column(units, len(y), "units")
+        offsets, order, names = owners(len(y), nodes, self.n_nodes, people)
         targets, outputs = self._targets(y)
-        choice = self._plan(tuple(np.diff(offsets).tolist()), names, outputs)
         self.row_norm_ = self._public_row_norm()
         rows = self._bounded(X) / self.row_norm_
         if order is not None:  # every owner's records together: a round reads slices, not scattered rows
-            rows, targets = rows[order], targets[order]
-        shards = Shards.of(rows, targets, offsets)
-        problem = (names, X.shape[1], self.row_norm_, bool(self.fit_intercept), self._labels())
+            rows, targets, people = rows[order], targets[order], None if people is None else people[order]
+        shards = Shards.of(rows, targets, offsets, units=people)
+        choice = self._plan(tuple(shards.sizes.tolist()), names, outputs, "records" if units is None else "people")
+        problem = (names, X.shape[1], self.row_norm_, bool(self.fit_intercept), self._labels(), shards.people)
         return Prepared(choice.spec.but(seed=key), choice, names, problem, shards)
 
-    def _plan(self, sizes: tuple[int, ...], names: tuple[str, ...], outputs: int) -> Choice:
+    def _plan(self, sizes: tuple[int, ...], names: tuple[str, ...], outputs: int, of: str) -> Choice:
         """The planner's choice from public numbers alone: that this takes no data is what keeps it private."""
         epsilon, delta = settings.budget(self.epsilon, self.delta, sum(sizes))
-        settings.refuse_small_nodes(sizes, names, epsilon, delta)
+        settings.refuse_small_nodes(sizes, names, epsilon, delta, of)
         loss = self._loss(outputs)
         facts = Facts(
             sizes=sizes,

@@ -7,11 +7,12 @@ from numpy.typing import NDArray
 from scipy.special import expit, softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.multiclass import type_of_target
 
 from sottovoce._types import Array
 from sottovoce.errors import DataError
 from sottovoce.estimators.base import PrivateLinearModel, known_loss, leak
+from sottovoce.estimators.owners import refuse_missing
 
 LOSSES = "auto, hinge, smoothed_hinge, logistic, squared_hinge, softmax"
 WITH_PROBABILITIES = ("logistic", "softmax")
@@ -149,21 +150,24 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
         return likely / likely.sum(axis=1, keepdims=True)
 
     def _targets(self, y: NDArray[Any]) -> tuple[Array, int]:
-        check_classification_targets(y)
+        refuse_missing(y, "y", "class")
+        kind = type_of_target(y)
+        if kind not in ("binary", "multiclass"):
+            raise DataError(f"y holds {kind} values, which are no classes; give labels, or take PrivateRegressor")
+        self.classes_ = np.unique(y if self.classes is None else np.asarray(self.classes))
+        if len(self.classes_) < 2:
+            whose = "y holds" if self.classes is None else "classes names"
+            raise DataError(f"{whose} only one class, {self.classes_.tolist()}; a classifier needs two or more classes")
         if self.classes is None:
             leak(
                 "classes was not given: the classes were read off the data, and that somebody has a rare one may be "
                 "telling; give the public list of classes."
             )
-        self.classes_ = np.unique(y if self.classes is None else np.asarray(self.classes))
-        if len(self.classes_) < 2:
-            whose = "y holds" if self.classes is None else "classes names"
-            raise DataError(f"{whose} only one class, {self.classes_.tolist()}; a classifier needs two or more classes")
         codes = np.minimum(np.searchsorted(self.classes_, y), len(self.classes_) - 1)
         strange = np.flatnonzero(self.classes_[codes] != y)
         if strange.size:
             raise DataError(
-                f"y holds the class {y[strange[0]]!r} in record {strange[0]}, which is not among the given classes; "
+                f"y holds the class {y[strange].tolist()[0]!r} in record {strange[0]}, which is not among the given classes; "
                 "add it to classes, or drop the record"
             )
         outputs = len(self.classes_) if len(self.classes_) > 2 else 1

@@ -47,7 +47,9 @@ def budget(epsilon: Any, delta: Any, units: int) -> tuple[float | None, float]:
     return None if epsilon is None or math.isinf(epsilon) else float(epsilon), float(delta)
 
 
-def refuse_small_nodes(sizes: tuple[int, ...], names: tuple[str, ...], epsilon: float | None, delta: float) -> None:
+def refuse_small_nodes(
+    sizes: tuple[int, ...], names: tuple[str, ...], epsilon: float | None, delta: float, of: str
+) -> None:
     """A node so small that its noise is larger than anything it could say brings nothing but noise.
 
     In a single release of all q records, the least that can be asked of a node, the noise has a deviation of 2Lz/q in
@@ -59,7 +61,7 @@ def refuse_small_nodes(sizes: tuple[int, ...], names: tuple[str, ...], epsilon: 
     for q, name in zip(sizes, names, strict=True):
         if q < least:
             raise DataError(
-                f"node '{name}' has too few records (n_samples = {q}): at epsilon = {epsilon:g} and delta = {delta:g} "
+                f"node '{name}' has too few {of} (n_samples = {q}): at epsilon = {epsilon:g} and delta = {delta:g} "
                 f"fewer than {least} drown in their own noise; leave the node out, merge it with another, or give a "
                 "larger epsilon"
             )
@@ -68,12 +70,13 @@ def refuse_small_nodes(sizes: tuple[int, ...], names: tuple[str, ...], epsilon: 
 def plan(facts: Facts, private: bool, given: dict[str, Any]) -> Choice:
     """The planner's choice, with what the user fixed among an estimator's parameters."""
     fixed: dict[str, Any] = {"weights": "records"}
-    for name in ("activation", "rounds"):
-        if given[name] != "auto":
-            fixed[name] = given[name]
+    if given["activation"] != "auto":
+        fixed["activation"] = given["activation"]
+    if given["rounds"] != "auto":
+        fixed["rounds"] = whole(given["rounds"], "rounds")
     fixed |= _sampling(given["sampling"], given["batch"], min(facts.sizes))
-    if facts.loss != "softmax" and math.isinf(loss_from_text(facts.loss).slope_bound):
-        fixed["clip"] = STEEPEST * math.hypot(facts.row_norm, facts.intercept)
+    if math.isinf(loss_from_text(facts.loss).slope_bound):
+        fixed["clip"] = STEEPEST * math.sqrt(facts.outputs) * math.hypot(facts.row_norm, facts.intercept)
     if given["alpha"] != "auto":
         fixed["h"] = regulariser(facts.penalty, given["alpha"], given["l1_ratio"])
     elif given["l1_ratio"] != "auto":
@@ -101,7 +104,7 @@ def regulariser(penalty: str, alpha: Any, l1_ratio: Any) -> str:
     if penalty != "elastic_net":
         return write(penalty, float(alpha))
     share = 0.5 if l1_ratio == "auto" else _share(l1_ratio)
-    return write("elastic_net", alpha * share, alpha * (1 - share))
+    return write("elastic_net", float(alpha * share), float(alpha * (1 - share)))
 
 
 def penalty_name(penalty: Any) -> str:
@@ -117,6 +120,13 @@ def over_zero(value: Any, name: str) -> float:
     if not _is_number(value) or not 0 < value < math.inf:
         raise SpecError(f"{name} must be a public number that is finite and over 0, not {value!r}")
     return float(value)
+
+
+def whole(value: Any, name: str) -> int:
+    """A whole number over 0."""
+    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
+        raise SpecError(f"{name} must be 'auto' or a whole number over 0, not {value!r}")
+    return int(value)
 
 
 def seed(random_state: Any) -> int | None:
@@ -135,13 +145,12 @@ def seed(random_state: Any) -> int | None:
 def _sampling(kind: Any, batch: Any, smallest: int) -> dict[str, Any]:
     if kind not in SAMPLINGS:
         raise SpecError(f"there is no sampling {kind!r}; choose one of {', '.join(SAMPLINGS)}")
-    if batch != "auto" and (not isinstance(batch, int | np.integer) or isinstance(batch, bool) or batch < 1):
-        raise SpecError(f"batch must be 'auto' or a whole number over 0, not {batch!r}")
+    batch = batch if batch == "auto" else whole(batch, "batch")
     if kind == "full" and batch != "auto":
         raise SpecError("sampling='full' uses every record in every round; leave batch out")
     if kind in ("auto", "full"):
-        return ({} if kind == "auto" else {"sampling": "full"}) | ({} if batch == "auto" else {"batch": int(batch)})
-    return {"sampling": write(kind, min(64, smallest) if batch == "auto" else int(batch))}
+        return ({} if kind == "auto" else {"sampling": "full"}) | ({} if batch == "auto" else {"batch": batch})
+    return {"sampling": write(kind, min(64, smallest) if batch == "auto" else batch)}
 
 
 def _share(value: Any) -> float:

@@ -46,7 +46,7 @@ def spent(statements: Sequence[PrivacyStatement]) -> Spent:
     >>> model.fit(X, y).spent_.epsilon == model.privacy_.epsilon
     True
     >>> print(model.fit(X, y).spent_.verdict())
-    All 2 fits together: (ε = 1.46, δ = 1e-05)-differential privacy against 'transcript' (replace ...
+    All 2 fits together: (ε = 1.47, δ = 1e-05)-differential privacy against 'transcript' (replace ...
     """
     last = statements[-1]
     if len(statements) == 1:
