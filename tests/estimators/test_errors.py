@@ -35,7 +35,7 @@ BAD = [
     (fit, {"y": np.arange(60) % 3}, DataError, "y holds the class 2 in record 2, which is not among"),
     (fit, {"y": np.array(["a", "b"] * 30)}, DataError, "y holds the class 'a' in record 0"),
     (fit, {"y": np.array([0, None] * 30, dtype=object)}, DataError, "no class for record 1"),
-    (fit, {"y": REAL}, DataError, "y holds continuous values, which are no classes"),
+    (fit, {"y": REAL}, DataError, "continuous values are no classes"),
     (fit, {"y": pd.array([0, pd.NA] * 30, dtype="object")}, DataError, "no class for record 1"),
     (fit, {"y": y[:-1]}, DataError, "60 records but 59 targets"),
     (fit, {"y": None}, DataError, "requires y to be passed"),

@@ -153,7 +153,7 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
         refuse_missing(y, "y", "class")
         kind = type_of_target(y)
         if kind not in ("binary", "multiclass"):
-            raise DataError(f"y holds {kind} values, which are no classes; give labels, or take PrivateRegressor")
+            raise DataError(f"Unknown label type: {kind} values are no classes; give labels, or take PrivateRegressor")
         self.classes_ = np.unique(y if self.classes is None else np.asarray(self.classes))
         if len(self.classes_) < 2:
             whose = "y holds" if self.classes is None else "classes names"
@@ -166,9 +166,10 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
         codes = np.minimum(np.searchsorted(self.classes_, y), len(self.classes_) - 1)
         strange = np.flatnonzero(self.classes_[codes] != y)
         if strange.size:
+            label = y[strange].tolist()[0]
             raise DataError(
-                f"y holds the class {y[strange].tolist()[0]!r} in record {strange[0]}, which is not among the given classes; "
-                "add it to classes, or drop the record"
+                f"y holds the class {label!r} in record {strange[0]}, which is not among the given classes; add it to "
+                "classes, or drop the record"
             )
         outputs = len(self.classes_) if len(self.classes_) > 2 else 1
         return (2.0 * codes - 1.0 if outputs == 1 else codes.astype(np.float64)), outputs
