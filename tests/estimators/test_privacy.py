@@ -135,6 +135,7 @@ def test_a_seed_makes_a_simulation_and_only_a_simulation_is_tracked():
     seeded = [PrivateClassifier(random_state=4, track=True, **settings).fit(X, y) for _ in range(2)]
     assert np.array_equal(seeded[0].coef_, seeded[1].coef_) and seeded[0].privacy_.simulation
     assert "simulation" in seeded[0].privacy_.paragraph()
+    assert "not private" in repr(seeded[0].history_)
     label = seeded[0].history_.to_table().schema.metadata[b"privacy"]
     assert seeded[0].history_["round"][-1] == 30 and b"not private" in label
     drawn = PrivateClassifier(random_state=np.random.RandomState(3), **settings).fit(X, y)
@@ -170,3 +171,14 @@ def test_a_person_counts_once_however_many_rows():
     tripled = (np.repeat(X, 3, axis=0), np.repeat(y, 3))  # three copies of a record are no more than the record
     thrice = PrivateClassifier(**settings).fit(*tripled, units=np.repeat(np.arange(300), 3))
     assert np.allclose(thrice.coef_, by_record.coef_, rtol=1e-9)
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 1.0, 1.7, 12.0])
+def test_no_fit_spends_more_than_it_was_given(epsilon):
+    """Not by a rounding error either: whoever checks the statement compares numbers."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(90, 2)), rng.integers(0, 2, 90)
+    for rounds in (1, 3, 7, 250):
+        for n in (1, 2, 3):
+            model = PrivateClassifier(epsilon, classes=(0, 1), row_norm=2.0, rounds=rounds, n_nodes=n).fit(X, y)
+            assert 0.999 * epsilon <= model.privacy_.epsilon <= epsilon
