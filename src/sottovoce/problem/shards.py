@@ -170,13 +170,13 @@ class Shards:
         """⟨c, x⟩ for the given rows (all rows by default): (m,) -> (rows,), and (K, m) -> (rows, K)."""
         w, b = (x[..., :-1], self.intercept * x[..., -1]) if self.intercept else (x, 0.0)
         if sparse.issparse(self.X):
-            return np.asarray((self.X if rows is None else self.X[rows]) @ w.T) + b
+            return np.asarray(self._sparse(rows) @ w.T) + b
         return np.concatenate([block @ w.T for _, block in self._blocks(rows)]) + b
 
     def pull(self, s: Array, rows: IntArray | slice | None = None) -> Array:
         """Σ s_r ⊗ c_r over the given rows (all rows by default): the adjoint of `margins`."""
         if sparse.issparse(self.X):
-            g = np.asarray((self.X if rows is None else self.X[rows]).T @ s).T
+            g = np.asarray(self._sparse(rows).T @ s).T
         else:
             g = np.zeros((*s.shape[1:], self.X.shape[1]))
             for at, block in self._blocks(rows):
@@ -184,6 +184,21 @@ class Shards:
         if not self.intercept:
             return g
         return np.concatenate([g, self.intercept * np.sum(s, axis=0)[..., None]], axis=-1)
+
+    def _sparse(self, rows: IntArray | slice | None) -> Matrix:
+        """Sparse rows; a node's stretch is cut out once, from the same memory: SciPy would copy it every time."""
+        if rows is None or not isinstance(rows, slice):
+            return self.X if rows is None else self.X[rows]
+        start, stop, _ = rows.indices(self.X.shape[0])
+        if (start, stop) not in self._cuts:
+            first, last = self.X.indptr[start], self.X.indptr[stop]
+            parts = self.X.data[first:last], self.X.indices[first:last], self.X.indptr[start : stop + 1] - first
+            self._cuts[start, stop] = type(self.X)(parts, shape=(stop - start, self.X.shape[1]))
+        return self._cuts[start, stop]
+
+    @cached_property
+    def _cuts(self) -> dict[tuple[int, int], Matrix]:
+        return {}
 
     def _blocks(self, rows: IntArray | slice | None = None) -> Iterator[tuple[slice, Array]]:
         """Dense rows as float64, a block at a time (positions, block): float32 data is never widened whole."""
