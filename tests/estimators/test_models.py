@@ -98,7 +98,7 @@ def test_targets_beyond_their_range_count_as_its_ends(data):
 
 def test_a_constant_term_is_found(data):
     X, score, _ = data
-    model = regressor(epsilon=None, alpha=1e-5, target_bounds=(15, 30), rounds=3000).fit(X, 25 + score)
+    model = regressor(epsilon=None, alpha=1e-4, loss="squared", target_bounds=(15, 30), rounds=3000).fit(X, 25 + score)
     assert model.intercept_ == pytest.approx(25.2, abs=0.2) and np.allclose(model.coef_, [2, -1, 0.5, 0], atol=0.2)
     flat = regressor(fit_intercept=False).fit(X, score / 4)
     assert flat.intercept_ == 0.0 and flat.node_intercept_.tolist() == [0.0]

@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from sottovoce.build import loss_from_text
+from sottovoce.build import h_from_text, loss_from_text
 from sottovoce.errors import DataError, PrivacyError, SpecError
 from sottovoce.notation import write
 from sottovoce.planner import Choice, Facts, choose
 from sottovoce.privacy.calibration import noise_multiplier
 from sottovoce.privacy.statement import check_delta
+from sottovoce.spec import Spec
 
 INTERCEPT = 0.5
 """B, the value of the intercept's column beside rows of norm at most 1: L grows by a ninth, the intercept can move."""
@@ -25,6 +26,8 @@ PENALTIES = {"auto": "l2", "l2": "l2", "l1": "l1", "elasticnet": "elastic_net", 
 SAMPLINGS = ("auto", "poisson", "fixed", "full")
 NO_NOISE = 10.0
 """Without privacy, a plan as for an ε at which noise hardly matters."""
+REACH = 1e4
+"""How long a model may get, in units of mean gradients, in as few rounds as there are."""
 
 
 def budget(epsilon: Any, delta: Any, units: int) -> tuple[float | None, float]:
@@ -82,11 +85,22 @@ def plan(facts: Facts, private: bool, given: dict[str, Any]) -> Choice:
     elif given["l1_ratio"] != "auto":
         fixed["l1_ratio"] = _share(given["l1_ratio"])
     choice = choose(facts, **fixed)
-    if private:
-        return choice
-    # without noise there is nothing to stop early for: a small γ lets the model reach the optimum
-    small = {"algorithm__gamma": "constant(3)"} if choice.spec.algorithm.gamma.startswith("constant") else {}
-    return replace(choice, spec=choice.spec.but(privacy__noise="none", **small))
+    return choice if private else replace(choice, spec=_without_noise(choice.spec, facts))
+
+
+def _without_noise(spec: Spec, facts: Facts) -> Spec:
+    """The same plan without noise: there is nothing to stop early for, so γ is as small as a steady descent allows.
+
+    With a_t = t the steps a_t/(μA_t + γ) are at most 1/√(2μγ); curvatures are at most R² + B² for every loss here that
+    has one. Where that asks for more than A_T/REACH, few rounds had better go far than steadily.
+    """
+    mu = h_from_text(spec.problem.h).modulus
+    spec = spec.but(privacy__noise="none")
+    if mu == 0 or not spec.algorithm.gamma.startswith("constant"):
+        return spec
+    steady = (facts.row_norm**2 + facts.intercept**2) ** 2 / (2 * mu)
+    far = spec.algorithm.rounds * (spec.algorithm.rounds + 1) / 2 / REACH
+    return spec.but(algorithm__gamma=write("constant", min(steady, far)))
 
 
 def regulariser(penalty: str, alpha: Any, l1_ratio: Any) -> str:
