@@ -12,11 +12,30 @@ settings.load_profile("sottovoce")
 
 @pytest.fixture
 def make_shards():
-    """A classification (or regression) problem with unit-bounded rows, dealt to n nodes; sizes may be uneven."""
+    """A classification (or regression) problem with unit-bounded rows, dealt to n nodes; sizes may be uneven.
 
-    def make(n=5, q=8, m=4, seed=0, real=False, sizes=None, kind=np.asarray, order=None, intercept=0.0):
+    With `outputs` K ≥ 2 targets are class numbers; with `people` a node has q people with two rows each on average.
+    """
+
+    def make(
+        n=5,
+        q=8,
+        m=4,
+        seed=0,
+        real=False,
+        sizes=None,
+        kind=np.asarray,
+        order=None,
+        intercept=0.0,
+        outputs=1,
+        people=False,
+    ):
         rng = np.random.default_rng(seed)
         sizes = [q] * n if sizes is None else sizes
+        ids = None
+        if people:
+            ids = np.concatenate([rng.permutation(np.r_[0:q, rng.integers(0, q, q)]) for q in sizes])
+            sizes = [2 * q for q in sizes]
         N = int(np.sum(sizes))
         X = rng.normal(size=(N, m))
         X /= np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True))
@@ -26,7 +45,9 @@ def make_shards():
             if real
             else np.where(X @ truth + 0.3 * rng.normal(size=N) > 0, 1.0, -1.0)
         )
+        if outputs > 1:
+            y = np.argmax(X @ rng.normal(size=(m, outputs)) + 0.2 * rng.normal(size=(N, outputs)), axis=1)
         offsets = np.concatenate([[0], np.cumsum(sizes)])
-        return Shards.of(kind(X), y, offsets, order, intercept)
+        return Shards.of(kind(X), y, offsets, order, intercept, ids)
 
     return make

@@ -23,9 +23,11 @@ from sottovoce.privacy.release import Draws, Release
 from sottovoce.privacy.sampling import Sampling, make_sampling
 from sottovoce.privacy.statement import PrivacyStatement, check_delta, make_statement
 from sottovoce.privacy.theorem1 import Theorem1
+from sottovoce.privacy.units import PERSON, RECORD
 from sottovoce.problem.distances import DISTANCES, Distance, Euclidean
 from sottovoce.problem.losses import Loss, make_loss
 from sottovoce.problem.objective import Problem
+from sottovoce.problem.outputs import Joint
 from sottovoce.problem.regularisers import Regulariser, make_regulariser
 from sottovoce.problem.shards import Shards
 from sottovoce.spec import NetworkSpec, ProblemSpec, Spec
@@ -49,7 +51,8 @@ class Prepared:
         """What the run guarantees: accounted when first asked for, from the job's own release and schedule."""
         job = self.job
         spoken = job.schedule.participations()
-        return make_statement(job.release, job.problem.shards.sizes, spoken, self.delta, self.claims, self.seeded)
+        shards, unit = job.problem.shards, PERSON if job.problem.shards.people else RECORD
+        return make_statement(job.release, shards.sizes, spoken, self.delta, self.claims, self.seeded, unit)
 
 
 def prepare(spec: Spec, shards: Shards) -> Prepared:
@@ -85,10 +88,10 @@ def prepare(spec: Spec, shards: Shards) -> Prepared:
     sampling = make_sampling(spec.privacy.sampling)
     scales, claims = make_noise(spec, shards, sampling, schedule, iota, lipschitz)
     release = Release(sampling, lipschitz, scales, adversary)
-    draws = Draws(release, streams, shards.sizes, problem.shards.m)
+    draws = Draws(release, streams, shards.sizes, problem.m)
     public = {
         "n": shards.n,
-        "m": problem.shards.m,
+        "m": problem.m,
         "records": shards.sizes.tolist(),
         "edges": graph.edges.tolist(),
         "iota": iota,
@@ -106,9 +109,8 @@ def make_problem(spec: ProblemSpec, shards: Shards) -> Problem:
     """eq. (1) over these shards, with the intercept's column if the spec has one."""
     if spec.intercept < 0:
         raise SpecError(f"the intercept's column needs a value over 0 (or 0 for none), not {spec.intercept}")
-    if shards.intercept != spec.intercept:
-        shards = Shards(shards.X, shards.y, shards.offsets, shards.order, float(spec.intercept))
-    return Problem(loss_from_text(spec.loss), h_from_text(spec.h), shards, spec.weights)
+    shards = shards.with_intercept(spec.intercept)
+    return Problem(loss_from_text(spec.loss), h_from_text(spec.h), shards, spec.weights, spec.outputs)
 
 
 def loss_from_text(text: str) -> Loss:
@@ -150,10 +152,10 @@ def make_network(spec: NetworkSpec, n: int) -> Graph:
 
 
 def make_lipschitz(loss: Loss, spec: Spec) -> float:
-    """L: the clip that was asked for, else the loss's slope bound times √(R² + B²)."""
+    """L: the clip that was asked for, else the bound of all outputs' slopes together times √(R² + B²)."""
     if not 0 < spec.problem.row_norm < math.inf:
         raise SpecError(f"the public bound of a row must be finite and over 0, not {spec.problem.row_norm}")
-    bound = loss.slope_bound * math.hypot(spec.problem.row_norm, spec.problem.intercept)
+    bound = Joint(loss, spec.problem.outputs).slope_bound * math.hypot(spec.problem.row_norm, spec.problem.intercept)
     if spec.privacy.clip is not None:
         if not 0 < spec.privacy.clip < math.inf:
             raise SpecError(f"the clip must be finite and over 0, not {spec.privacy.clip}")

@@ -75,11 +75,12 @@ class Result:
     Attributes
     ----------
     spec : what was run
-    models : (n, m) x̃_i, the output of Algorithm 1 at every node; the last coordinate is the intercept's, if any
+    models : (n, m) x̃_i, the output of Algorithm 1 at every node; the last coordinate is the intercept's, if any; of K
+        outputs, one such stretch of coordinates after the other
     history : observations, not private
     statement : the privacy statement: what is guaranteed, against whom, and on what it rests
     public : numbers derived from the spec and public sizes alone: ι, β, L, K_i, …
-    classes : the two labels behind −1 and +1, or None for regression
+    classes : the two labels behind −1 and +1, or the K labels behind 0 … K − 1; None for regression
     features : names of the columns, where the data had them
     nodes : names of the nodes
     environment : versions, machine, engine, wall time
@@ -90,7 +91,7 @@ class Result:
     history: History
     statement: PrivacyStatement
     public: dict[str, Any]
-    classes: tuple[Any, Any] | None = None
+    classes: tuple[Any, ...] | None = None
     features: tuple[str, ...] | None = None
     nodes: tuple[str, ...] | None = None
     environment: dict[str, Any] = field(default_factory=dict)
@@ -102,24 +103,36 @@ class Result:
 
     @property
     def coef(self) -> Array:
-        """Weights of the features in the mean model."""
-        return self.model[:-1] if self.spec.problem.intercept else self.model
+        """Weights of the features in the mean model: (features,), or (K, features) of K outputs."""
+        x = self._by_output()
+        return x[..., :-1] if self.spec.problem.intercept else x
 
     @property
-    def intercept(self) -> float:
-        """The mean model's constant term."""
-        return float(self.model[-1]) * self.spec.problem.intercept if self.spec.problem.intercept else 0.0
+    def intercept(self) -> float | Array:
+        """The mean model's constant term: a number, or one for each of K outputs."""
+        x, B = self._by_output(), self.spec.problem.intercept
+        if self.spec.problem.outputs > 1:
+            return x[:, -1] * B if B else np.zeros(len(x))
+        return float(x[-1]) * B if B else 0.0
+
+    def _by_output(self) -> Array:
+        K = self.spec.problem.outputs
+        return self.model if K == 1 else self.model.reshape(K, -1)
 
     def decide(self, X: Any) -> Array:
-        """⟨c, x⟩ + intercept for new records."""
-        if X.shape[1] != len(self.coef):
-            raise DataError(f"the model has {len(self.coef)} features, but these records have {X.shape[1]}")
-        return np.asarray(X @ self.coef) + self.intercept
+        """⟨c, x⟩ + intercept for new records; (records, K) of K outputs."""
+        features = self.coef.shape[-1]
+        if X.shape[1] != features:
+            raise DataError(f"the model has {features} features, but these records have {X.shape[1]}")
+        return np.asarray(X @ self.coef.T) + self.intercept
 
     def predict(self, X: Any) -> np.ndarray[Any, Any]:
-        """Labels for classification, numbers for regression."""
+        """Labels for classification (class numbers where they have no names), numbers for regression."""
         decision = self.decide(X)
-        return decision if self.classes is None else np.array(self.classes)[(decision >= 0).astype(int)]
+        if decision.ndim == 1 and self.classes is None:
+            return decision
+        chosen = np.argmax(decision, axis=1) if decision.ndim == 2 else (decision >= 0).astype(int)
+        return chosen if self.classes is None else np.array(self.classes)[chosen]
 
     def __eq__(self, other: object) -> bool:
         """Equal to the last digit, models, history and all."""

@@ -17,7 +17,6 @@ from sottovoce.build import Prepared, prepare
 from sottovoce.engine import nodes, reference
 from sottovoce.engine.job import Engine, Job, Together
 from sottovoce.errors import DataError, SpecError
-from sottovoce.problem.objective import accuracy
 from sottovoce.problem.shards import Shards
 from sottovoce.result import History, Result, environment, write_atomically
 from sottovoce.spec import Execution, Spec
@@ -134,7 +133,7 @@ def choose_engine(name: str, job: Job) -> str:
     """What 'auto' stands for: compiled where a run has enough to do to make up for loading it."""
     if name != "auto":
         return name
-    return "compiled" if len(job.schedule.active) * job.problem.shards.m > WORTH_COMPILING else "reference"
+    return "compiled" if len(job.schedule.active) * job.problem.m > WORTH_COMPILING else "reference"
 
 
 def observation_rounds(T: int, count: int) -> IntArray:
@@ -164,14 +163,14 @@ def observe(prepared: Prepared, state: State, t: int, test: Shards | None, f_sta
     messages = int(job.schedule.up_to(t)[-1])
     return {
         "round": t,
-        "epoch": float(active @ batches / len(job.problem.shards.y)),
+        "epoch": float(active @ batches / job.problem.shards.sizes.sum()),
         "objective": objective,
         "suboptimality": objective - f_star,
         "train_accuracy": job.problem.accuracy(mean),
-        "test_accuracy": float("nan") if test is None else accuracy(job.problem.loss, test, mean),
+        "test_accuracy": float("nan") if test is None else job.problem.accuracy(mean, test),
         "consensus_error": float(np.mean(np.linalg.norm(models - mean, axis=1))),
         "messages": messages,
-        "bytes": messages * job.problem.shards.m * FLOAT_BYTES,
+        "bytes": messages * job.problem.m * FLOAT_BYTES,
     }
 
 
@@ -186,7 +185,7 @@ class _Keeper:
         digest = hashlib.blake2b(spec.to_json().encode(), digest_size=32)  # reads gigabytes in seconds
         X = shards.X
         data = (X.data, X.indices, X.indptr) if sparse.issparse(X) else (X,)
-        for part in (shards.y, shards.offsets, shards.order, np.array(X.shape), *data):
+        for part in (shards.y, shards.offsets, shards.order, shards.starts, np.array(X.shape), *data):
             digest.update(b"none" if part is None else np.ascontiguousarray(part).view(np.uint8).data)
         self.digest = digest.hexdigest()
 

@@ -25,6 +25,8 @@ class ProblemSpec:
     """R, the public bound on ‖c‖, without the intercept's column."""
     on_violation: str = "raise"
     """What to do about a row over the bound: 'raise', or 'clip' its subgradients."""
+    outputs: int = 1
+    """K: with 2 or more, targets are class numbers 0 … K − 1 and each class has weights of its own."""
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,8 @@ BASE = CASES[0] | {
     "intercept": 0.0,
     "uneven": False,
     "curvature": 0.0,
+    "outputs": 1,
+    "people": False,
 }
 
 

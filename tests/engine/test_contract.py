@@ -10,12 +10,12 @@ from scipy import sparse
 from sottovoce.build import prepare
 from sottovoce.engine import reference
 from sottovoce.errors import SottovoceError
-from sottovoce.problem.losses import LOSSES
+from sottovoce.problem.losses import LOSSES, make_loss
 from sottovoce.solve import ENGINES
 from sottovoce.spec import AlgorithmSpec, Spec
 
 OPTIONS = {
-    "loss": [*LOSSES, "huber(0.5)"],
+    "loss": [*LOSSES, "huber(0.5)", "softmax"],
     "h": [
         "l2(0.1)",
         "l1(0.05)",
@@ -40,16 +40,19 @@ OPTIONS = {
     "intercept": [0.0, 1.0],
     "uneven": [False, True],
     "curvature": [0.0, 0.2],
+    "outputs": [1, 3],
+    "people": [False, True],
 }
 
 
 def allowed(case):
     """Combinations that have no meaning are left out; each is refused with an error, tested elsewhere."""
-    entropy = case["distance"] == "entropy"
+    entropy, targets = case["distance"] == "entropy", make_loss(case["loss"].split("(")[0]).targets
     return not (
         (entropy and (case["h"] != "simplex" or case["curvature"] > 0))
         or (case["curvature"] > 0 and case["primal"] == "as_written")
         or (case["activation"] == "matching(2)" and case["graph"] == "star")
+        or targets == ("real" if case["outputs"] > 1 else "classes")
     )
 
 
@@ -83,7 +86,7 @@ CASES, IMPOSSIBLE = pairwise_cover()
 
 
 def spec_of(case, rounds, m):
-    unbounded = np.isinf(LOSSES.get(case["loss"], LOSSES["huber"]).slope_bound)
+    unbounded = np.isinf(make_loss(case["loss"].split("(")[0]).slope_bound)
     a, gamma = case["steps"]
     return Spec(AlgorithmSpec(rounds=rounds, a=a, gamma=gamma), seed=7).but(
         problem__loss=case["loss"],
@@ -102,6 +105,7 @@ def spec_of(case, rounds, m):
         privacy__noise=case["noise"],
         privacy__clip=0.8 if unbounded else None,
         problem__on_violation="clip",
+        problem__outputs=case["outputs"],
     )
 
 
@@ -109,15 +113,24 @@ def job_of(case, make_shards, rounds):
     name = case["loss"].split("(")[0]
     kind = {"dense": np.asarray, "float32": np.float32, "csr": sparse.csr_array}[case["data"]]
     sizes = [4, 12, 7, 9, 20, 5] if case["uneven"] else None
-    shards = make_shards(n=6, q=8, m=4, real=LOSSES[name].targets == "real", sizes=sizes, kind=kind)
-    return prepare(spec_of(case, rounds, 4 + (case["intercept"] > 0)), shards).job
+    shards = make_shards(
+        n=6,
+        q=8,
+        m=4,
+        real=make_loss(name).targets == "real",
+        sizes=sizes,
+        kind=kind,
+        outputs=case["outputs"],
+        people=case["people"],
+    )
+    return prepare(spec_of(case, rounds, case["outputs"] * (4 + (case["intercept"] > 0))), shards).job
 
 
 def test_the_cover_is_pairwise():
-    """Every pair of options runs, but for the eleven that have no meaning."""
+    """Every pair of options runs, but for the seventeen that have no meaning."""
     covered = set().union(*map(pairs_of, CASES))
     size = sum(len(A) * len(B) for A, B in itertools.combinations(OPTIONS.values(), 2))
-    assert len(covered) == size - 11 and len(IMPOSSIBLE) == 11
+    assert len(covered) == size - 17 and len(IMPOSSIBLE) == 17
     other_h = {(("h", h), ("distance", "entropy")) for h in OPTIONS["h"] if h != "simplex"}
     assert other_h < IMPOSSIBLE
 

@@ -9,9 +9,10 @@ from sklearn.linear_model import ElasticNet, Lasso, LogisticRegression
 from sklearn.svm import LinearSVC
 
 from sottovoce.errors import SottovoceError, SpecError
+from sottovoce.problem.ascent import Ascent
 from sottovoce.problem.losses import LOSSES, make_loss
 from sottovoce.problem.objective import Problem
-from sottovoce.problem.optimum import GapError, _Ascent, dual_value, optimum
+from sottovoce.problem.optimum import GapError, dual_value, optimum
 from sottovoce.problem.regularisers import L1Ball, L2Ball, Separable, Simplex
 from sottovoce.problem.shards import Shards
 
@@ -184,7 +185,7 @@ def test_a_pass_climbs_and_keeps_its_sums(loss, h, form, intercept, kappa, seed)
     loss, h = make_loss(loss), REGULARISERS[h]
     X, y = data(loss, rows=15, features=5, seed=seed, density=0.7)
     problem = pooled(loss, h, form(X), y, intercept)
-    ascent = _Ascent(problem, h, seed)
+    ascent = Ascent(problem, h, seed)
     x0 = np.clip(np.random.default_rng(seed).standard_normal(problem.shards.m), h.lo, h.hi)
     ascent.centre_at(x0, kappa)
     height = ascent.inner_dual(ascent.s, ascent.z, ascent.x)

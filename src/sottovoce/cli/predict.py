@@ -24,7 +24,7 @@ def predict(
     if result.features is not None:
         table = load(file, columns=result.features)  # by name: other columns, and their order, do not matter
     else:
-        table = load(file, label=label, group=group, n_features=len(result.coef), require_label=False)
+        table = load(file, label=label, group=group, n_features=result.coef.shape[-1], require_label=False)
     labels = result.predict(table.X)
     if json:
         screen.say_json({"predictions": labels.tolist(), "decisions": result.decide(table.X).tolist()})

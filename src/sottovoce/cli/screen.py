@@ -19,6 +19,7 @@ from rich.table import Table
 from sottovoce.errors import Interrupted, SpecError
 from sottovoce.privacy.adversaries import make_adversary
 from sottovoce.privacy.statement import number
+from sottovoce.privacy.units import make_unit
 from sottovoce.result import NOT_PRIVATE, Result
 from sottovoce.solve import Progress as OnProgress
 
@@ -109,10 +110,10 @@ def privacy_panel(result: Result) -> Panel:
         f"neighbouring data: {statement.adjacency}",
     ]
     if math.isfinite(statement.epsilon):
-        event = statement.worst.event
+        event, units = statement.worst.event, make_unit(statement.unit).plural
         lines.append(
             f"worst node: {event.rounds:,} releases of {event.sampling} batches of {event.batch} from "
-            f"{event.records:,} records, σ = {event.sigma:.4g}, L = {event.clip:.4g}; on the worst data ε is at least "
+            f"{event.records:,} {units}, σ = {event.sigma:.4g}, L = {event.clip:.4g}; on the worst data ε is at least "
             f"{number(statement.epsilon_lower)}; an attacker with 1 % false alarms has at most "
             f"{100 * statement.risk(0.01):.3g} % true ones"
         )
@@ -130,7 +131,7 @@ def privacy_panel(result: Result) -> Panel:
         lines.append("[bold]a weak guarantee:[/] with this ε and δ an attacker may well succeed")
     if statement.simulation:
         lines.append("a seed was given: this is a simulation, whoever knows the seed can remove the noise")
-    lines.append("not covered, among others: floating-point attacks on the noise; people with several records")
+    lines.append(f"not covered, among others: floating-point attacks on the noise; {statement.not_covered[0]}")
     style = "green" if statement.private else "red"
     return Panel("\n".join(lines), title="privacy", title_align="left", border_style=style)
 

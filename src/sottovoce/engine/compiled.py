@@ -47,7 +47,10 @@ def run_many(jobs: Sequence[Job], states: Sequence[State], start: int, stop: int
     total = np.stack([state.total for state in states])
     since = states[0].since.astype(np.int64)  # a copy
     packed = _pack(jobs)
-    scratch = make_scratch(len(jobs), z.shape[2], packed.plan.widest, int(jobs[0].problem.shards.sizes.max()))
+    problem = jobs[0].problem
+    starts, most = problem.shards.starts, int(problem.shards.sizes.max())
+    rows = 1 if starts is None else int(np.diff(starts).max())
+    scratch = make_scratch(len(jobs), z.shape[2], packed.plan.widest, most, rows, problem.outputs)
     for first, last, noise in _draws(jobs[0], packed.noise, start, stop):
         run_rounds(packed.data, packed.plan, packed.model, packed.steps, noise, scratch, z, total, since, first, last)
     return [State(z[r], total[r], since.copy()) for r in range(len(jobs))]
@@ -68,10 +71,10 @@ def _draws(job: Job, noise: Noise, start: int, stop: int) -> Iterator[tuple[int,
     if counted(job):
         yield start, stop, noise
         return
-    shards, starts = job.problem.shards, job.schedule.starts
+    starts = job.schedule.starts
     t = start
     while t <= stop:
-        room = starts[t - 1] + max(1, INJECTED_BLOCK // shards.m)
+        room = starts[t - 1] + max(1, INJECTED_BLOCK // job.problem.m)
         last = min(max(int(np.searchsorted(starts, room, side="right")) - 1, t), stop)
         active = job.schedule.active[starts[t - 1] : starts[last]].astype(np.int64)
         ts = np.repeat(np.arange(t, last + 1), np.diff(starts[t - 1 : last + 1]))
@@ -82,7 +85,7 @@ def _draws(job: Job, noise: Noise, start: int, stop: int) -> Iterator[tuple[int,
 def _inject(job: Job, noise: Noise, active: IntArray, ts: IntArray) -> Noise:
     """Records and noise of these (node, round) pairs, as the job's own randomness has them."""
     records, drawn = job.draws.records(active, ts), np.ascontiguousarray(job.draws.noise(active, ts), np.float64).view()
-    if drawn.shape != (len(active), job.problem.shards.m) or len(records) != len(active):
+    if drawn.shape != (len(active), job.problem.m) or len(records) != len(active):
         raise SpecError("the randomness must give one list of records and one row of noise for each (node, round)")
     picks = [np.empty(0, np.int64) if some is None else np.asarray(some, np.int64) for some in records]
     counts = np.array([len(some) for some in picks], dtype=np.int64)
@@ -101,15 +104,15 @@ def _check(jobs: list[Job], states: list[State], start: int, stop: int) -> None:
     """The kernel trusts its indices: whatever could lead it astray is refused here."""
     if not jobs or len(jobs) != len(states):
         raise SpecError(f"give one state for each run, and at least one run; there are {len(states)} and {len(jobs)}")
-    shards = jobs[0].problem.shards
+    shards, m = jobs[0].problem.shards, jobs[0].problem.m
     if jobs[0].schedule.n != shards.n or jobs[0].method.steps.T < stop or jobs[0].schedule.T < stop or start < 1:
         raise SpecError(
             f"rounds {start} to {stop} are not within the schedule's {jobs[0].schedule.T} rounds on "
             f"{jobs[0].schedule.n} nodes"
         )
     for job, state in zip(jobs, states, strict=True):
-        if state.z.shape != (shards.n, shards.m) or state.total.shape != state.z.shape or len(state.since) != shards.n:
-            raise SpecError(f"the state of a run over {shards.n} nodes must have {shards.n} rows of {shards.m} numbers")
+        if state.z.shape != (shards.n, m) or state.total.shape != state.z.shape or len(state.since) != shards.n:
+            raise SpecError(f"the state of a run over {shards.n} nodes must have {shards.n} rows of {m} numbers")
         if np.any(state.since < 1) or np.any(state.since > max(start, 1)):
             raise SpecError(f"the state is not one from before round {start}; go on from the round after it was left")
         if not np.array_equal(state.since, states[0].since):

@@ -39,7 +39,7 @@ class Job:
 
     def start(self) -> State:
         """The state before round 1."""
-        return self.method.start(self.problem.shards.n, self.problem.shards.m)
+        return self.method.start(self.problem.shards.n, self.problem.m)
 
 
 def gradients(problem: Problem, release: Release, nodes: IntArray, records: list[IntArray | None]) -> Gradient:

@@ -22,6 +22,7 @@ from numba import njit
 from sottovoce.engine.kernel_arguments import FEW
 from sottovoce.engine.kernel_data import clipped_slope, clipped_sum, margin_of_dual, row_at, stored
 from sottovoce.engine.kernel_draws import ALL, INJECTED, draw_records
+from sottovoce.engine.kernel_joint import joint_sum
 from sottovoce.engine.kernel_mix import edge, mix, scatter, speak
 from sottovoce.engine.kernel_steps import (
     L2_BALL,
@@ -94,12 +95,23 @@ def _round_by_round(model, steps, t, before, r, z, total, x, scratch):
 
 
 @compiled
+def _joint(data, model):
+    """Whether records are more than a row and a slope."""
+    return model.outputs > 1 or len(data.starts) > 0
+
+
+@compiled
 def _wake(data, model, steps, t, before, r, node, count, z, total, factor, scratch):
     """The whole row at once: x, rounds slept, gradient; leaves z_i plus its noiseless ζ_i in z."""
     q, at = steps.which[r], before if model.frozen else t - 1
     here = shifted(model, steps, r, at, z, scratch.y)
     primal(model, steps, r, at, here, scratch.x)
-    clipped_sum(data, node, count, scratch.records, scratch.x, model.loss, model.parameter, model.clip[r], scratch.g)
+    if _joint(data, model):
+        joint_sum(data, node, count, model, model.clip[r], scratch)
+    else:
+        clipped_sum(
+            data, node, count, scratch.records, scratch.x, model.loss, model.parameter, model.clip[r], scratch.g
+        )
     for j in range(len(z)):
         scratch.g[j] = factor[0] * scratch.g[j] - factor[1] * scratch.x[j]
     if model.frozen:
@@ -144,12 +156,12 @@ def _pick(data, noise, node, t, place, scratch):
 def _waking(data, model, steps, noise, t, nodes, place, z, total, since, scratch):
     """Part 1 for all active nodes and all runs."""
     R, _, m = z.shape
-    whole = len(model.centre) > 0 or model.curvature > 0.0 or model.kind > L2_BALL
+    whole = len(model.centre) > 0 or model.curvature > 0.0 or model.kind > L2_BALL or _joint(data, model)
     for p in range(len(nodes)):
         i = nodes[p]
         before = since[i] - 1
         count = _pick(data, noise, i, t, place + p, scratch)
-        if data.sparse:
+        if data.sparse and not whole:
             few = 0 <= count <= FEW and stored(data, i, count, scratch.records) * len(nodes) <= m
         else:
             few = 0 <= count <= 1

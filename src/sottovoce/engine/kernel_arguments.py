@@ -24,6 +24,8 @@ class Data(NamedTuple):
     offsets: Any
     order: Any
     """Empty where places are rows."""
+    starts: Any
+    """Empty where units are places."""
 
 
 class Plan(NamedTuple):
@@ -69,6 +71,7 @@ class Model(NamedTuple):
     loss: int
     parameter: float
     clip: Any
+    outputs: int
 
 
 class Noise(NamedTuple):
@@ -115,10 +118,15 @@ class Scratch(NamedTuple):
     """(R, widest) factor on −z of the rounds slept, where that is all there is to it; else 0."""
     loud: Any
     """(R, widest) factor on a unit normal, a_t c_i σ_i."""
+    slopes: Any
+    """(rows, K) of one unit, where units have several rows or models several outputs."""
+    mean: Any
+    kept: Any
+    """(m,) the mean of one unit on its way, where units have several rows; zero in between."""
 
 
-def make_scratch(R: int, m: int, widest: int, most: int) -> Scratch:
-    """For R runs in m dimensions, at most `widest` active nodes and `most` records a node."""
+def make_scratch(R: int, m: int, widest: int, most: int, rows: int = 1, outputs: int = 1) -> Scratch:
+    """For R runs in m dimensions, at most `widest` active nodes, `most` units a node and `rows` rows a unit."""
     return Scratch(
         x=np.empty(m),
         y=np.empty(m),
@@ -134,4 +142,7 @@ def make_scratch(R: int, m: int, widest: int, most: int) -> Scratch:
         pending=np.zeros(widest, np.bool_),
         weight=np.zeros((R, widest)),
         loud=np.zeros((R, widest)),
+        slopes=np.zeros((rows, outputs)),
+        mean=np.zeros(m if rows > 1 else 0),
+        kept=np.zeros(m if rows > 1 else 0),
     )

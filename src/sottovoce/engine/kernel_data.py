@@ -12,7 +12,7 @@ from numba import njit
 from sottovoce.engine.kernel_draws import ALL
 from sottovoce.engine.kernel_steps import compiled, point
 
-HINGE, SMOOTHED_HINGE, LOGISTIC, SQUARED_HINGE, SQUARED, HUBER, ABSOLUTE, QUANTILE = range(8)
+HINGE, SMOOTHED_HINGE, LOGISTIC, SQUARED_HINGE, SQUARED, HUBER, ABSOLUTE, QUANTILE, SOFTMAX = range(9)
 
 
 @njit(nogil=True, _nrt=False)
@@ -40,14 +40,21 @@ def clipped_slope(code, k, u, y, norm, clip):
     """The slope after its subgradient, slope · c, was scaled down to norm at most `clip`."""
     found = slope(code, u, y, k)
     size = abs(found) * norm
-    return found * (clip / size) if size > clip else found
+    if size <= clip:
+        return found
+    return found * (clip / size) if size < math.inf else 0.0  # what is not a number counts as nothing
+
+
+@compiled
+def row_of_place(data, place):
+    """The row at a place."""
+    return data.order[place] if len(data.order) > 0 else place
 
 
 @compiled
 def row_at(data, node, record):
-    """The row of a node's record."""
-    place = data.offsets[node] + record
-    return data.order[place] if len(data.order) > 0 else place
+    """The row of a node's record, where records are units."""
+    return row_of_place(data, data.offsets[node] + record)
 
 
 @compiled
@@ -102,15 +109,20 @@ def clipped_sum(data, node, count, records, x, code, k, clip, g):
     for e in range(data.offsets[node + 1] - data.offsets[node] if every else count):
         row = row_at(data, node, e if every else records[e])
         pull = clipped_slope(code, k, margin(data, row, x), data.y[row], data.norms[row], clip)
-        if pull == 0.0:
-            continue
-        if data.sparse:
-            for place in range(data.indptr[row], data.indptr[row + 1]):
-                g[data.indices[place]] += pull * data.values[place]
-        else:
-            _axpy(g, pull, data.X[row])
-        if data.intercept != 0.0:
-            g[len(g) - 1] += pull * data.intercept
+        if pull != 0.0:
+            add_row(data, row, pull, g)
+
+
+@compiled
+def add_row(data, row, pull, g):
+    """Add pull · c to g."""
+    if data.sparse:
+        for place in range(data.indptr[row], data.indptr[row + 1]):
+            g[data.indices[place]] += pull * data.values[place]
+    else:
+        _axpy(g, pull, data.X[row])
+    if data.intercept != 0.0:
+        g[len(g) - 1] += pull * data.intercept
 
 
 @compiled

@@ -5,6 +5,7 @@ A node knows the public schedule, its own records and its own randomness; nothin
 """
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 
@@ -71,7 +72,7 @@ def run(job: Job, state: State, start: int, stop: int) -> State:
     ts = np.repeat(np.arange(start, stop + 1), np.diff(job.schedule.starts[start - 1 : stop + 1]))
 
     def play(i: int) -> State:
-        shard = Problem(job.problem.loss, job.problem.h, job.problem.shards.node(i))
+        shard = replace(job.problem, shards=job.problem.shards.node(i))
         node = Node(i, shard, job.method, job.schedule, job.release, job.draws, net.end(i))
         try:
             return node.run(state.at(np.array([i])), ts[active == i])

@@ -18,7 +18,7 @@ from sottovoce.network.schedule import Schedule
 from sottovoce.privacy.release import Draws
 from sottovoce.privacy.sampling import Fixed, Full, Poisson
 from sottovoce.problem.distances import Entropy, Euclidean
-from sottovoce.problem.losses import LOSSES, Loss
+from sottovoce.problem.losses import LOSSES, SOFTMAX, Loss
 from sottovoce.problem.regularisers import L1Ball, L2Ball, Regulariser, Separable, Simplex
 from sottovoce.problem.shards import Shards
 from sottovoce.streams import Purpose, Streams
@@ -83,6 +83,7 @@ def _data(shards: Shards) -> Data:
         norms=_read_only(shards.norms, np.float64),
         offsets=_read_only(shards.offsets, np.int64),
         order=_read_only(np.empty(0) if shards.order is None else shards.order, np.int64),
+        starts=_read_only(np.empty(0) if shards.starts is None else shards.starts, np.int64),
     )
 
 
@@ -116,6 +117,7 @@ def _model(jobs: Sequence[Job]) -> Model:
         loss=int(loss.code),
         parameter=float(loss.parameter),
         clip=_read_only(np.array([job.release.clip for job in jobs]), np.float64),
+        outputs=jobs[0].problem.outputs,
     )
 
 
@@ -157,7 +159,7 @@ def _noise(jobs: Sequence[Job]) -> Noise:
         sampling = draws.release.sampling
         if type(sampling) not in SAMPLERS:
             raise SpecError(f"the compiled engine has no sampler '{sampling.text}'; {ELSEWHERE}")
-        if draws.m != shards.m or not np.array_equal(draws.sizes, sizes):
+        if draws.m != first.problem.m or not np.array_equal(draws.sizes, sizes):
             raise SpecError("the draws are made for other data; give them these shards' sizes and dimension")
         sampler = SAMPLERS[type(sampling)]
         keys = {purpose: np.concatenate(draws.streams.key(purpose)) for purpose in Purpose}
@@ -173,7 +175,7 @@ def _noise(jobs: Sequence[Job]) -> Noise:
         sigma=_read_only(sigma, np.float64),
         noisy=_read_only(np.any(sigma > 0, axis=0), np.bool_),
         scale=_read_only(np.stack([job.method.scale for job in jobs]), np.float64),
-        injected=_read_only(np.empty((0, shards.m)), np.float64),
+        injected=_read_only(np.empty((0, first.problem.m)), np.float64),
         records=_read_only(np.empty(0), np.int64),
         starts=_read_only(np.empty(0), np.int64),
         every=_read_only(np.empty(0), np.bool_),
@@ -201,7 +203,7 @@ def _kind(method: DualAveraging) -> int:
 
 
 def _check_loss(loss: Loss) -> None:
-    known = LOSSES.get(loss.name)
+    known = LOSSES.get(loss.name, SOFTMAX)
     if known is None or known.code != loss.code or known.slope_formula is not loss.slope_formula:
         raise SpecError(f"the compiled engine does not know loss '{loss.name}'; {ELSEWHERE}")
 
@@ -231,9 +233,10 @@ def _check_alike(one: Job, other: Job) -> None:
             and np.array_equal(mine.y, theirs.y)
             and np.array_equal(mine.offsets, theirs.offsets)
             and (mine.order is theirs.order or np.array_equal(mine.order, theirs.order))  # type: ignore[arg-type]
+            and (mine.starts is theirs.starts or np.array_equal(mine.starts, theirs.starts))  # type: ignore[arg-type]
             and mine.intercept == theirs.intercept
         ),
-        "loss": one.problem.loss == other.problem.loss,
+        "loss": one.problem.joint == other.problem.joint,
         "schedule": _same_schedule(one.schedule, other.schedule),
         "kind of regulariser": type(method.h) is type(its.h),
         "distance": method.d == its.d,

@@ -16,26 +16,12 @@ from sottovoce._types import IntArray
 from sottovoce.errors import PrivacyError
 from sottovoce.privacy.accounting import Account, Mechanism, account, tradeoff
 from sottovoce.privacy.adversaries import make_adversary, refuse_unless_runnable
-from sottovoce.privacy.release import ADJACENCY, Event, Release
+from sottovoce.privacy.release import Event, Release
 from sottovoce.privacy.theorem1 import Theorem1
+from sottovoce.privacy.units import RECORD, Unit, make_unit
 
 FORMAT = 1
 LEVELS = 4  # nodes that differ only in how often they spoke are accounted at this many counts, each rounded up
-
-ASSUMPTIONS = (
-    "every node runs this software unchanged and keeps its records and its random numbers to itself",
-    "the schedule of who speaks when was drawn without looking at the data, and is public",
-    "one person's data is one record of one node",
-)
-NOT_COVERED = (
-    "people who have several records, or records at several nodes",
-    "which organisations take part, and how many records each has",
-    "how the features, their bounds, the classes and the settings were chosen, if that looked at the data",
-    "objective values, accuracies and other figures computed from the data outside the mechanism",
-    "attacks on the low bits of floating-point noise: the noise is not yet hardened against them",
-    "attacks on the random generator, a fast one with a 64-bit key: the noise is not yet a cryptographic one",
-)
-UNIT = "one record"
 
 
 @dataclass(frozen=True)
@@ -49,7 +35,7 @@ class Group:
 
 @dataclass(frozen=True)
 class PrivacyStatement:
-    """(ε, δ) for every record of every node, with everything that it depends on.
+    """(ε, δ) for every record, or person, of every node, with everything that it depends on.
 
     Attributes
     ----------
@@ -57,6 +43,7 @@ class PrivacyStatement:
     epsilon_lower : what an attacker really reaches on the worst data (the truth lies between the two)
     epsilon_rdp : the same from Rényi accounting, a cross-check that is never smaller
     adversary, adjacency : against whom, and for which change of the data
+    unit : whose data that is: one record's, or one person's
     groups : the guarantees of all nodes
     error : by how much the numerics may have raised ε, as a share of it
     claimed : the ε that the paper's Theorem 1 claims for this noise, where that is the noise
@@ -71,14 +58,14 @@ class PrivacyStatement:
     adversary: str
     adjacency: str
     groups: tuple[Group, ...]
+    unit: str
+    assumptions: tuple[str, ...]
+    not_covered: tuple[str, ...]
     error: float = 0.0
     claimed: float | None = None
     simulation: bool = False
     secure: bool = False
-    unit: str = UNIT
     accountant: str = "privacy-loss distributions"
-    assumptions: tuple[str, ...] = ASSUMPTIONS
-    not_covered: tuple[str, ...] = NOT_COVERED
     format: int = FORMAT
 
     @property
@@ -97,18 +84,19 @@ class PrivacyStatement:
             return "NOT PRIVATE: no noise was added."
         true = f"(ε = {number(self.epsilon)}, δ = {self.delta:g})"
         if self.private:
-            return f"Every record has {true}-differential privacy against '{self.adversary}' ({self.adjacency})."
+            noun = make_unit(self.unit).noun
+            return f"Every {noun} has {true}-differential privacy against '{self.adversary}' ({self.adjacency})."
         return f"NOT PRIVATE as claimed: Theorem 1 claims ε = {self.claimed:g}, the truth is {true}."
 
     def paragraph(self) -> str:
         """The statement in plain words, for somebody who signs it."""
-        sees = make_adversary(self.adversary).sees
+        sees, unit = make_adversary(self.adversary).sees, make_unit(self.unit)
         if math.isinf(self.epsilon):
             body = "No noise was added, so nothing is guaranteed."
         else:
             body = (
-                f"Suppose that somebody sees {sees}, and knows every record but one. Whatever they conclude about that "
-                f"record, they would have concluded almost as readily had it been a different one: no conclusion "
+                f"Suppose that somebody sees {sees}, and knows all {unit.plural} but one. Whatever they conclude about "
+                f"that {unit.noun}, they would have concluded almost as readily from a different one: no conclusion "
                 f"becomes more than e^{number(self.epsilon)} = {number(math.exp(min(self.epsilon, 700)))} times as "
                 f"likely, except with a probability of {self.delta:g}. Somebody who wants to tell the two apart, and "
                 f"raises a false alarm once in a hundred times, notices at most {100 * self.risk(0.01):.1f} % of cases."
@@ -132,7 +120,8 @@ class PrivacyStatement:
     def verify(self) -> None:
         """Make the statement again from its events and compare; raise if anything that follows from them does not.
 
-        What cannot follow from numbers is taken on trust: the events themselves, `simulation`, and `claimed`.
+        What cannot follow from numbers is taken on trust: the events themselves, what a unit is, `simulation`, and
+        `claimed`.
         """
         listed = sorted(i for group in self.groups for i in group.nodes)
         if not listed or listed != list(range(len(listed))):
@@ -143,6 +132,7 @@ class PrivacyStatement:
             self.adversary,
             self.claimed,
             self.simulation,
+            make_unit(self.unit),
         )
         for name in (f.name for f in fields(self)):
             mine, theirs = getattr(self, name), getattr(again, name)
@@ -195,16 +185,22 @@ def make_statement(
     delta: float,
     claims: Sequence[Theorem1],
     simulation: bool,
+    unit: Unit = RECORD,
 ) -> PrivacyStatement:
     """The statement of a run, from the release that makes its draws and from its fixed schedule."""
     check_delta(delta)
     events = [release.event(i, int(q), int(participations[i])) for i, q in enumerate(sizes)]
     claimed = claims[0].epsilon if claims else None
-    return _state(_grouped(events), delta, release.adversary.name, claimed, simulation)
+    return _state(_grouped(events), delta, release.adversary.name, claimed, simulation, unit)
 
 
 def _state(
-    grouped: list[tuple[Event, tuple[int, ...]]], delta: float, adversary: str, claimed: float | None, simulation: bool
+    grouped: list[tuple[Event, tuple[int, ...]]],
+    delta: float,
+    adversary: str,
+    claimed: float | None,
+    simulation: bool,
+    unit: Unit,
 ) -> PrivacyStatement:
     """Account for every group, against an adversary that these events are accounted against."""
     refuse_unless_runnable(make_adversary(adversary))
@@ -217,8 +213,11 @@ def _state(
         epsilon_lower=worst.epsilon_lower,
         epsilon_rdp=worst.epsilon_rdp,
         adversary=adversary,
-        adjacency=ADJACENCY,
+        adjacency=unit.adjacency,
         groups=tuple(Group(nodes, event, a.epsilon) for (event, nodes), a in zip(grouped, accounts, strict=True)),
+        unit=unit.name,
+        assumptions=unit.assumptions,
+        not_covered=unit.not_covered,
         error=worst.error,
         claimed=claimed,
         simulation=simulation,

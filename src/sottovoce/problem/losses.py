@@ -9,6 +9,9 @@ about the loss that privacy needs; a loss without one (`math.inf`) runs only wit
 
 A third formula, the convex conjugate φ*(s) = sup_u s·u − φ(u), is needed only to certify an optimum by a duality
 gap. For every loss here but the logistic one it is s·y + κs²/2 on an interval (`Conjugate`).
+
+`SOFTMAX` stands apart: it is a loss of K margins at once, u of shape (…, K), with y a class number. `outputs` makes a
+loss of K margins out of any binary one.
 """
 
 import math
@@ -17,6 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import logsumexp, softmax, xlogy
 
 from sottovoce._types import Array
 from sottovoce.errors import SpecError
@@ -40,12 +44,12 @@ class Loss:
     name: str
     code: int
     targets: str
-    """'binary' (y is −1 or +1) or 'real'."""
+    """'binary' (y is −1 or +1), 'real' or 'classes' (y is a class number, u has an axis of classes)."""
     value_formula: Formula
     slope_formula: Formula
     bound_formula: Callable[[float], float]
     conjugate_formula: Conjugate | None
-    """None: the logistic entropy."""
+    """None: the entropy, of two classes or of K."""
     parameter: float = math.nan
     parameter_name: str = ""
 
@@ -70,7 +74,10 @@ class Loss:
         return np.broadcast_to(lo, y.shape), np.broadcast_to(hi, y.shape)
 
     def conjugate(self, s: Array, y: Array) -> Array:
-        """φ*(s, y), for s inside the interval."""
+        """φ*(s, y), for s inside the interval (softmax: s + e_y on the simplex)."""
+        if self.targets == "classes":
+            p = np.maximum(s + is_class(y, s.shape[-1]), 0.0)  # rounding may leave the simplex
+            return np.asarray(np.sum(xlogy(p, p), axis=-1))
         if self.conjugate_formula is None:  # −α log-odds form with α = −s·y in [0, 1]
             alpha = np.clip(-s * y, 0.0, 1.0)
             with np.errstate(divide="ignore", invalid="ignore"):
@@ -194,6 +201,22 @@ _ROWS = (
 LOSSES: dict[str, Loss] = {row.name: row for row in _ROWS}
 
 
+def is_class(y: Any, outputs: int) -> Any:
+    """e_y: whether each of the classes 0 … K − 1, along a new last axis, is the record's own."""
+    return np.asarray(y)[..., None] == np.arange(outputs)
+
+
+SOFTMAX = Loss(  # multinomial log-loss; p − e_y sums to 0, and is longest, √2, where all of p is on one wrong class
+    "softmax",
+    8,
+    "classes",
+    lambda u, y, k: logsumexp(u, axis=-1) - np.sum(np.where(is_class(y, u.shape[-1]), u, 0.0), axis=-1),
+    lambda u, y, k: softmax(u, axis=-1) - is_class(y, u.shape[-1]),
+    lambda k: math.sqrt(2.0),
+    None,
+)
+
+
 def make_loss(name: str, parameter: float | None = None) -> Loss:
     """Look a loss up by name, with its parameter where it has one.
 
@@ -204,6 +227,7 @@ def make_loss(name: str, parameter: float | None = None) -> Loss:
     >>> float(make_loss("hinge").value(0.25, 1.0))
     0.75
     """
-    if name not in LOSSES:
-        raise SpecError(f"there is no loss '{name}'; choose one of {', '.join(LOSSES)}")
-    return LOSSES[name] if parameter is None else LOSSES[name].with_parameter(parameter)
+    loss = SOFTMAX if name == SOFTMAX.name else LOSSES.get(name)
+    if loss is None:
+        raise SpecError(f"there is no loss '{name}'; choose one of {', '.join([*LOSSES, SOFTMAX.name])}")
+    return loss if parameter is None else loss.with_parameter(parameter)

@@ -1,7 +1,10 @@
 """The objective of eq. (1), F(x) = Σ_i w_i f_i(x) + h(x) with f_i(x) = (1/q_i) Σ_j φ(⟨c_ij, x⟩, y_ij).
 
 Weights: `nodes` is the paper's w_i = 1/n, every node counts the same; `records` is w_i = q_i/N, the pooled problem.
-The two agree where all nodes have as many records.
+The two agree where all nodes have as many records. Where units are people, q_i counts people, and f_i is the mean over
+them of the mean over each one's rows.
+
+A model of K outputs is one vector x of K·m' numbers, class by class: x.reshape(K, m')[k] are the weights of class k.
 """
 
 from dataclasses import dataclass
@@ -10,10 +13,12 @@ from functools import cached_property
 import numpy as np
 
 from sottovoce._types import Array, IntArray
-from sottovoce.errors import DataError, SpecError
+from sottovoce.errors import SpecError
 from sottovoce.problem.losses import Loss
+from sottovoce.problem.outputs import Joint, lengths
 from sottovoce.problem.regularisers import Regulariser
 from sottovoce.problem.shards import Shards
+from sottovoce.problem.units import clipped_units
 
 WEIGHTS = ("nodes", "records")
 
@@ -26,18 +31,24 @@ class Problem:
     h: Regulariser
     shards: Shards
     weights: str = "nodes"
+    outputs: int = 1
+    """K, the number of classes that have weights of their own; 1 for regression and for two classes as ±1."""
 
     def __post_init__(self) -> None:
         """Refuse targets that the loss does not understand."""
         if self.weights not in WEIGHTS:
             raise SpecError(f"weights must be 'nodes' or 'records', not {self.weights!r}")
-        if self.loss.targets == "binary":
-            wrong = self.shards.y[np.abs(self.shards.y) != 1.0]
-            if wrong.size:
-                raise DataError(
-                    f"loss '{self.loss.name}' needs labels −1 and +1, but there is a label {wrong[0]:g}; "
-                    "map your two classes to −1 and +1, or take a regression loss"
-                )
+        self.joint.check(self.shards.y)
+
+    @cached_property
+    def joint(self) -> Joint:
+        """The loss of all outputs together."""
+        return Joint(self.loss, self.outputs)
+
+    @property
+    def m(self) -> int:
+        """Dimension of the model: K times features and intercept."""
+        return self.outputs * self.shards.m
 
     @cached_property
     def node_weights(self) -> Array:
@@ -56,34 +67,47 @@ class Problem:
 
     def risk(self, x: Array) -> float:
         """Σ w_i f_i(x), the objective without h."""
-        return float(np.dot(self.record_weights, self.loss.value(self.shards.margins(x), self.shards.y)))
+        return float(np.dot(self.record_weights, self.joint.value(self.margins(x), self.shards.y)))
+
+    def margins(self, x: Array, rows: IntArray | slice | None = None) -> Array:
+        """⟨c, x_k⟩ for the given rows (all rows by default): one a row, or K a row."""
+        return self.shards.margins(x if self.outputs == 1 else x.reshape(self.outputs, -1), rows)
+
+    def slopes(self, x: Array) -> Array:
+        """The loss's own slopes at x, for every row."""
+        return self.joint.slope(self.margins(x), self.shards.y)
+
+    def combined(self, slopes: Array) -> Array:
+        """Σ w_r s_r ⊗ c_r, for slopes of every row."""
+        weights = self.record_weights if slopes.ndim == 1 else self.record_weights[:, None]
+        return self.shards.pull(weights * slopes).ravel()
 
     def gradient(self, x: Array) -> Array:
         """A subgradient of Σ w_i f_i at x (unclipped: this is the problem, not what a node releases)."""
-        slopes = self.loss.slope(self.shards.margins(x), self.shards.y)
-        return self.shards.pull(self.record_weights * slopes)
+        return self.combined(self.slopes(x))
 
     def kkt_residual(self, x: Array, slopes: Array | None = None) -> float:
         """‖x − prox_h(x − g)‖, zero exactly where 0 ∈ g + ∂h(x).
 
-        g is built from the given dual slopes (one a row, as `optimum` returns them), or else from the loss's own
-        slope at x: enough for a smooth loss, but at the kinks of a hinge only the dual knows the right element.
+        g is built from the given dual slopes (as `optimum` returns them), or else from the loss's own slopes at x:
+        enough for a smooth loss, but at the kinks of a hinge only the dual knows the right element.
         """
-        if slopes is None:
-            slopes = self.loss.slope(self.shards.margins(x), self.shards.y)
-        g = self.shards.pull(self.record_weights * slopes)
+        g = self.combined(self.slopes(x) if slopes is None else slopes)
         prox = self.h.step(g - x, 1.0, 1.0)  # argmin h + ‖· − (x − g)‖²/2
         return float(np.linalg.norm(x - prox))
 
-    def accuracy(self, x: Array) -> float:
-        """The share of records on the right side (classification), or R² (regression)."""
-        return accuracy(self.loss, self.shards, x)
+    def accuracy(self, x: Array, other: Shards | None = None) -> float:
+        """The share of records that are classified right, or R² (regression): of these records, or of others."""
+        shards = self.shards if other is None else other.with_intercept(self.shards.intercept)
+        return accuracy(self.loss, shards, x, self.outputs)
 
 
-def accuracy(loss: Loss, shards: Shards, x: Array) -> float:
-    """Share of right signs for a classification loss, coefficient of determination for a regression loss."""
+def accuracy(loss: Loss, shards: Shards, x: Array, outputs: int = 1) -> float:
+    """Share of right signs, or classes, for a classification loss; coefficient of determination for a regression."""
     mine = slice(None) if shards.order is None else shards.order
-    u, y = shards.margins(x)[mine], shards.y[mine]
+    u, y = shards.margins(x if outputs == 1 else x.reshape(outputs, -1))[mine], shards.y[mine]
+    if outputs > 1:
+        return float(np.mean(np.argmax(u, axis=-1) == y))
     if loss.targets == "binary":
         return float(np.mean(np.where(u >= 0, 1.0, -1.0) == y))
     spread = float(np.sum(np.square(y - y.mean())))
@@ -91,17 +115,22 @@ def accuracy(loss: Loss, shards: Shards, x: Array) -> float:
 
 
 def clipped_mean(problem: Problem, node: int, x: Array, records: IntArray | None, divisor: float, clip: float) -> Array:
-    """(1/divisor) Σ clip(∂l(x, ξ)) over a node's sampled records: what the node then perturbs.
+    """(1/divisor) Σ clip(∂l(x, ξ)) over a node's sampled units: what the node then perturbs.
 
-    Each record's subgradient slope·c is scaled to norm at most `clip` *before* averaging, whatever the data holds,
-    so that the sensitivity is a fact of this line and not a hope about the data.
+    Each record's subgradient s ⊗ c (each person's mean over their rows) is scaled to norm at most `clip` *before*
+    averaging, whatever the data holds, so that the sensitivity is a fact of this line and not a hope about the data.
     """
     shards = problem.shards
     if records is not None and len(records) == 0:
-        return np.zeros(shards.m)
-    rows = shards.rows(node, records)
+        return np.zeros(problem.m)
+    rows, counts = shards.rows(node, records), shards.counts(node, records)
     with np.errstate(over="ignore", invalid="ignore"):  # what is not a number below counts as nothing
-        slopes = problem.loss.slope(shards.margins(x, rows), shards.y[rows])
-        size = np.abs(slopes) * shards.norms[rows]
-        slopes = slopes * np.minimum(1.0, clip / np.maximum(size, np.finfo(float).tiny))
-    return shards.pull(np.where(np.isfinite(slopes), slopes, 0.0), rows) / divisor
+        slopes = problem.joint.slope(problem.margins(x, rows), shards.y[rows])
+        size = lengths(slopes) * shards.norms[rows]
+        if counts is not None:
+            listed = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
+            total = clipped_units(size, slopes, counts, clip, lambda s, some: shards.pull(s, listed[some]))
+            return total.ravel() / divisor
+        factor = np.minimum(1.0, clip / np.maximum(size, np.finfo(float).tiny))
+        slopes = slopes * (factor if slopes.ndim == 1 else factor[:, None])
+    return shards.pull(np.where(np.isfinite(slopes), slopes, 0.0), rows).ravel() / divisor

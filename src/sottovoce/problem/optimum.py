@@ -10,27 +10,33 @@ enough, it is run on h + κ‖· − x₀‖²/2 and the centre x₀ is moved to
 after finitely many moves where F is piecewise linear. Once an inner problem has taken some passes, blocks of passes
 in one fixed order are extrapolated (Anderson), and the result is kept where it raises the dual. And the best primal
 and dual points seen are kept, each by itself.
+
+Several outputs: one class against the rest falls apart into a problem for each class; softmax is left to `proximal`.
 """
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import sparse
 
-from sottovoce._types import Array, IntArray
+from sottovoce._types import Array
 from sottovoce.errors import SottovoceError, SpecError
+from sottovoce.problem.ascent import BLOCK, Ascent
 from sottovoce.problem.objective import Problem
+from sottovoce.problem.proximal import descend
 from sottovoce.problem.regularisers import Regulariser, Separable
 
-BLOCK = 15  # passes of one extrapolation: more see more of the slow directions, fewer follow changes of the active set
 PLAIN = 10  # passes of an inner problem before extrapolation: the active set changes too much at first
 INNER = 0.02  # an inner problem is solved to this share of the true gap, or to the size of its proximal term
 EASE = 0.7  # κ shrinks by this after an inner problem that took only a pass or two
 LEAST = 1e-6  # … to no less than this share of where it began
 STUCK = 1_000  # after as many passes of one inner problem, go on from where it is with a larger κ
 HARDEN = 4.0  # … by this factor: a stiffer inner problem is an easier one
+LOOK = 10  # steps of the descent between two looks at its gap
+
+Progress = Callable[[int, float], None]
+"""(passes made, gap)."""
 
 
 class GapError(SottovoceError):
@@ -44,7 +50,7 @@ class Optimum:
     Attributes
     ----------
     x : the model
-    slopes : the dual variables, one a row, each in the domain of φ*
+    slopes : the dual variables, one a row (K of K outputs), each in the domain of φ*
     value : F(x)
     lower : D(slopes), a lower bound of F*
     gap : value − lower
@@ -72,7 +78,7 @@ def dual_value(problem: Problem, slopes: Array, reach: float = math.inf) -> floa
     >>> dual_value(problem, np.array([-1.0, 1.0]))
     0.75
     """
-    return _dual_value(problem, slopes, -problem.shards.pull(problem.record_weights * slopes), reach)
+    return _dual_value(problem, slopes, -problem.combined(slopes), reach)
 
 
 def optimum(
@@ -80,7 +86,7 @@ def optimum(
     gap: float = 1e-8,
     max_passes: int = 100_000,
     seed: int = 0,
-    progress: Callable[[int, float], None] | None = None,
+    progress: Progress | None = None,
 ) -> Optimum:
     """Minimise F until the duality gap is at most `gap`.
 
@@ -89,7 +95,7 @@ def optimum(
     gap : the absolute error of F that is tolerated
     max_passes : passes over the data after which to give up, with a `GapError`
     seed : of the order in which rows are visited
-    progress : called with the passes made and the gap, now and then
+    progress : called with the passes made and the gap, now and then (class by class where the problem falls apart)
 
     Examples
     --------
@@ -104,7 +110,10 @@ def optimum(
     h = _supported(problem.h)
     if not gap > 0:
         raise SpecError(f"the duality gap to reach must be over 0, not {gap!r}")
-    ascent, best = _Ascent(problem, h, seed), _Best(problem, h)
+    if problem.outputs > 1:
+        work = _class_by_class if problem.joint.one_vs_rest else _descent
+        return work(problem, h, gap, max_passes, seed, progress)
+    ascent, best = Ascent(problem, h, seed), _Best(problem, h)
     kappa = first = 0.0 if h.mu >= ascent.stiffness else ascent.stiffness
     ascent.centre_at(np.clip(np.zeros(problem.shards.m), h.lo, h.hi), kappa)
     best.offer(ascent.x, ascent.s, ascent.v)
@@ -115,10 +124,7 @@ def optimum(
             if answer.gap <= gap:
                 return answer
         if made >= max_passes:
-            raise GapError(
-                f"the duality gap is still {best.gap:.2e} after {made} passes, over the {gap:g} asked for; "
-                "raise max_passes or accept a wider gap"
-            )
+            raise _too_wide(best.gap, made, gap)
         # look at the gap often at first, then ever more rarely: a look costs as much as a pass
         count = min(max(1, since // 4) if since < PLAIN else BLOCK * max(1, since // (4 * BLOCK)), max_passes - made)
         ascent.advance(count, extrapolate=since >= PLAIN)
@@ -139,9 +145,47 @@ def optimum(
             since = 0
 
 
+def _class_by_class(
+    problem: Problem, h: Separable, gap: float, max_passes: int, seed: int, progress: Progress | None
+) -> Optimum:
+    """h is separable, so F is a sum over the classes; each gets its share of the gap."""
+    found = []
+    for signs in problem.joint.signs(problem.shards.y).T:
+        one = replace(problem, shards=problem.shards.relabelled(signs), outputs=1)
+        found.append(optimum(one, gap / problem.outputs, max_passes, seed, progress))
+    x, slopes = np.concatenate([one.x for one in found]), np.stack([one.slopes for one in found], axis=1)
+    value = problem.value(x)
+    lower = min(sum(one.lower for one in found), value)
+    return Optimum(x, slopes, value, lower, value - lower, sum(one.passes for one in found))
+
+
+def _descent(
+    problem: Problem, h: Separable, gap: float, max_passes: int, seed: int, progress: Progress | None
+) -> Optimum:
+    """Softmax: no dual step in closed form, but every primal point has slopes in the dual's domain."""
+    best = _Best(problem, h)
+    for made, (x, slopes) in enumerate(descend(problem, np.clip(np.zeros(problem.m), h.lo, h.hi)), start=1):
+        if made % LOOK == 0 or made >= max_passes:
+            best.offer(x, slopes, -problem.combined(slopes))
+            if progress is not None:
+                progress(made, best.gap)
+            if best.gap <= gap and (answer := best.certified(made)).gap <= gap:
+                return answer
+            if made >= max_passes:
+                raise _too_wide(best.gap, made, gap)
+    raise AssertionError("the descent has no end of its own")
+
+
+def _too_wide(gap: float, made: int, wanted: float) -> GapError:
+    return GapError(
+        f"the duality gap is still {gap:.2e} after {made} passes, over the {wanted:g} asked for; "
+        "raise max_passes or accept a wider gap"
+    )
+
+
 def _dual_value(problem: Problem, slopes: Array, v: Array, reach: float) -> float:
     """D(s) with v = −Σ w_r s_r c_r at hand."""
-    conjugates = problem.loss.conjugate(slopes, problem.shards.y)
+    conjugates = problem.joint.conjugate(slopes, problem.shards.y)
     return -float(np.dot(problem.record_weights, conjugates)) - problem.h.conjugate(v, reach)
 
 
@@ -198,81 +242,3 @@ class _Best:
         self.value = self.problem.value(self.x)
         self.lower = min(dual_value(self.problem, self.slopes, self.reach), self.value)  # not over it by rounding
         return Optimum(self.x, self.slopes, self.value, self.lower, self.gap, passes)
-
-
-class _Ascent:
-    """The dual point s of Σ w_r φ(⟨c_r, ·⟩, y_r) + h + κ‖· − x₀‖²/2, with z = v + κx₀ and the primal point x of z."""
-
-    def __init__(self, problem: Problem, h: Separable, seed: int) -> None:
-        shards, loss = problem.shards, problem.loss
-        self.problem, self.h, self.rng = problem, h, np.random.default_rng(seed)
-        self.w, self.y, self.records = problem.record_weights, shards.y, len(shards.y)
-        self.low, self.high = (np.ascontiguousarray(end, dtype=np.float64) for end in loss.interval(shards.y))
-        self.steps = self.w * np.square(shards.norms)
-        self.stiffness = float(np.mean(self.steps)) or 1.0  # R²/N: here a record's own curvature balances the rest
-        self.curvature = 0.0 if loss.conjugate_formula is None else loss.conjugate_formula.curvature(loss.parameter)
-        self.s = np.zeros(self.records)
-
-    @property
-    def v(self) -> Array:
-        """−Σ w_r s_r c_r, as the running sum has it."""
-        return self.z - self.kappa * self.x0
-
-    def centre_at(self, x0: Array, kappa: float) -> None:
-        """Move the proximal centre, and sum v afresh."""
-        self.x0, self.kappa = x0.copy(), kappa
-        self.z, self.x = self._primal(self.s)
-
-    def _primal(self, s: Array) -> tuple[Array, Array]:
-        z = self.kappa * self.x0 - self.problem.shards.pull(self.w * s)
-        return z, self.h.step(-z, 1.0, self.kappa)
-
-    def proximal_term(self) -> float:
-        """κ‖x − x₀‖²/2."""
-        return 0.5 * self.kappa * float(np.sum(np.square(self.x - self.x0)))
-
-    def inner_dual(self, s: Array, z: Array, x: Array) -> float:
-        """The dual value of the problem with the proximal term: (h + κ‖· − x₀‖²/2)* is attained at x."""
-        attained = float(np.dot(z, x)) - self.h.value(x)
-        attained -= 0.5 * self.kappa * float(np.dot(x, x) + np.dot(self.x0, self.x0))
-        return -float(np.dot(self.w, self.problem.loss.conjugate(s, self.y))) - attained
-
-    def advance(self, passes: int, extrapolate: bool) -> None:
-        """Make passes: each in an order of its own, or in blocks of one order where they are to be extrapolated."""
-        while extrapolate and passes >= BLOCK:
-            self._block()
-            passes -= BLOCK
-        for _ in range(passes):
-            self._sweep(self.rng.permutation(self.records))
-
-    def _block(self) -> None:
-        """Passes in one order, a fixed map of s, and then the combination of its iterates that moved least."""
-        rows = self.rng.permutation(self.records)
-        iterates = [self.s.copy()]
-        for _ in range(BLOCK):
-            self._sweep(rows)
-            iterates.append(self.s.copy())
-        moves = np.diff(iterates, axis=0)
-        gram = moves @ moves.T
-        size = float(np.trace(gram))
-        if size == 0.0:
-            return
-        share = np.linalg.solve(gram / size + 1e-12 * np.eye(BLOCK), np.ones(BLOCK))
-        s = np.clip(np.tensordot(share / np.sum(share), np.array(iterates[1:]), 1), self.low, self.high)
-        z, x = self._primal(s)
-        if self.inner_dual(s, z, x) > self.inner_dual(self.s, self.z, self.x):
-            self.s, self.z, self.x = s, z, x
-
-    def _sweep(self, rows: IntArray) -> None:
-        from sottovoce.problem.coordinate import dense_pass, sparse_pass  # Numba takes long to load: only when used
-
-        shards, h = self.problem.shards, self.h
-        scale = 1.0 / (h.mu + self.kappa)
-        entropy = self.problem.loss.conjugate_formula is None
-        loss = (self.y, self.w, self.steps, self.low, self.high, self.curvature, entropy)
-        state = (h.phi, scale, h.lo, h.hi, self.s, self.z, self.x)
-        if sparse.issparse(shards.X):
-            X = shards.X
-            sparse_pass(X.data, X.indices, X.indptr, shards.intercept, rows, *loss, *state)
-        else:
-            dense_pass(shards.X, shards.intercept, rows, *loss, *state)

@@ -3,17 +3,22 @@
 Nothing here copies or densifies the data. A node's records are a slice of the rows or, where the owner's rows do
 not lie together, a slice of a permutation of the rows. An intercept is one more column of constant value B that is
 never written down: the model simply has one more coordinate, and a row's bound grows from R to √(R² + B²).
+
+What is counted, drawn and protected at a node are its units. A unit is a row, or, where ids are given, a person with
+all the rows of theirs at that node; then the permutation has a person's rows side by side.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 
 from sottovoce._types import Array, IntArray, Matrix
 from sottovoce.errors import DataError
+from sottovoce.problem.units import group_rows
 from sottovoce.rows import BLOCK, row_norms
 
 
@@ -25,9 +30,11 @@ class Shards:
     ----------
     X : dense 2-d array (float32 or float64) or CSR matrix, all records
     y : one target a record
-    offsets : (n + 1,) node i has the places offsets[i] … offsets[i+1] − 1
+    offsets : (n + 1,) node i has the units offsets[i] … offsets[i+1] − 1
     order : the row at each place, or None where places are rows
     intercept : B, the constant value of the intercept's column; 0 for no intercept
+    starts : (units + 1,) unit u has the places starts[u] … starts[u+1] − 1, or None where units are places
+    people : whether units are people, told apart by ids, and not records
     """
 
     X: Matrix
@@ -35,18 +42,35 @@ class Shards:
     offsets: IntArray
     order: IntArray | None = None
     intercept: float = 0.0
+    starts: IntArray | None = None
+    people: bool = False
 
     @classmethod
     def of(
-        cls, X: Matrix, y: Array, offsets: IntArray, order: IntArray | None = None, intercept: float = 0.0
+        cls,
+        X: Matrix,
+        y: Array,
+        offsets: IntArray,
+        order: IntArray | None = None,
+        intercept: float = 0.0,
+        units: Any = None,
     ) -> "Shards":
         """Check the data once, and wrap it without copying.
+
+        Parameters
+        ----------
+        X, y, order, intercept : see the attributes
+        offsets : (n + 1,) node i has the places offsets[i] … offsets[i+1] − 1, whatever the units are
+        units : one id a record, in the order of X: records of one node with the same id are one person's. None: every
+            record is a unit of its own.
 
         Examples
         --------
         >>> shards = Shards.of(np.eye(4), np.array([1.0, -1.0, 1.0, -1.0]), np.array([0, 1, 4]))
         >>> shards.n, shards.m, shards.sizes.tolist()
         (2, 4, [1, 3])
+        >>> Shards.of(shards.X, shards.y, np.array([0, 1, 4]), units=["ann", "bob", "eve", "bob"]).sizes.tolist()
+        [1, 2]
         """
         X = _matrix(X)
         y = np.ascontiguousarray(y, dtype=np.float64)
@@ -58,7 +82,12 @@ class Shards:
         if empty.size:
             raise DataError(f"node {empty[0]} has no records; give every node at least one, or take fewer nodes")
         _refuse_nan(X, y)
-        return cls(X, y, offsets, None if order is None else np.asarray(order, dtype=np.int64), float(intercept))
+        order, starts = None if order is None else np.asarray(order, dtype=np.int64), None
+        if units is not None:
+            if len(units) != len(y):
+                raise DataError(f"there are {len(y)} records but {len(units)} unit ids; give one id a record")
+            offsets, order, starts = group_rows(units, offsets, order)
+        return cls(X, y, offsets, order, float(intercept), starts, units is not None)
 
     @property
     def n(self) -> int:
@@ -67,12 +96,12 @@ class Shards:
 
     @property
     def m(self) -> int:
-        """Dimension of the model: features, and one for the intercept."""
+        """Dimension of one output of the model: features, and one for the intercept."""
         return int(self.X.shape[1]) + (self.intercept != 0.0)
 
     @property
     def sizes(self) -> IntArray:
-        """q_i, the number of records of each node."""
+        """q_i, the number of units (records, or people) of each node."""
         return np.diff(self.offsets)
 
     @cached_property
@@ -81,27 +110,56 @@ class Shards:
         return np.hypot(row_norms(self.X), self.intercept)
 
     def rows(self, node: int, records: IntArray | None = None) -> IntArray | slice:
-        """The rows of a node's records (numbered from 0 within the node); of all of them where none are named."""
+        """The rows of a node's units (numbered from 0 within the node); of all of them where none are named."""
         start, stop = int(self.offsets[node]), int(self.offsets[node + 1])
         if records is not None:
-            return start + records if self.order is None else self.order[start + records]
+            places = start + records if self.starts is None else _stretches(self.starts, start + records)
+            return places if self.order is None else self.order[places]
+        if self.starts is not None:
+            start, stop = int(self.starts[start]), int(self.starts[stop])
         return slice(start, stop) if self.order is None else self.order[start:stop]
+
+    def counts(self, node: int, records: IntArray | None = None) -> IntArray | None:
+        """How many rows each of these units has, in the order of `rows`; None where each has one."""
+        if self.starts is None:
+            return None
+        start, stop = int(self.offsets[node]), int(self.offsets[node + 1])
+        units = np.arange(start, stop) if records is None else start + records
+        return self.starts[units + 1] - self.starts[units]
 
     def node(self, node: int) -> "Shards":
         """One node's shard as data of its own: the same memory, nobody else's records reachable by index."""
         rows = self.rows(node)
         whole = np.array([0, self.sizes[node]])
+        starts = self.starts
+        if starts is not None:
+            starts = starts[self.offsets[node] : self.offsets[node + 1] + 1]
+            starts = starts - starts[0]
         if isinstance(rows, slice) and not sparse.issparse(self.X):
-            alone, norms = Shards(self.X[rows], self.y[rows], whole, None, self.intercept), self.norms[rows]
+            alone = replace(self, X=self.X[rows], y=self.y[rows], offsets=whole, order=None, starts=starts)
+            norms = self.norms[rows]
         else:
             order = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
-            alone, norms = Shards(self.X, self.y, whole, order, self.intercept), self.norms
+            alone, norms = replace(self, offsets=whole, order=order, starts=starts), self.norms
         alone.__dict__["norms"] = norms  # computed once for all nodes
         return alone
 
+    def relabelled(self, y: Array) -> "Shards":
+        """The same records with other targets."""
+        other = replace(self, y=np.ascontiguousarray(y, dtype=np.float64))
+        other.__dict__["norms"] = self.norms
+        return other
+
+    def with_intercept(self, intercept: float) -> "Shards":
+        """The same records with the intercept's column at B."""
+        return self if intercept == self.intercept else replace(self, intercept=float(intercept))
+
     def spread(self, values: Array) -> Array:
-        """One value a node -> one a row; 0 for rows that belong to no node here."""
+        """One value a node for each of its units -> one a row; a unit's rows share it; 0 for rows of no node here."""
         places = np.repeat(values, self.sizes)
+        if self.starts is not None:
+            counts = np.diff(self.starts)
+            places = np.repeat(places / counts, counts)
         if self.order is None:
             return places
         rows = np.zeros(len(self.y))
@@ -109,21 +167,23 @@ class Shards:
         return rows
 
     def margins(self, x: Array, rows: IntArray | slice | None = None) -> Array:
-        """⟨c, x⟩ for the given rows (all rows by default)."""
-        w, b = (x[:-1], self.intercept * x[-1]) if self.intercept else (x, 0.0)
+        """⟨c, x⟩ for the given rows (all rows by default): (m,) -> (rows,), and (K, m) -> (rows, K)."""
+        w, b = (x[..., :-1], self.intercept * x[..., -1]) if self.intercept else (x, 0.0)
         if sparse.issparse(self.X):
-            return np.asarray((self.X if rows is None else self.X[rows]) @ w) + b
-        return np.concatenate([block @ w for _, block in self._blocks(rows)]) + b
+            return np.asarray((self.X if rows is None else self.X[rows]) @ w.T) + b
+        return np.concatenate([block @ w.T for _, block in self._blocks(rows)]) + b
 
     def pull(self, s: Array, rows: IntArray | slice | None = None) -> Array:
-        """Σ s_r c_r over the given rows (all rows by default): the adjoint of `margins`."""
+        """Σ s_r ⊗ c_r over the given rows (all rows by default): the adjoint of `margins`."""
         if sparse.issparse(self.X):
-            g = np.asarray((self.X if rows is None else self.X[rows]).T @ s)
+            g = np.asarray((self.X if rows is None else self.X[rows]).T @ s).T
         else:
-            g = np.zeros(self.X.shape[1])
+            g = np.zeros((*s.shape[1:], self.X.shape[1]))
             for at, block in self._blocks(rows):
-                g += s[at] @ block
-        return np.append(g, self.intercept * np.sum(s)) if self.intercept else g
+                g += s[at].T @ block
+        if not self.intercept:
+            return g
+        return np.concatenate([g, self.intercept * np.sum(s, axis=0)[..., None]], axis=-1)
 
     def _blocks(self, rows: IntArray | slice | None = None) -> Iterator[tuple[slice, Array]]:
         """Dense rows as float64, a block at a time (positions, block): float32 data is never widened whole."""
@@ -136,6 +196,13 @@ class Shards:
         for start in range(0, count, max(1, size)):
             at = slice(start, min(start + size, count))
             yield at, np.asarray(data[at] if index is None else data[index[at]], dtype=np.float64)
+
+
+def _stretches(starts: IntArray, units: IntArray) -> IntArray:
+    """The places of these units, one unit after the other."""
+    counts = starts[units + 1] - starts[units]
+    before = np.cumsum(counts) - counts
+    return np.repeat(starts[units] - before, counts) + np.arange(int(np.sum(counts)))
 
 
 def _matrix(X: Matrix) -> Matrix:
