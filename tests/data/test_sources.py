@@ -12,6 +12,7 @@ from sklearn.svm import LinearSVC
 
 from sottovoce.data import embedded as embedded_module
 from sottovoce.data.embedded import BREAST_CANCER, DIABETES, DIABETES_TARGET, DIGITS, EMBEDDED, WINE, embedded
+from sottovoce.data.idx import read_idx
 from sottovoce.data.load import as_signs
 from sottovoce.data.real import REAL, VARIABLE, load_real, real_path
 from sottovoce.data.synthetic import regression, sparse_text, two_gaussians
@@ -197,6 +198,55 @@ def test_real(name, shape, nnz, labels):
     assert names == tuple(sorted(labels)) and np.sum(signs == 1) == labels[max(labels)]
     if name in ("rcv1", "epsilon100"):
         np.testing.assert_allclose(row_norms(table.X), 1, atol=1e-5)
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(("name", "records", "nnz"), [("mnist", 60000, 8994156), ("mnist.t", 10000, 1511219)])
+def test_real_pictures(name, records, nnz):
+    table = real(name)
+    assert table.X.shape == (records, 784) and table.X.dtype == np.float32 and np.count_nonzero(table.X) == nnz
+    assert table.X.min() == 0 and table.X.max() == 1 and set(table.y) == set(range(10)) and table.name == name
+
+
+def write_idx(path, values):
+    head = bytes([0, 0, 8, values.ndim]) + b"".join(int(n).to_bytes(4, "big") for n in values.shape)
+    path.write_bytes(head + values.astype(np.uint8).tobytes())
+    return path
+
+
+def test_pictures_keep_their_pixels(tmp_path, monkeypatch):
+    pixels = np.random.default_rng(0).integers(0, 256, (5, 28, 28))
+    write_idx(tmp_path / "mnist.train-images-idx3-ubyte", pixels)
+    monkeypatch.setenv(VARIABLE, str(tmp_path))
+    with pytest.raises(DataError, match="labels-idx1-ubyte: there is no such file"):
+        load_real("mnist")
+    write_idx(tmp_path / "mnist.train-labels-idx1-ubyte", np.array([3, 1, 4, 1, 5]))
+    table = load_real("mnist")
+    assert np.array_equal(np.rint(table.X * 255), pixels.reshape(5, 784)) and table.y.tolist() == [3, 1, 4, 1, 5]
+    write_idx(tmp_path / "mnist.train-labels-idx1-ubyte", np.array([3, 1]))
+    with pytest.raises(DataError, match="5 pictures and labels of shape"):
+        load_real("mnist")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "no idx file of unsigned bytes"),
+        (b"P6 7 7 255", "no idx file of unsigned bytes"),
+        (bytes([0, 0, 13, 1, 0, 0, 0, 1, 0, 0, 0, 0]), "no idx file of unsigned bytes"),
+        (bytes([0, 0, 8, 2, 0, 0]), "cut short or too long"),
+        (bytes([0, 0, 8, 1, 0, 0, 0, 3, 1, 2]), "cut short or too long"),
+        (bytes([0, 0, 8, 1, 0, 0, 0, 3, 1, 2, 3, 4]), "cut short or too long"),
+    ],
+)
+def test_garbled_idx_files_are_one_sentence(content, words, tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=words):
+        read_idx(path)
+    (tmp_path / "file.xz").write_bytes(b"not compressed")
+    with pytest.raises(DataError, match=r"cannot be read \(LZMAError\)"):
+        read_idx(tmp_path / "file.xz")
 
 
 def test_real_is_found_by_the_variable(tmp_path, monkeypatch):

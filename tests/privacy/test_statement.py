@@ -16,6 +16,7 @@ from sottovoce.privacy.sampling import Fixed, Full, Poisson
 from sottovoce.privacy.statement import PrivacyStatement, make_statement
 from sottovoce.privacy.theorem1 import Theorem1
 from sottovoce.privacy.threats import mechanism
+from sottovoce.privacy.units import PERSON, RECORD, UNITS
 
 TRANSCRIPT = ADVERSARIES["transcript"]
 
@@ -23,9 +24,11 @@ TRANSCRIPT = ADVERSARIES["transcript"]
 EIGHT = Poisson(8)
 
 
-def statement(sampling=EIGHT, sigma=0.4, sizes=(400, 400, 200), spoken=(50, 60, 55), claims=(), simulation=False):
+def statement(
+    sampling=EIGHT, sigma=0.4, sizes=(400, 400, 200), spoken=(50, 60, 55), claims=(), simulation=False, unit=RECORD
+):
     release = Release(sampling, 1.0, (sigma,) * len(sizes), TRANSCRIPT)
-    return make_statement(release, np.array(sizes), np.array(spoken), 1e-5, list(claims), simulation)
+    return make_statement(release, np.array(sizes), np.array(spoken), 1e-5, list(claims), simulation, unit)
 
 
 @pytest.mark.parametrize("sampling", [Poisson(8), Fixed(8), Full()], ids=str)
@@ -123,6 +126,24 @@ def test_the_paragraph_names_everything_that_a_guarantee_needs():
                   "It does not cover", "floating-point", "several records"):  # fmt: skip
         assert words in text
     assert "nothing is guaranteed" in statement(sigma=0.0).paragraph()
+
+
+def test_a_person_is_called_a_person_and_counted_as_a_record():
+    record, person = statement(), statement(unit=PERSON)
+    assert (record.unit, person.unit) == ("one record", "one person")
+    assert person.groups == record.groups and person.epsilon == record.epsilon
+    assert person.verdict().startswith("Every person has (ε") and "replace one person of one node" in person.verdict()
+    text = person.paragraph()
+    assert "knows all people but one" in text and "rows at several nodes" in text and "how many people each" in text
+    for words in ("several records", "one record", "every record", "that record"):
+        assert words not in text
+    again = PrivacyStatement.from_json(person.to_json())
+    assert again == person
+    again.verify()
+    for change in ({"unit": "one record"}, {"adjacency": record.adjacency}, {"not_covered": record.not_covered}):
+        with pytest.raises(PrivacyError, match="its own numbers give"):
+            dataclasses.replace(person, **change).verify()
+    assert set(UNITS) == {"one record", "one person"}
 
 
 def test_a_claim_that_is_not_true_is_called_so():

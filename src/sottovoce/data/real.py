@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+from sottovoce.data.idx import load_pictures
 from sottovoce.data.load import load
 from sottovoce.data.tables import Table
 from sottovoce.errors import DataError
@@ -17,10 +18,15 @@ REAL = {
     "epsilon100": ("epsilon_normalized.first100.svm", 2000),
     "epsilon100.t": ("epsilon_normalized.t.first100.svm", 2000),
     "epsilon5000": ("epsilon_normalized.first5000x100cols.svm", 2000),
+    "mnist": ("mnist.train-images-idx3-ubyte", 784),
+    "mnist.t": ("mnist.t10k-images-idx3-ubyte", 784),
     "mushrooms": ("mushrooms.svm", 112),
     "rcv1": ("rcv1_topics_subsets.binary.svm", 47236),
 }
 """Every data set with its file, without the ending of the compression, and its number of features."""
+
+PICTURES, LABELS = "images-idx3-ubyte", "labels-idx1-ubyte"
+"""A file of pictures has its labels beside it."""
 
 
 def real_path(name: str) -> Path | None:
@@ -43,12 +49,17 @@ def real_path(name: str) -> Path | None:
 
 
 def load_real(name: str) -> Table:
-    """A real data set as it lies in its file: nothing scaled, labels as published (1 and 2 in 'mushrooms')."""
+    """A real data set as it lies in its file: labels as published (1 and 2 in 'mushrooms'), nothing scaled.
+
+    Pixels alone are divided by 255, the largest that a byte can hold: 'mnist' lies in [0, 1].
+    """
     path = real_path(name)
     if path is None:
         folder = os.environ.get(VARIABLE)
         if not folder:
             raise DataError(f"the data set '{name}' is not in the project; set {VARIABLE} to the folder that holds it")
         raise DataError(f"{folder}: there is no {REAL[name][0]}.xz for the data set '{name}'; put it in that folder")
+    if PICTURES in path.name:
+        return load_pictures(path, path.with_name(path.name.replace(PICTURES, LABELS)), name)
     table = load(path, n_features=REAL[name][1])
     return Table(table.X, table.y, None, None, name)

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import logsumexp, softmax
+from scipy.special import logsumexp, softmax, xlogy
 
 from sottovoce._types import Array
 from sottovoce.errors import SpecError
@@ -49,7 +49,7 @@ class Loss:
     slope_formula: Formula
     bound_formula: Callable[[float], float]
     conjugate_formula: Conjugate | None
-    """None: the logistic entropy."""
+    """None: the entropy, of two classes or of K."""
     parameter: float = math.nan
     parameter_name: str = ""
 
@@ -74,7 +74,10 @@ class Loss:
         return np.broadcast_to(lo, y.shape), np.broadcast_to(hi, y.shape)
 
     def conjugate(self, s: Array, y: Array) -> Array:
-        """φ*(s, y), for s inside the interval."""
+        """φ*(s, y), for s inside the interval (softmax: s + e_y on the simplex)."""
+        if self.targets == "classes":
+            p = np.maximum(s + is_class(y, s.shape[-1]), 0.0)  # rounding may leave the simplex
+            return np.asarray(np.sum(xlogy(p, p), axis=-1))
         if self.conjugate_formula is None:  # −α log-odds form with α = −s·y in [0, 1]
             alpha = np.clip(-s * y, 0.0, 1.0)
             with np.errstate(divide="ignore", invalid="ignore"):

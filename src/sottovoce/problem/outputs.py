@@ -11,7 +11,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import xlogy
 
 from sottovoce._types import Array
 from sottovoce.errors import DataError, SpecError
@@ -70,13 +69,10 @@ class Joint:
         return np.asarray(self.loss.slope(u, self.signs(y) if self.one_vs_rest else y))
 
     def conjugate(self, s: Array, y: Array) -> Array:
-        """sup_u ⟨s, u⟩ − loss(u, y) of every record, for s in its domain (softmax: s + e_y on the simplex)."""
+        """sup_u ⟨s, u⟩ − loss(u, y) of every record, for s in its domain."""
         if self.one_vs_rest:
             return np.sum(self.loss.conjugate(s, self.signs(y)), axis=-1)
-        if self.outputs == 1:
-            return self.loss.conjugate(s, y)
-        p = np.maximum(s + is_class(y, self.outputs), 0.0)  # rounding may leave the simplex
-        return np.asarray(np.sum(xlogy(p, p), axis=-1))
+        return self.loss.conjugate(s, y)
 
     def signs(self, y: Array) -> Array:
         """+1 for a record's own class and −1 for the others, along a new last axis."""
