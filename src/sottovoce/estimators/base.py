@@ -1,8 +1,8 @@
 """What the classifier and the regressor share: from a table to a model, by way of `solve`.
 
-The order of things in `fit` is the order of trust. First everything public: parameters, sizes, owners, the plan. Then
-what each record does to itself: its row is scaled down to the public bound, its target brought into the public range.
-After that only the mechanism sees the records.
+Everything that decides a run is public: parameters, whose record is which, how many each owner has. The plan is made
+from those numbers alone; `_plan` is not even given the records. What is done to a record before the mechanism sees it is
+done by itself: its row is scaled down to the public bound, its target brought into the public range.
 """
 
 import warnings
