@@ -179,6 +179,7 @@ def test_a_warm_start_goes_on_from_the_last_model_and_adds_up_its_price(data):
     cold, first = model.coef_.copy(), model.privacy_
     assert model.spent_.epsilon == first.epsilon and model.spent_.fits == 1
     model.fit(X, y)
+    assert model.spec_.seed not in (0, None) and model.privacy_.simulation  # new noise, not the same again
     assert model.spec_.algorithm.centre is not None and np.linalg.norm(model.coef_) > np.linalg.norm(cold)
     assert first.epsilon < model.spent_.epsilon < 2 * first.epsilon and model.spent_.fits == 2
     twice = classifier(epsilon=model.spent_.epsilon, rounds=10, alpha=1e-3, n_nodes=2).fit(X, y)  # Gaussian: one curve

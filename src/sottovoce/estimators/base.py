@@ -1,8 +1,8 @@
 """What the classifier and the regressor share: from a table to a model, by way of `solve`.
 
 Everything that decides a run is public: parameters, whose record is which, how many each owner has. The plan is made
-from those numbers alone; `_plan` is not even given the records. What is done to a record before the mechanism sees it is
-done by itself: its row is scaled down to the public bound, its target brought into the public range.
+from those numbers alone; `_plan` is not even given the records. What is done to a record before the mechanism sees it
+is done to that record by itself: its row is scaled down to the public bound, its target brought into the public range.
 """
 
 import warnings
@@ -104,7 +104,9 @@ class PrivateLinearModel(BaseEstimator):
                     "warm_start goes on from a model of other nodes, features, classes or bounds; keep them, or fit "
                     "anew with warm_start=False"
                 )
-            spec, statements = spec.but(algorithm__centre=self._last.model), self._last.statements
+            statements = self._last.statements
+            again = settings.further(spec.seed, len(statements))
+            spec = spec.but(algorithm__centre=self._last.model, seed=again)
         execution = Execution(self.engine, OBSERVATIONS if self.track else None)
         result = solve(spec, run.shards, execution=execution, nodes=run.nodes)
         self.plan_, self.spec_, self.nodes_ = run.choice, spec, np.array(run.nodes)
@@ -170,8 +172,7 @@ class PrivateLinearModel(BaseEstimator):
         if self.on_violation not in ("clip", "raise"):
             raise SpecError(f"on_violation must be 'clip' or 'raise', not {self.on_violation!r}")
         bounded = unit_rows(X, self.row_norm_)
-        over = row_norms(X) > self.row_norm_ * (1 + ROW_SLACK)
-        if self.on_violation == "raise" and np.any(over):
+        if self.on_violation == "raise" and np.any(over := row_norms(X) > self.row_norm_ * (1 + ROW_SLACK)):
             raise DataError(
                 f"{np.sum(over)} of {len(over)} rows are over the public bound row_norm = {self.row_norm_:g}, row "
                 f"{np.argmax(over)} the first; give a larger bound, or on_violation='clip' to scale such rows down"

@@ -156,6 +156,11 @@ def seed(random_state: Any) -> int | None:
     )
 
 
+def further(key: int | None, fits: int) -> int | None:
+    """The seed of a fit that goes on from others: the same noise twice would add up, where accounts take it as new."""
+    return None if key is None else int(np.random.SeedSequence((key, fits)).generate_state(1, np.uint64)[0])
+
+
 def _sampling(kind: Any, batch: Any, smallest: int) -> dict[str, Any]:
     if kind not in SAMPLINGS:
         raise SpecError(f"there is no sampling {kind!r}; choose one of {', '.join(SAMPLINGS)}")
