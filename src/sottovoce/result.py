@@ -47,6 +47,10 @@ class History:
         """Number of observations."""
         return len(self.rows)
 
+    def __repr__(self) -> str:
+        """How much there is, and what it is."""
+        return f"<History of {len(self)} observations, {NOT_PRIVATE}>"
+
     def __getitem__(self, column: str) -> Array:
         """A column as an array."""
         return np.array([row[column] for row in self.rows])

@@ -102,15 +102,17 @@ def solve(
     state = job.start() if state is None else state
     engine = choose_engine(execution.engine, job)
     run = ENGINES[engine]
-    for stop in observation_rounds(T, execution.observations):
+    looks = execution.observations
+    for stop in [T] if looks is None else observation_rounds(T, looks).tolist():
         if stop <= t:
             continue
-        state = run(job, state, t + 1, int(stop))
-        t = int(stop)
-        history.rows += observe([prepared], [state], t, test, [f_star])
+        state = run(job, state, t + 1, stop)
+        t = stop
+        if looks is not None:
+            history.rows += observe([prepared], [state], t, test, [f_star])
         if keeper:
             keeper.write(t, state, history)
-        if progress:
+        if progress and len(history):
             progress(t, T, history.last)
     return Result(
         spec=spec,

@@ -103,7 +103,8 @@ def _together(
     histories = [History() for _ in specs]
     T, t = specs[0].algorithm.rounds, 0
     engine = choose_engine(execution.engine, jobs[0])
-    for stop in observation_rounds(T, execution.observations).tolist():
+    looks = 1 if execution.observations is None else execution.observations  # a sweep's result is its history
+    for stop in observation_rounds(T, looks).tolist():
         states = TOGETHER[engine](jobs, states, t + 1, stop)
         t = stop
         for history, row in zip(histories, observe(prepared, states, t, test, f_star), strict=True):

@@ -167,7 +167,7 @@ def _gaussian(epsilon: float, delta: float) -> float:
     root = math.exp(float(scipy.optimize.brentq(over, math.log(1e-8), math.log(1e8), xtol=1e-13)))
     while profiles.gaussian_epsilon(delta, root) > epsilon:
         root *= 1.0 + 1e-9
-    return root
+    return root * (1.0 + 1e-9)  # √K and σ round it, and ε is computed anew: by none of that may it pass its target
 
 
 def _check(epsilon: float) -> None:

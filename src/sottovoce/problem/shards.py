@@ -190,7 +190,7 @@ class Shards:
 
     def _pieces(self, rows: IntArray | slice | None = None) -> Iterator[tuple[slice, Any]]:
         """CSR rows, a stretch at a time (positions, rows): of float32 data SciPy makes a float64 copy to multiply."""
-        X = self.X if rows is None else self.X[rows]
+        X = self._sparse(rows)
         if X.dtype == np.float64 or X.nnz <= PIECE:
             yield slice(0, X.shape[0]), X
             return
@@ -198,6 +198,21 @@ class Shards:
             start, stop = X.indptr[first], X.indptr[last]
             parts = X.data[start:stop], X.indices[start:stop], X.indptr[first : last + 1] - start
             yield slice(first, last), scipy.sparse.csr_array(parts, shape=(last - first, X.shape[1]))
+
+    def _sparse(self, rows: IntArray | slice | None) -> Matrix:
+        """Sparse rows; a node's stretch is cut out once, from the same memory: SciPy would copy it every time."""
+        if rows is None or not isinstance(rows, slice):
+            return self.X if rows is None else self.X[rows]
+        start, stop, _ = rows.indices(self.X.shape[0])
+        if (start, stop) not in self._cuts:
+            first, last = self.X.indptr[start], self.X.indptr[stop]
+            parts = self.X.data[first:last], self.X.indices[first:last], self.X.indptr[start : stop + 1] - first
+            self._cuts[start, stop] = type(self.X)(parts, shape=(stop - start, self.X.shape[1]))
+        return self._cuts[start, stop]
+
+    @cached_property
+    def _cuts(self) -> dict[tuple[int, int], Matrix]:
+        return {}
 
     def _blocks(self, rows: IntArray | slice | None = None) -> Iterator[tuple[slice, Array]]:
         """Dense rows as float64, a block at a time (positions, block): float32 data is never widened whole."""
