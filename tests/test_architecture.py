@@ -28,11 +28,13 @@ MAY_IMPORT: dict[str, set[str]] = {
         "noising": "network privacy problem spec",
         "build": "problem network privacy algorithm engine noising spec",
         "solve": "problem algorithm engine build spec result",
+        "baselines": "algorithm network privacy problem build noising result spec",
         "sweep": "problem build solve spec result",
         "report": "network privacy spec result",
         "paper": "data problem privacy algorithm engine bounds build presets spec result report solve",
+        "compare": "baselines data paper privacy problem build solve spec result",
         "estimators": "data problem privacy build planner solve spec",
-        "cli": "data problem privacy build planner planning presets solve sweep spec result report paper",
+        "cli": "baselines compare data problem privacy build planner planning presets solve sweep spec result report paper",
         "__init__": "problem result solve spec estimators",
     }.items()
 }

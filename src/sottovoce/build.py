@@ -63,7 +63,7 @@ def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None) -> Pre
     """
     problem = make_problem(spec.problem, shards)
     lipschitz = make_lipschitz(problem.loss, spec)
-    _check_rows(spec.problem, problem.shards)
+    check_rows(spec.problem, problem.shards)
     streams = Streams(spec.seed)
     graph = make_network(spec.network, shards.n)
     make_sampling(spec.privacy.sampling).batch(int(shards.sizes.min()))  # refuses what the smallest node cannot fill
@@ -80,7 +80,16 @@ def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None) -> Pre
     method = make_method(
         spec.algorithm.method,
         Ingredients(
-            problem.h, a, gamma, eta, iota, scale, make_distance(spec), spec.algorithm.primal, spec.algorithm.curvature
+            problem.h,
+            a,
+            gamma,
+            eta,
+            iota,
+            scale,
+            make_distance(spec),
+            spec.algorithm.primal,
+            spec.algorithm.curvature,
+            spec.network.every,
         ),
     )
     adversary = make_adversary(spec.privacy.adversary)
@@ -168,7 +177,8 @@ def make_lipschitz(loss: Loss, spec: Spec) -> float:
     return bound
 
 
-def _check_rows(spec: ProblemSpec, shards: Shards) -> None:
+def check_rows(spec: ProblemSpec, shards: Shards) -> None:
+    """Refuse rows over the public bound, unless their subgradients are to be clipped."""
     if spec.on_violation not in ("raise", "clip"):
         raise SpecError(f"on_violation must be 'raise' or 'clip', not {spec.on_violation!r}")
     bound = math.hypot(spec.row_norm, spec.intercept)

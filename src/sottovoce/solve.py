@@ -14,7 +14,7 @@ from sottovoce._types import FLOAT_BYTES, IntArray
 from sottovoce.algorithm.method import State
 from sottovoce.build import Prepared, prepare
 from sottovoce.engine import nodes, reference
-from sottovoce.engine.job import Engine, Job, Together
+from sottovoce.engine.job import Engine, Job, Together, compilable
 from sottovoce.errors import DataError, SpecError
 from sottovoce.problem.shards import Shards
 from sottovoce.result import History, Result, environment, write_atomically
@@ -51,6 +51,7 @@ TOGETHER: dict[str, Together] = {
 """Engines for several jobs that share their draws: (jobs, states, start, stop) -> states."""
 
 WORTH_COMPILING = 2e8  # coordinates of released subgradients: some ten seconds of the reference engine
+OVERHEAD = 5000  # what a release costs the reference engine besides, in coordinates
 
 Progress = Callable[[int, int, dict[str, float]], None]
 """(round, of how many, the newest observation)."""
@@ -135,7 +136,8 @@ def choose_engine(name: str, job: Job) -> str:
     """What 'auto' stands for: compiled where a run has enough to do to make up for loading it."""
     if name != "auto":
         return name
-    return "compiled" if len(job.schedule.active) * job.problem.m > WORTH_COMPILING else "reference"
+    long = len(job.schedule.active) * (job.problem.m + OVERHEAD) > WORTH_COMPILING
+    return "compiled" if long and compilable(job) else "reference"
 
 
 def observation_rounds(T: int, count: int) -> IntArray:

@@ -5,10 +5,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from sottovoce._types import Array
+from sottovoce.algorithm.admm import Admm
 from sottovoce.algorithm.descent import Descent
 from sottovoce.algorithm.dual_averaging import DualAveraging
+from sottovoce.algorithm.huang import Huang
 from sottovoce.algorithm.method import Method
+from sottovoce.algorithm.mixup import Mixup
+from sottovoce.algorithm.muffliato import Muffliato
+from sottovoce.algorithm.scaffold import Scaffold
+from sottovoce.algorithm.stale import Stale
 from sottovoce.algorithm.stepsizes import StepSizes
+from sottovoce.algorithm.tracking import Tracking
 from sottovoce.errors import SpecError
 from sottovoce.notation import parse
 from sottovoce.problem.distances import Distance, Euclidean
@@ -28,21 +35,27 @@ class Ingredients:
     d: Distance = Euclidean()  # noqa: RUF009 - immutable
     primal: str = "recompute"
     curvature: float = 0.0
+    every: int = 1
 
 
 def _dual_averaging(i: Ingredients) -> Method:
     return DualAveraging(i.h, StepSizes(i.a, i.gamma), i.iota, i.scale, i.d, i.primal, i.curvature)
 
 
-def _descent(i: Ingredients, combine_first: bool = False) -> Method:
-    return Descent(i.h, i.a, i.eta, i.scale, combine_first)
-
-
 METHODS: dict[str, Callable[..., Method]] = {
     "dual_averaging": _dual_averaging,
-    "descent": _descent,
-    "combine_first": lambda i: _descent(i, combine_first=True),
+    "descent": lambda i: Descent(i.h, i.a, i.eta, i.scale),
+    "combine_first": lambda i: Descent(i.h, i.a, i.eta, i.scale, combine_first=True),
+    "stale": lambda i, turns=1: Stale(i.h, i.a, i.eta, i.scale, turns=turns),
+    "mixup": lambda i, lo=0.5: Mixup(i.h, i.a, i.eta, i.scale, lo=lo),
+    "admm": lambda i, penalty=1.0, lo=0.5: Admm(i.h, i.a, i.eta, i.scale, penalty, lo),
+    "huang": lambda i, rho=0.9: Huang(i.h, i.a, i.eta, i.scale, rho),
+    "muffliato": lambda i, gossip=1, omega=1.0: Muffliato(i.h, i.a, i.eta, i.scale, gossip, omega),
+    "tracking": lambda i: Tracking(i.h, i.a, i.eta, i.scale),
+    "scaffold": lambda i, warm=0: Scaffold(i.h, i.a, i.eta, i.scale, i.every, warm),
 }
+SYNCHRONOUS = ("admm", "huang", "muffliato", "tracking", "scaffold")
+"""Methods in which nobody sleeps."""
 
 
 def make_method(text: str, ingredients: Ingredients) -> Method:
@@ -53,6 +66,8 @@ def make_method(text: str, ingredients: Ingredients) -> Method:
     others: dict[str, Any] = {"d": Euclidean(), "primal": "recompute", "curvature": 0.0}
     if name != "dual_averaging" and any(getattr(ingredients, k) != v for k, v in others.items()):
         raise SpecError(f"distance, centre, primal and curvature are dual averaging's; leave them out for '{name}'")
+    if name in SYNCHRONOUS and ingredients.iota < 1:
+        raise SpecError(f"in '{name}' every node takes part in every round; use activation 'everyone'")
     try:
         return METHODS[name](ingredients, *args, **kwargs)
     except TypeError:

@@ -11,9 +11,12 @@ from typing import Protocol
 import numpy as np
 
 from sottovoce._types import Array, IntArray
+from sottovoce.algorithm.descent import Descent
+from sottovoce.algorithm.dual_averaging import DualAveraging
 from sottovoce.algorithm.method import Gradient, Method, Speaks, State
 from sottovoce.network.schedule import Schedule
 from sottovoce.privacy.release import Release
+from sottovoce.privacy.sampling import Cyclic
 from sottovoce.problem.objective import Problem, clipped_mean
 
 
@@ -40,6 +43,11 @@ class Job:
     def start(self) -> State:
         """The state before round 1."""
         return self.method.start(self.problem.shards.n, self.problem.m)
+
+
+def compilable(job: Job) -> bool:
+    """Whether the compiled engine has this method and sampler; asked without loading Numba."""
+    return type(job.method) in (DualAveraging, Descent) and not isinstance(job.release.sampling, Cyclic)
 
 
 def gradients(problem: Problem, release: Release, nodes: IntArray, records: list[IntArray | None]) -> Gradient:

@@ -23,7 +23,7 @@ RCV1 = {"tiny": (2_000, 300, 500), "small": (40_000, 5_000, 5_000), "full": (677
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Twenty nodes' records, and others to test on."""
+    """The nodes' records, twenty by default, and others to test on."""
 
     name: str
     size: str
@@ -31,7 +31,7 @@ class Sample:
     test: Shards
 
 
-def load_sample(name: str, size: str) -> Sample:
+def load_sample(name: str, size: str, nodes: int = NODES) -> Sample:
     """A set by name: 'epsilon-like', 'rcv1-like' (made here, at any size), 'rcv1', 'a9a' or 'covtype' (real, whole).
 
     Rows have norm at most 1; records are dealt out at random, from a fixed seed.
@@ -42,7 +42,7 @@ def load_sample(name: str, size: str) -> Sample:
         raise SpecError(f"there is no data '{name}' for the experiments; choose one of {', '.join(DATA)}")
     train, test = DATA[name](size)
     shuffled = np.random.default_rng(20)
-    dealt = even(train.n_records, NODES, None if name.endswith("-like") else shuffled)  # made ones have no order
+    dealt = even(train.n_records, nodes, None if name.endswith("-like") else shuffled)  # made ones have no order
     return Sample(name, size, _shards(train, *dealt), _shards(test, np.array([0, test.n_records]), None))
 
 

@@ -11,7 +11,7 @@ from functools import lru_cache
 import scipy  # not its parts: they load when first used
 
 from sottovoce.errors import PrivacyError
-from sottovoce.privacy import profiles
+from sottovoce.privacy import objective, profiles
 from sottovoce.privacy.accounting import FINEST, Mechanism, refine
 from sottovoce.privacy.event import Event
 
@@ -92,6 +92,8 @@ def sigma(
 
 def sigma_for(unit: Event, epsilon: float, delta: float) -> float:
     """The least σ, to a thousandth, for which an event like this one, stated for σ = 1, is (ε, δ)-DP."""
+    if unit.law == "objective":
+        return _gaussian(*objective.gaussian_target(unit.extra, epsilon, delta)) / unit.noise_multiplier
     needed = Mechanism.of(unit)
     if needed.kind == "laplace":  # pure: ε adds up, and δ is not needed
         _check(epsilon)

@@ -7,7 +7,7 @@ from sottovoce.errors import PrivacyError
 
 ADJACENCY = "replace one record of one node"
 SAMPLINGS = ("fixed", "poisson", "full", "cyclic")
-LAWS = ("gaussian", "shaped", "laplace", "pairs", "tree")
+LAWS = ("gaussian", "shaped", "laplace", "pairs", "tree", "objective")
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,8 @@ class Event:
     """K_i, in how many rounds the node spoke."""
     law: str = "gaussian"
     """Of the noise; where it is not plain Gaussian, σ and K are those of the plain mechanism that it comes to."""
+    extra: float = 0.0
+    """ε that no noise covers: of the law 'objective' only."""
 
     def __post_init__(self) -> None:
         """An event that no release can have is an error, not a number."""
@@ -39,6 +41,10 @@ class Event:
             raise PrivacyError(f"{self} is no event of a release: a full batch holds all records")
         if not (0 < self.clip < math.inf and 0 <= self.sigma < math.inf):
             raise PrivacyError(f"{self} is no event of a release: the clip must be over 0, σ not negative, both finite")
+        if not 0 <= self.extra < math.inf or (self.extra > 0) != (self.law == "objective"):
+            raise PrivacyError(
+                f"{self} is no event of a release: an extra ε goes with the law 'objective', and with it only"
+            )
 
     @property
     def rate(self) -> float:

@@ -5,6 +5,7 @@
 `Laplace`: the same with Laplace noise, for pure ε.
 `Pairs`: Gaussian with a part that neighbours cancel between them (Allouah et al. 2024), for who lacks their seeds.
 `Tree`: Gaussian prefix-sum noise along a binary tree (Kairouz et al. 2021), for records used in a fixed order.
+`Objective`: Gaussian noise on the linear term of an objective that is then minimised (see `objective`).
 
 σ_i scales every law linearly: calibration relies on it.
 """
@@ -181,3 +182,15 @@ class Tree:
         if plain.sampling != "cyclic" or node != 0:
             raise PrivacyError("tree noise is for one node that takes its records in a fixed order; use 'cyclic(b)'")
         return replace(plain, rounds=plain.rounds * self.height, law=self.name)
+
+
+@dataclass(frozen=True)
+class Objective(Gaussian):
+    """N(0, σ² I) for the linear term of F; what the minimiser gives away besides that noise is `extra`."""
+
+    extra: float
+    name: ClassVar[str] = "objective"
+
+    def event(self, node: int, plain: Event) -> Event:
+        """The noise as on a mean of all gradients, and the extra ε."""
+        return replace(plain, law=self.name, extra=self.extra)

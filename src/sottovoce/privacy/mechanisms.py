@@ -59,6 +59,8 @@ class Mechanism:
     @classmethod
     def of(cls, event: Event) -> Self:
         """What a node must account for after a run."""
+        if event.law == "objective":
+            raise PrivacyError("a perturbed objective is priced as a whole and composes with nothing; see `pricing`")
         kind = "laplace" if event.law == "laplace" else "full" if event.sampling == "cyclic" else event.sampling
         return cls(kind, event.rate, event.noise_multiplier, event.rounds)
 

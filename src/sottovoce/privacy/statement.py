@@ -9,14 +9,13 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from functools import lru_cache
 from typing import Any
 
 from sottovoce._types import IntArray
 from sottovoce.errors import PrivacyError
-from sottovoce.privacy.accounting import Account, Mechanism, account, tradeoff
 from sottovoce.privacy.adversaries import make_adversary, refuse_unless_runnable
 from sottovoce.privacy.event import Event
+from sottovoce.privacy.pricing import price, price_risk
 from sottovoce.privacy.release import Release
 from sottovoce.privacy.theorem1 import Theorem1
 from sottovoce.privacy.units import RECORD, Unit, make_unit
@@ -121,7 +120,7 @@ class PrivacyStatement:
         """The largest share of true alarms that a test with the given share of false alarms can have."""
         if math.isinf(self.epsilon):
             return 1.0
-        return max(_true_alarms(group.event, fpr) for group in self.groups)
+        return max(price_risk(group.event, fpr) for group in self.groups)
 
     def verify(self) -> None:
         """Make the statement again from its events and compare; raise if anything that follows from them does not.
@@ -213,7 +212,7 @@ def _state(
     for event, _ in grouped:
         refuse_unless_runnable(make_adversary(adversary), event.law, nodes)
     check_delta(delta)
-    accounts = [_account(event, delta) for event, _ in grouped]
+    accounts = [price(event, delta) for event, _ in grouped]
     worst = max(accounts, key=lambda found: found.epsilon)
     return PrivacyStatement(
         epsilon=worst.epsilon,
@@ -251,23 +250,6 @@ def _grouped(events: list[Event]) -> list[tuple[Event, tuple[int, ...]]]:
             mine = tuple(i for i in nodes if low < events[i].rounds <= high)
             result.append((replace(events[mine[0]], rounds=high), mine))
     return result
-
-
-@lru_cache(maxsize=4096)  # the runs of a sweep ask the same over and over
-def _account(event: Event, delta: float) -> Account:
-    """Silence costs nothing; speaking without noise costs everything."""
-    if event.rounds == 0:
-        return Account(0.0, 0.0, 0.0, delta, 0.0)
-    if event.sigma == 0:
-        return Account(math.inf, math.inf, math.inf, delta, 0.0)
-    found = account([Mechanism.of(event)], delta)
-    # √m ‖·‖₂ bounds ‖·‖₁ and is hardly ever reached: nothing is known from below
-    return replace(found, epsilon_lower=0.0) if event.law == "laplace" else found
-
-
-@lru_cache(maxsize=4096)
-def _true_alarms(event: Event, fpr: float) -> float:
-    return tradeoff([Mechanism.of(event)], fpr)
 
 
 def _alike(mine: Any, theirs: Any) -> bool:

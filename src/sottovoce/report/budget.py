@@ -12,6 +12,7 @@ from bokeh.models import ColumnDataSource, FixedTicker
 from sottovoce.notation import parse
 from sottovoce.privacy.accounting import Mechanism, epsilon, epsilon_lower
 from sottovoce.privacy.event import Event
+from sottovoce.privacy.pricing import price
 from sottovoce.privacy.statement import PrivacyStatement, number
 from sottovoce.privacy.theorem1 import Theorem1
 from sottovoce.report.document import Plot, Section
@@ -132,13 +133,13 @@ def spent(event: Event, delta: float) -> float:
     >>> round(spent(Event("poisson", 1000, 64, 1.0, 0.1, 50), 1e-5), 2)
     0.5
     """
-    return epsilon([Mechanism.of(event)], delta)
+    return price(event, delta).epsilon if event.law == "objective" else epsilon([Mechanism.of(event)], delta)
 
 
 @lru_cache(maxsize=4096)
 def spent_at_least(event: Event, delta: float) -> float:
     """ε of a participation, a lower bound on the worst data."""
-    return epsilon_lower([Mechanism.of(event)], delta)
+    return 0.0 if event.law in ("laplace", "objective") else epsilon_lower([Mechanism.of(event)], delta)
 
 
 def _dumbbells(rows: Sequence[tuple[str, PrivacyStatement]]) -> Any:

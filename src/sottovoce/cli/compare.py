@@ -1,0 +1,142 @@
+"""`sottovoce compare`: algorithms × data × ε × seeds at an equal, true (ε, δ), in one table that can be resumed."""
+
+import itertools
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from sottovoce.baselines.registry import BASELINES
+from sottovoce.build import loss_from_text
+from sottovoce.cli import screen
+from sottovoce.compare.data import load_dataset
+from sottovoce.compare.run import compare as run_study
+from sottovoce.compare.study import Row, Study
+from sottovoce.compare.summary import Line, summarise
+from sottovoce.errors import Interrupted
+from sottovoce.privacy.adversaries import make_adversary
+from sottovoce.privacy.event import ADJACENCY
+from sottovoce.privacy.statement import number
+from sottovoce.result import NOT_PRIVATE
+
+TUNED = "step sizes chosen by looking at the private data: no (ε, δ) holds for them"
+
+
+def compare(
+    data: Annotated[
+        list[str] | None, typer.Option("--data", help="a9a, rcv1, synthetic, … or a file; several times.")
+    ] = None,
+    algorithms: Annotated[
+        str, typer.Option("--algorithms", help=f"Names with commas between them: {', '.join(BASELINES)}.")
+    ] = "all",
+    epsilon: Annotated[list[float] | None, typer.Option("--epsilon", help="ε; several times (1).")] = None,
+    delta: Annotated[float, typer.Option("--delta", help="δ.")] = 1e-5,
+    seeds: Annotated[int, typer.Option("--seeds", help="Runs of each, with seeds 0, 1, …")] = 10,
+    epochs: Annotated[float, typer.Option("--epochs", help="Passes over the data, the same for all.")] = 10.0,
+    nodes: Annotated[int, typer.Option("--nodes", help="How many nodes the records are dealt out to.")] = 20,
+    loss: Annotated[str, typer.Option("--loss", help="logistic, hinge, smoothed_hinge, …")] = "logistic",
+    h: Annotated[str, typer.Option("--h", help="Regulariser.")] = "l2(0.001)",
+    batch: Annotated[int, typer.Option("--batch", help="Expected records of a node's Poisson batch.")] = 64,
+    graph: Annotated[str, typer.Option("--graph", help="Who is linked with whom.")] = "complete",
+    radius: Annotated[float | None, typer.Option("--radius", help="Public bound of the optimum's norm.")] = None,
+    label: Annotated[str | None, typer.Option("--label", help="The target's column, of files.")] = None,
+    tuned: Annotated[
+        bool, typer.Option("--tuned", help="Also with step sizes tuned on the data (not private).")
+    ] = False,
+    jobs: Annotated[int, typer.Option("--jobs", help="Runs at a time, each in its own process.")] = 1,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="A Parquet file: what it holds is not run again; pictures go beside it."),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Run algorithms side by side at an equal, true (ε, δ), and rank them for each adversary."""
+    names = list(BASELINES) if algorithms == "all" else [name.strip() for name in algorithms.split(",")]
+    settings: dict[str, Any] = {
+        "delta": delta,
+        "epochs": epochs,
+        "batch": batch,
+        "loss": loss,
+        "h": h,
+        "graph": graph,
+        "radius": radius,
+    }
+    screen.writable(None if out is None else out.parent)
+    rows: list[Row] = []
+    refused: dict[str, str] = {}
+    for name in data or ["synthetic"]:
+        dataset = load_dataset(name, loss_from_text(loss), nodes, label)
+        study = Study.of(dataset, names, settings, epsilons=tuple(epsilon or [1.0]), seeds=seeds, tuned=tuned)
+        refused |= study.refused
+        rows += _watched(study, out, jobs, quiet=json)
+    lines = summarise(rows)
+    pictures = []
+    if out is not None:
+        from sottovoce.compare.figure import draw  # Matplotlib takes long to load
+
+        for name, mine in itertools.groupby(lines, key=lambda line: line.data):
+            pictures.append(str(draw(list(mine), out.with_name(f"{out.stem}-{Path(name).stem}.png"))))
+    if json:
+        screen.say_json(
+            {
+                "label": NOT_PRIVATE,
+                "adjacency": ADJACENCY,
+                "delta": delta,
+                "ranking": [asdict(line) for line in lines],
+                "not_run": refused,
+                "pictures": pictures,
+            }
+        )
+        return
+    _show(lines, delta, refused)
+    if out is not None:
+        screen.out.print(f"{len(rows)} runs in {out}; pictures: {', '.join(pictures)}", soft_wrap=True)
+
+
+def _watched(study: Study, out: Path | None, jobs: int, quiet: bool) -> list[Row]:
+    """Run, with a bar where somebody looks; Ctrl-C ends in a sentence."""
+    try:
+        if quiet or not screen.err.is_terminal:
+            return run_study(study, out, jobs)
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=None),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+        )
+        with Progress(*columns, console=screen.err, transient=True) as progress:
+            task = progress.add_task(study.dataset.name, total=None)
+
+            def update(count: int, of: int, row: Row) -> None:
+                progress.update(task, completed=count, total=of, description=f"{row['data']}: {row['algorithm']}")
+
+            return run_study(study, out, jobs, update)
+    except KeyboardInterrupt:
+        raise Interrupted("stopped; started again with the same --out, a comparison goes on from here") from None
+
+
+def _show(lines: list[Line], delta: float, refused: dict[str, str]) -> None:
+    """A table for each (data, ε, adversary): no column mixes adversaries."""
+    for group, mine in itertools.groupby(lines, key=lambda x: (x.data, x.epsilon, x.adversary, x.tuned)):
+        data, epsilon, adversary, tuned = group
+        title = f"\n{data}, ε = {epsilon:g}, δ = {delta:g}, '{adversary}' ({make_adversary(adversary).sees})"
+        table = Table(title=title + (f"\n{TUNED}" if tuned else ""), title_justify="left", box=None)
+        for column in ("", "algorithm", "F − F*", "test accuracy", "true ε", "sent", "s"):
+            table.add_column(column, justify="left" if column == "algorithm" else "right")
+        for x in mine:
+            table.add_row(
+                f"{'=' if x.tied else ''}{x.rank}",
+                x.algorithm + (" (pure ε)" if x.pure else ""),
+                str(x.suboptimality if x.suboptimality.mean == x.suboptimality.mean else x.objective),
+                str(x.test_accuracy),
+                "–" if tuned else number(x.true_epsilon),
+                screen.bytes_text(x.bytes),
+                f"{x.seconds:.1f}",
+            )
+        screen.out.print(table)
+    notes = [f"'=': not told apart from the one above it by 95 % intervals. Neighbouring data: {ADJACENCY}."]
+    notes += [f"not run: {name}: {reason}" for name, reason in refused.items()]
+    screen.out.print(f"[dim]{' '.join(notes)} F and accuracies are {NOT_PRIVATE}.[/]", soft_wrap=True)

@@ -1,0 +1,1 @@
+"""Algorithms side by side: the same data, budget, adjacency and passes, one table, one ranking for each adversary."""
