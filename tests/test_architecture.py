@@ -34,7 +34,8 @@ MAY_IMPORT: dict[str, set[str]] = {
         "paper": "data problem privacy algorithm engine bounds build presets spec result report solve",
         "compare": "baselines data paper privacy problem build solve spec result",
         "estimators": "data problem privacy build planner solve spec",
-        "cli": "baselines compare data problem privacy build planner planning presets solve sweep spec result report paper",
+        "cli": "baselines compare data problem privacy build planner planning presets solve sweep spec result report "
+        "paper",
         "__init__": "problem result solve spec estimators",
     }.items()
 }

@@ -214,6 +214,9 @@ def save_rows(rows: list[dict[str, Any]], path: Path) -> None:
 
 def load_rows(path: Path) -> list[dict[str, Any]]:
     """Read `save_rows` back."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     try:
         return list(pq.read_table(path).to_pylist())
     except (OSError, pa.ArrowException) as error:
