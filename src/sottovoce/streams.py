@@ -27,6 +27,7 @@ from sottovoce.errors import SpecError
 
 Words = NDArray[np.uint32]
 ROUNDS = 13
+IN_CACHE = 1 << 15  # blocks that are worked on at a time
 TAIL = 1 << 10  # radii from first words below this are refined by a second block
 _ROTATIONS = (13, 15, 26, 6, 17, 29, 16, 24)
 _PARITY = np.uint32(0x1BD11BDA)
@@ -55,6 +56,19 @@ def threefry(key: tuple[Any, Any], counter: tuple[Any, Any]) -> tuple[Words, Wor
             x1 += schedule[(inject + 1) % 3]
             x1 += np.uint32(inject)
     return x0, x1
+
+
+def _normals(k0: Words, k1: Words, blocks: Words) -> tuple[Array, Array]:
+    """Box–Muller on these blocks of each key."""
+    w0, w1 = threefry((k0[:, None], k1[:, None]), (blocks, 0))
+    uniform = (w0 + 0.5) * 2.0**-32
+    if np.min(w0) < TAIL:
+        pair, block = np.nonzero(w0 < TAIL)
+        finer, _ = threefry((k0[pair], k1[pair]), (blocks[block], 1))
+        uniform[pair, block] = (w0[pair, block] + (finer + 0.5) * 2.0**-32) * 2.0**-32
+    radius = np.sqrt(-2.0 * np.log(uniform))
+    angle = w1 * (2.0 * np.pi * 2.0**-32)
+    return radius * np.cos(angle), radius * np.sin(angle)
 
 
 class Streams:
@@ -94,15 +108,16 @@ class Streams:
         """
         half = (m + 1) // 2
         k0, k1 = self._pairs(Purpose.NOISE, nodes, t)
-        w0, w1 = threefry((k0[:, None], k1[:, None]), (np.arange(half, dtype=np.uint32), 0))
-        uniform = (w0 + 0.5) * 2.0**-32
-        if np.min(w0) < TAIL:
-            pair, block = np.nonzero(w0 < TAIL)
-            finer, _ = threefry((k0[pair], k1[pair]), (block, 1))
-            uniform[pair, block] = (w0[pair, block] + (finer + 0.5) * 2.0**-32) * 2.0**-32
-        radius = np.sqrt(-2.0 * np.log(uniform))
-        angle = w1 * (2.0 * np.pi * 2.0**-32)
-        return np.concatenate([radius * np.cos(angle), (radius * np.sin(angle))[:, : m - half]], axis=1)
+        out = np.empty((len(k0), m))
+        rows, width = max(1, IN_CACHE // half), min(half, IN_CACHE)
+        for row in range(0, len(k0), rows):
+            mine = slice(row, row + rows)
+            for first in range(0, half, width):
+                blocks = np.arange(first, min(first + width, half), dtype=np.uint32)
+                cosines, sines = _normals(k0[mine], k1[mine], blocks)
+                out[mine, first : first + len(blocks)] = cosines
+                out[mine, half + first : half + first + len(blocks)] = sines[:, : m - half - first]
+        return out
 
     def uniforms(self, nodes: IntArray, t: int | IntArray, first: int, count: int) -> Array:
         """Uniforms in (0, 1), ends excluded, for drawing records: positions first … first + count − 1 of each pair."""

@@ -10,17 +10,18 @@ import numpy as np
 from sottovoce.baselines.facts import Facts
 from sottovoce.baselines.oneshot import ONESHOT, perturb
 from sottovoce.baselines.registry import make_baseline
-from sottovoce.build import make_problem
+from sottovoce.build import activation_of, make_problem
 from sottovoce.compare.data import Dataset
 from sottovoce.errors import SpecError
 from sottovoce.problem.optimum import optimum
 from sottovoce.problem.shards import Shards
 from sottovoce.result import Result
-from sottovoce.solve import solve
-from sottovoce.spec import Execution
+from sottovoce.solve import OVERHEAD, solve
+from sottovoce.spec import Execution, Spec
 
 GAP = 1e-7  # of F*
 FACTORS = (1 / 9, 1 / 3, 1.0, 3.0, 9.0)
+WORTH_COMPILING = 2e7  # as in `solve`
 TUNING_SEED = 2**31 - 1  # of the runs that a tuned step size is chosen by
 
 Row = dict[str, Any]
@@ -141,9 +142,17 @@ def run_cell(study: Study, cell: Cell, f_star: float) -> Row:
     if spec.algorithm.method in ONESHOT:
         result = perturb(spec, shards, test=study.dataset.test, f_star=f_star)
     else:
-        look = Execution(observations=1)
+        look = Execution(_engine(spec, facts), observations=1)
         result = solve(spec, shards, test=study.dataset.test, f_star=f_star, execution=look)
     return study.head(cell) | _row(result, cell)
+
+
+def _engine(spec: Spec, facts: Facts) -> str:
+    """Compiled sooner than for a single run: it is loaded once for many."""
+    known = spec.algorithm.method in ("dual_averaging", "descent", "combine_first")
+    releases = activation_of(spec, facts.n) * facts.n * spec.algorithm.rounds
+    many = releases * (facts.m + OVERHEAD) > WORTH_COMPILING
+    return "compiled" if known and many and spec.privacy.law == "gaussian" else "auto"
 
 
 def _row(result: Result, cell: Cell) -> Row:

@@ -129,13 +129,14 @@ class Pairs:
 
     def draw(self, streams: Streams, nodes: IntArray, t: IntArray, m: int, sigma: tuple[float, ...]) -> Array:
         """Own normals, and one row a pair, with opposite signs at its two ends."""
-        own = streams.normals(nodes, t, m)
-        for e, (i, j) in enumerate(self.pairs.tolist()):
-            for end, sign in ((i, 1.0), (j, -1.0)):
-                rows = np.flatnonzero(nodes == end)
-                if rows.size:
-                    shared = streams.normals(np.full(rows.size, self.n + e), np.asarray(t)[rows], m)
-                    own[rows] += sign * self.ratio * shared
+        own, t = streams.normals(nodes, t, m), np.asarray(t)
+        for e, ends in enumerate(self.pairs.tolist()):
+            rows = [np.flatnonzero(nodes == end) for end in ends]
+            rounds = np.union1d(t[rows[0]], t[rows[1]])
+            if rounds.size:
+                shared = self.ratio * streams.normals(np.full(rounds.size, self.n + e), rounds, m)
+                own[rows[0]] += shared[np.searchsorted(rounds, t[rows[0]])]
+                own[rows[1]] -= shared[np.searchsorted(rounds, t[rows[1]])]
         return np.take(sigma, nodes)[:, None] * own
 
     def event(self, node: int, plain: Event) -> Event:
