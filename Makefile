@@ -48,7 +48,6 @@ format: $(READY)  ## let ruff rewrite what it can
 
 bench: $(READY)  ## benchmarks: ratios against a baseline of the same run
 	$(BIN)/python benchmarks/run.py $(ARGS)
-	$(BIN)/python benchmarks/kernel.py
 
 docs: $(READY)  ## the API's pages into build/docs
 	$(BIN)/pdoc --docformat numpy --output-directory build/docs sottovoce

@@ -1,6 +1,6 @@
 /* The floor under the compiled engine: the paper's l2 run, one edge a round, as plain C that the compiler vectorises.
  *
- *     gcc -Ofast -march=native -shared -fPIC floor.c -o floor.so -lm        (benchmarks/kernel.py does this)
+ *     gcc -Ofast -march=native -shared -fPIC floor.c -o floor.so -lm        (benchmarks/baselines.py does this)
  *
  * The same arithmetic as one round of Algorithm 1: Threefry-2x32-13, Box-Muller in float32 by polynomials, the margin
  * of one record at each of two nodes, both running sums, both messages, their mean. State is float64. Nothing else:
@@ -11,7 +11,7 @@
 #include <string.h>
 
 #ifndef BLOCK
-#define BLOCK 1024 /* benchmarks/kernel.py passes the kernel's own */
+#define BLOCK 1024 /* benchmarks/baselines.py passes the kernel's own */
 #endif
 #define ROTATE(x, k) (((x) << (k)) | ((x) >> (32 - (k))))
 #define ROUND(k) x0 += x1; x1 = ROTATE(x1, k) ^ x0
@@ -95,7 +95,7 @@ void many_normals(long count, float *out) {
 void rounds(long T, long m, const int32_t *pairs, const int64_t *rows, const float *X, const int32_t *indices,
             const int32_t *indptr, const double *y, double mu, double gamma, double iota, double sigma,
             const double *P, double *z, double *total, int64_t *since) {
-    static float noise[2][2][BLOCK];
+    float noise[2][2][BLOCK];
     const long half = (m + 1) / 2;
     double A = 0.0;
     for (long t = 1; t <= T; t++) {

@@ -1,5 +1,7 @@
 """Draws the pictures of these pages from runs and accounts made here: `make pictures`."""
 
+import shutil
+import tempfile
 from pathlib import Path
 
 import matplotlib
@@ -8,7 +10,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 
-from sottovoce import Execution, Shards, Spec, solve
+from sottovoce import AlgorithmSpec, Execution, Shards, Spec, solve
 from sottovoce.build import make_problem, rounds_for_epochs
 from sottovoce.data.embedded import embedded
 from sottovoce.presets import paper_l2
@@ -17,6 +19,7 @@ from sottovoce.privacy.comparison import compare
 from sottovoce.privacy.theorem1 import Theorem1
 from sottovoce.problem.optimum import optimum
 from sottovoce.problem.partition import even
+from sottovoce.report import write
 
 IMAGES = Path(__file__).parent / "images"
 SEEDS = range(5)
@@ -78,7 +81,43 @@ def draw_theorem1() -> None:
     figure.savefig(IMAGES / "theorem1.png", dpi=130)
 
 
+def draw_report() -> None:
+    """The top of a report, as a browser shows it; left as it is where there is no Chromium."""
+    from playwright.sync_api import sync_playwright
+
+    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if chromium is None:
+        print("report.png is left as it is: there is no Chromium to open the report in")
+        return
+    table = embedded("breast_cancer")
+    shards = Shards.of(table.X, table.y, np.array([0, 60, 160, 300, 420, 569]))
+    spec = Spec(AlgorithmSpec(rounds=200, gamma="constant(1)"), seed=7).but(
+        problem__loss="logistic",
+        problem__h="l2(0.01)",
+        network__graph="ring",
+        network__activation="matching(1)",
+        privacy__sampling="poisson(16)",
+        privacy__noise="private(2.0)",
+    )
+    f_star = optimum(make_problem(spec.problem, shards), gap=1e-7).value
+    hospitals = ("North", "South", "East", "West", "St Mary's")
+    result = solve(
+        spec, shards, f_star=f_star, features=table.features, nodes=hospitals, classes=("malignant", "benign")
+    )
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as api:
+        path = write(result, Path(folder) / "report.html", "Breast cancer: five hospitals, one model")
+        browser = api.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+        page = browser.new_page(viewport={"width": 1100, "height": 900}, device_scale_factor=0.8)
+        page.goto(path.as_uri())
+        page.wait_for_timeout(3000)
+        page.screenshot(
+            path=IMAGES / "report.png", full_page=True, clip={"x": 0, "y": 0, "width": 1100, "height": 2020}
+        )
+        browser.close()
+
+
 if __name__ == "__main__":
     IMAGES.mkdir(exist_ok=True)
     draw_run()
     draw_theorem1()
+    draw_report()

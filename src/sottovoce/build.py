@@ -15,7 +15,7 @@ from sottovoce.errors import DataError, PrivacyError, SpecError
 from sottovoce.network.activation import make_activation
 from sottovoce.network.graphs import Graph, make_graph
 from sottovoce.network.mixing import activation_rate, beta
-from sottovoce.network.schedule import draw_schedule
+from sottovoce.network.schedule import Schedule, draw_schedule
 from sottovoce.network.scheme import Activation
 from sottovoce.noising import make_law, make_noise
 from sottovoce.notation import parse
@@ -56,8 +56,8 @@ class Prepared:
         return make_statement(job.release, shards.sizes, spoken, self.delta, self.claims, self.seeded, unit)
 
 
-def prepare(spec: Spec, shards: Shards) -> Prepared:
-    """Check a spec against the data and draw the public schedule.
+def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None) -> Prepared:
+    """Check a spec against the data and draw the public schedule, unless this very spec's is at hand already.
 
     Nothing of the data but public sizes and the row bound is looked at here.
     """
@@ -72,8 +72,9 @@ def prepare(spec: Spec, shards: Shards) -> Prepared:
     mixing = beta(graph, activation, spec.network.weights)
     rounds = spec.algorithm.rounds
     a, gamma, eta = (make_sequence(getattr(spec.algorithm, name), rounds) for name in ("a", "gamma", "eta"))
-    schedule = draw_schedule(graph, activation, spec.network.weights, rounds, streams.schedule())
-    schedule = schedule.spaced(spec.network.every)
+    if schedule is None:
+        schedule = draw_schedule(graph, activation, spec.network.weights, rounds, streams.schedule())
+        schedule = schedule.spaced(spec.network.every)
 
     scale = shards.n * problem.node_weights * correction
     method = make_method(

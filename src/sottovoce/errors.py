@@ -39,3 +39,7 @@ class PrivacyError(SottovoceError):
     """A release that cannot be accounted for, or a guarantee that does not hold."""
 
     exit_code = 5
+
+
+class PrivacyLeakWarning(UserWarning):
+    """Something that ought to be public was not given, and was inferred from the data or replaced by a default."""

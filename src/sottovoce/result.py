@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from sottovoce._types import Array
 from sottovoce._version import __version__
@@ -25,17 +23,18 @@ from sottovoce.spec import Spec
 FORMAT = 1
 NOT_PRIVATE = "not private: computed from the data outside the mechanism, for simulation only"
 
-COLUMNS: dict[str, pa.DataType] = {
-    "round": pa.int64(),
-    "epoch": pa.float64(),  # records used so far / records
-    "objective": pa.float64(),  # F(n⁻¹ Σ x̃_i)
-    "suboptimality": pa.float64(),  # F(n⁻¹ Σ x̃_i) − F*; NaN where F* is not known
-    "train_accuracy": pa.float64(),  # of the mean model; R² for regression
-    "test_accuracy": pa.float64(),  # NaN without test data
-    "consensus_error": pa.float64(),  # n⁻¹ Σ ‖x̃_i − mean‖
-    "messages": pa.int64(),  # sent so far, one a directed link
-    "bytes": pa.int64(),
+COLUMNS = {
+    "round": "int64",
+    "epoch": "float64",  # records used so far / records
+    "objective": "float64",  # F(n⁻¹ Σ x̃_i)
+    "suboptimality": "float64",  # F(n⁻¹ Σ x̃_i) − F*; NaN where F* is not known
+    "train_accuracy": "float64",  # of the mean model; R² for regression
+    "test_accuracy": "float64",  # NaN without test data
+    "consensus_error": "float64",  # n⁻¹ Σ ‖x̃_i − mean‖
+    "messages": "int64",  # sent so far, one a directed link
+    "bytes": "int64",
 }
+"""The history's columns, by their Arrow types; Arrow itself is loaded where tables are made, not with the package."""
 
 
 class History:
@@ -48,6 +47,10 @@ class History:
         """Number of observations."""
         return len(self.rows)
 
+    def __repr__(self) -> str:
+        """How much there is, and what it is."""
+        return f"<History of {len(self)} observations, {NOT_PRIVATE}>"
+
     def __getitem__(self, column: str) -> Array:
         """A column as an array."""
         return np.array([row[column] for row in self.rows])
@@ -57,13 +60,16 @@ class History:
         """The final observation."""
         return self.rows[-1]
 
-    def to_table(self) -> pa.Table:
+    def to_table(self) -> Any:
         """An Arrow table that says what it is."""
-        table = pa.Table.from_pylist(self.rows, schema=pa.schema(list(COLUMNS.items())))
+        import pyarrow as pa
+
+        types = [(name, getattr(pa, kind)()) for name, kind in COLUMNS.items()]
+        table = pa.Table.from_pylist(self.rows, schema=pa.schema(types))
         return table.replace_schema_metadata({"privacy": NOT_PRIVATE})
 
     @classmethod
-    def from_table(cls, table: pa.Table) -> "History":
+    def from_table(cls, table: Any) -> "History":
         """Read `to_table` back."""
         return cls(table.to_pylist())
 
@@ -155,6 +161,8 @@ class Result:
 
     def save(self, folder: str | Path) -> Path:
         """Write the result into a folder, which is made if need be."""
+        import pyarrow.parquet as pq
+
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         head = json.loads(self._json())
@@ -167,6 +175,9 @@ class Result:
     @classmethod
     def load(cls, folder: str | Path) -> "Result":
         """Read a saved result back; equal to the one that was saved."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
         folder = Path(folder)
         try:
             head = json.loads((folder / "result.json").read_text())
@@ -188,6 +199,9 @@ class Result:
 
 def save_rows(rows: list[dict[str, Any]], path: Path) -> None:
     """Write flat rows about runs as one Parquet table that says what it is; whole, or not at all."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     beside = path.with_name(path.name + ".part")
     try:
         pq.write_table(pa.Table.from_pylist(rows).replace_schema_metadata({"privacy": NOT_PRIVATE}), beside)
@@ -200,6 +214,9 @@ def save_rows(rows: list[dict[str, Any]], path: Path) -> None:
 
 def load_rows(path: Path) -> list[dict[str, Any]]:
     """Read `save_rows` back."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     try:
         return list(pq.read_table(path).to_pylist())
     except (OSError, pa.ArrowException) as error:

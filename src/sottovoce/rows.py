@@ -1,12 +1,19 @@
-"""Norms of records, dense or sparse, without ever holding a second copy of the data."""
+"""Records, dense or sparse: which of the two, and their norms, without ever holding a second copy of the data."""
+
+from collections.abc import Iterator
 
 import numpy as np
-from scipy import sparse
+import scipy  # not its parts: they load when first used
 
 from sottovoce._types import Array, Matrix
 
 TINY = 1e-140  # below it, squares may have underflowed
-BLOCK = 1 << 21  # numbers of a dense block that is worked on in float64 at a time: 16 MB
+BLOCK = 1 << 17  # numbers of a dense block that is worked on in float64 at a time: 1 MB, which a core's cache holds
+
+
+def is_sparse(X: Matrix) -> bool:
+    """Whether the data is sparse; SciPy's sparse part, slow to load, is not asked about an ndarray."""
+    return not isinstance(X, np.ndarray) and bool(scipy.sparse.issparse(X))
 
 
 def row_norms(X: Matrix) -> Array:
@@ -18,12 +25,8 @@ def row_norms(X: Matrix) -> Array:
     array([5., 0.])
     """
     with np.errstate(over="ignore"):
-        if sparse.issparse(X):
-            squares = np.zeros(X.shape[0])
-            filled = np.flatnonzero(np.diff(X.indptr))  # reduceat has no sum for an empty row
-            if filled.size:
-                squares[filled] = np.add.reduceat(np.square(X.data, dtype=np.float64), X.indptr[filled])
-            return _mended(X, np.sqrt(squares))
+        if is_sparse(X):
+            return _mended(X, np.sqrt(_sparse_squares(X)))
         squares = np.empty(X.shape[0])
         step = max(1, BLOCK // max(1, X.shape[1]))
         for start in range(0, X.shape[0], step):
@@ -32,13 +35,34 @@ def row_norms(X: Matrix) -> Array:
         return _mended(X, np.sqrt(squares))
 
 
+def csr_stretches(X: Matrix, size: int) -> Iterator[tuple[int, int]]:
+    """Rows first … last − 1 of CSR data, so many that they hold about `size` entries, one stretch after the other."""
+    first, whole = 0, X.shape[0]
+    while first < whole:
+        end = X.indptr.dtype.type(min(int(X.indptr[first]) + size, int(X.indptr[-1])))  # else all starts are converted
+        last = max(first + 1, int(np.searchsorted(X.indptr, end, side="right")) - 1)
+        yield first, last
+        first = last
+
+
+def _sparse_squares(X: Matrix) -> Array:
+    squares = np.zeros(X.shape[0])
+    for first, last in csr_stretches(X, BLOCK):
+        start, stop = X.indptr[first], X.indptr[last]
+        filled = first + np.flatnonzero(np.diff(X.indptr[first : last + 1]))  # reduceat has no sum for an empty row
+        if filled.size:
+            entries = np.square(X.data[start:stop], dtype=np.float64)
+            squares[filled] = np.add.reduceat(entries, X.indptr[filled] - start)
+    return squares
+
+
 def _mended(X: Matrix, norms: Array) -> Array:
     """Norms whose squares left the range of floats, again from rows scaled by their largest entry.
 
     A norm that is too small by underflow would let a record past its clip.
     """
     for row in np.flatnonzero((norms < TINY) | ~np.isfinite(norms)):
-        entries = X.data[X.indptr[row] : X.indptr[row + 1]] if sparse.issparse(X) else X[row]
+        entries = X.data[X.indptr[row] : X.indptr[row + 1]] if is_sparse(X) else X[row]
         entries = np.asarray(entries, dtype=np.float64)
         largest = np.max(np.abs(entries), initial=0.0)
         if 0 < largest < np.inf:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from sottovoce._types import FLOAT_BYTES, IntArray
 from sottovoce.algorithm.method import State
@@ -19,6 +18,7 @@ from sottovoce.engine.job import Engine, Job, Together, compilable
 from sottovoce.errors import DataError, SpecError
 from sottovoce.problem.shards import Shards
 from sottovoce.result import History, Result, environment, write_atomically
+from sottovoce.rows import is_sparse
 from sottovoce.spec import Execution, Spec
 
 
@@ -103,15 +103,17 @@ def solve(
     state = job.start() if state is None else state
     engine = choose_engine(execution.engine, job)
     run = ENGINES[engine]
-    for stop in observation_rounds(T, execution.observations):
+    looks = execution.observations
+    for stop in [T] if looks is None else observation_rounds(T, looks).tolist():
         if stop <= t:
             continue
-        state = run(job, state, t + 1, int(stop))
-        t = int(stop)
-        history.rows += observe([prepared], [state], t, test, [f_star])
+        state = run(job, state, t + 1, stop)
+        t = stop
+        if looks is not None:
+            history.rows += observe([prepared], [state], t, test, [f_star])
         if keeper:
             keeper.write(t, state, history)
-        if progress:
+        if progress and len(history):
             progress(t, T, history.last)
     return Result(
         spec=spec,
@@ -202,7 +204,7 @@ class _Keeper:
         self.path = folder / "checkpoint.npz"
         digest = hashlib.blake2b(spec.to_json().encode(), digest_size=32)  # reads gigabytes in seconds
         X = shards.X
-        data = (X.data, X.indices, X.indptr) if sparse.issparse(X) else (X,)
+        data = (X.data, X.indices, X.indptr) if is_sparse(X) else (X,)
         for part in (shards.y, shards.offsets, shards.order, shards.starts, np.array(X.shape), *data):
             digest.update(b"none" if part is None else np.ascontiguousarray(part).view(np.uint8).data)
         self.digest = digest.hexdigest()

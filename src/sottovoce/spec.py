@@ -136,8 +136,9 @@ class Execution:
 
     engine: str = "auto"
     """'reference', 'nodes' or 'compiled'; 'auto' compiles where that pays (its noise is float32: 3e-7 relative)."""
-    observations: int = 40
-    """At how many rounds the run is looked at (in simulation: this is outside the mechanism, and not private)."""
+    observations: int | None = 40
+    """At how many rounds the run is looked at (in simulation: this is outside the mechanism, and not private); None for
+    never: then nothing of the data is seen but what the mechanism lets out, and the history stays empty."""
 
 
 def _same_fields(kind: Any, data: dict[str, Any]) -> None:

@@ -13,8 +13,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from joblib import Parallel, delayed, parallel_config
-
 from sottovoce.build import prepare
 from sottovoce.errors import SpecError
 from sottovoce.problem.shards import Shards
@@ -65,6 +63,8 @@ def sweep(
     >>> [round(r.statement.epsilon, 1) for r in sweep(grid, shards)]
     [1.0, 1.0, 2.0, 2.0]
     """
+    from joblib import Parallel, delayed  # here: it takes as long to load as NumPy
+
     execution = execution or Execution()
     check_engine(execution.engine)
     if any(spec.seed is None for spec in specs):
@@ -96,13 +96,15 @@ def _together(
 ) -> list[Result]:
     """One group: the same draws for all."""
     began = time.perf_counter()
-    prepared = [prepare(spec, shards) for spec in specs]
+    prepared = [prepare(specs[0], shards)]
+    prepared += [prepare(spec, shards, prepared[0].job.schedule) for spec in specs[1:]]
     jobs = [p.job for p in prepared]
     states = [job.start() for job in jobs]
     histories = [History() for _ in specs]
     T, t = specs[0].algorithm.rounds, 0
     engine = choose_engine(execution.engine, jobs[0])
-    for stop in observation_rounds(T, execution.observations).tolist():
+    looks = 1 if execution.observations is None else execution.observations  # a sweep's result is its history
+    for stop in observation_rounds(T, looks).tolist():
         states = TOGETHER[engine](jobs, states, t + 1, stop)
         t = stop
         for history, row in zip(histories, observe(prepared, states, t, test, f_star), strict=True):
@@ -122,6 +124,7 @@ def _where(cluster: str | None) -> Iterator[None]:
         return
     try:
         from distributed import Client
+        from joblib import parallel_config
     except ImportError:
         raise SpecError("a cluster needs the extra 'sottovoce[cluster]' (Dask); install it, or leave it out") from None
     try:

@@ -5,9 +5,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.sparse import coo_array, csgraph
 
 from sottovoce.errors import NetworkError
-from sottovoce.network.graphs import GRAPHS, Graph, make_graph
+from sottovoce.network.graphs import GRAPHS, Graph, _pieces, make_graph
 
 NEEDS = {"random_regular": {"degree": 4}}
 
@@ -42,6 +43,20 @@ def as_networkx(graph: Graph) -> nx.Graph:
 def test_the_links_are_those_of_networkx(name, n, parameters, expected):
     graph = make_graph(name, n, **parameters)
     assert {tuple(e) for e in graph.edges.tolist()} == {tuple(sorted(e)) for e in expected.edges}
+
+
+@given(st.integers(1, 40).flatmap(lambda n: st.tuples(st.just(n), st.lists(st.tuples(*[st.integers(0, n - 1)] * 2)))))
+def test_pieces_are_those_of_scipy(drawn):
+    n, pairs = drawn
+    edges = np.array(pairs, dtype=np.int64).reshape(-1, 2)
+    links = coo_array((np.ones(len(edges)), (edges[:, 0], edges[:, 1])), shape=(n, n))
+    assert np.array_equal(_pieces(n, edges), csgraph.connected_components(links, directed=False)[1])
+
+
+def test_the_pieces_of_a_long_path_in_disorder():
+    order = np.random.default_rng(0).permutation(5000)
+    assert _pieces(5000, np.stack([order[:-1], order[1:]], axis=1)).max() == 0
+    assert _pieces(5000, np.stack([order[:-2:2], order[1::2][: len(order[:-2:2])]], axis=1)).max() > 2000
 
 
 @pytest.mark.parametrize("name", sorted(set(GRAPHS) - {"edge_list"}))

@@ -13,8 +13,9 @@ from sottovoce.errors import SpecError
 from sottovoce.paper import collect as collecting
 from sottovoce.paper.data import load_sample
 from sottovoce.paper.experiments import EPSILONS, FIGURES, SCHEMES, Group, groups
+from sottovoce.paper.intervals import Interval
 from sottovoce.paper.measure import Setting, cost, slope
-from sottovoce.paper.orderings import Interval, findings
+from sottovoce.paper.orderings import findings
 from sottovoce.paper.table2 import describe
 from sottovoce.privacy.theorem1 import Theorem1
 

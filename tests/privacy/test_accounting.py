@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 from scipy.integrate import quad
+from scipy.signal import lfilter
 from scipy.special import ndtr
 
 from sottovoce.errors import PrivacyError
@@ -24,7 +25,7 @@ from sottovoce.privacy.accounting import (
     tradeoff,
 )
 from sottovoce.privacy.adversaries import ADVERSARIES
-from sottovoce.privacy.composition import compose, moments
+from sottovoce.privacy.composition import _decaying, compose, moments
 from sottovoce.privacy.mechanisms import merge, parts
 from sottovoce.privacy.release import Release
 from sottovoce.privacy.sampling import Fixed
@@ -400,3 +401,13 @@ def test_each_reference_value_takes_seconds_not_minutes():
         began = time.perf_counter()
         account([mechanism], 1e-5)
         assert time.perf_counter() - began < 5
+
+
+@pytest.mark.parametrize("fall", [0.0, 1e-300, 0.3, 1.0 - 1e-6, 1.0])
+def test_decaying_sums_are_a_linear_filter(fall):
+    rng = np.random.default_rng(0)
+    masses = np.exp(rng.uniform(-700.0, 0.0, 20_000))
+    kept = masses.copy()
+    assert np.allclose(_decaying(fall, masses), lfilter([fall], [1.0, -fall], masses), rtol=1e-12, atol=0.0)
+    assert np.array_equal(masses, kept)
+    assert _decaying(fall, masses[:1]) == fall * masses[0]

@@ -1,3 +1,4 @@
+import tracemalloc
 from itertools import pairwise
 
 import numpy as np
@@ -12,6 +13,7 @@ from sottovoce.problem.losses import LOSSES
 from sottovoce.problem.objective import Problem, clipped_mean
 from sottovoce.problem.regularisers import make_regulariser
 from sottovoce.problem.shards import Shards
+from sottovoce.rows import row_norms
 
 
 def data(rows=30, m=5, seed=0):
@@ -62,6 +64,47 @@ def test_margins_and_pull_match_plain_products(kind, intercept, shuffled, monkey
         expected = np.mean(np.logaddexp(0, -y[rows] * (full[rows] @ x)))
         assert local.risk(x) == pytest.approx(expected, rel=1e-6)
     assert sorted(seen) == list(range(30))
+
+
+def test_float32_rows_in_csr_are_multiplied_a_stretch_at_a_time(monkeypatch):
+    """The same numbers as at once, empty rows and rows longer than a stretch included, without a float64 copy."""
+    rng = np.random.default_rng(0)
+    X = sparse.csr_array(np.where(rng.random((300, 50)) < 0.3, rng.normal(size=(300, 50)), 0.0).astype(np.float32))
+    X = sparse.vstack([X[:100], sparse.csr_array((7, 50), dtype=np.float32), X[100:]], format="csr")
+    y, x, s = np.ones(307), rng.normal(size=(3, 50)), rng.normal(size=(307, 3))
+    shards = Shards.of(X, y, np.array([0, 107, 307]))
+    wide = X.astype(np.float64).toarray()
+    for size in (1, 37, 10**9):
+        monkeypatch.setattr("sottovoce.problem.shards.PIECE", size)
+        monkeypatch.setattr("sottovoce.rows.BLOCK", size)
+        assert np.allclose(shards.margins(x), wide @ x.T, rtol=1e-12, atol=1e-12)
+        assert np.allclose(shards.margins(x[0], slice(90, 120)), wide[90:120] @ x[0], rtol=1e-12, atol=1e-12)
+        assert np.allclose(shards.pull(s), s.T @ wide, rtol=1e-12, atol=1e-12)
+        assert np.allclose(row_norms(X), np.linalg.norm(wide, axis=1), rtol=1e-12, atol=0.0)
+        assert len(shards.margins(x[0], np.empty(0, np.int64))) == 0 and not shards.pull(s[:0], slice(0, 0)).any()
+
+
+@pytest.mark.parametrize("kind", ["dense", "csr"])
+def test_no_pass_over_the_data_makes_anything_of_its_size(kind):
+    rng, records, m = np.random.default_rng(0), 8000, 500
+    X = values = rng.random((records, m), dtype=np.float32)
+    if kind == "csr":
+        columns, starts = np.tile(np.arange(m, dtype=np.int32), records), np.arange(0, X.size + 1, m, dtype=np.int32)
+        X = sparse.csr_array((values.ravel(), columns, starts), shape=(records, m))
+    shards = Shards.of(X, np.ones(records), np.array([0, records]))
+    x, s = rng.normal(size=(5, m)), rng.normal(size=records)
+    shards.margins(x[0])  # loads what it needs
+    tracemalloc.start()
+    try:
+        for work in (lambda: shards.margins(x), lambda: shards.pull(s), lambda: shards.norms):
+            tracemalloc.reset_peak()
+            before = tracemalloc.get_traced_memory()[0]
+            work()
+            assert (
+                tracemalloc.get_traced_memory()[1] - before < 0.75 * values.nbytes
+            )  # float64 copies have twice as much
+    finally:
+        tracemalloc.stop()
 
 
 def test_nothing_is_copied():

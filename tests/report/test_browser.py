@@ -102,7 +102,7 @@ def test_figures_are_drawn_and_names_stay_text(visit):
     spot = page.evaluate(
         """() => {
           const f = Bokeh.documents[0].get_model_by_name("network"), view = Bokeh.index.get_by_id(f.id);
-          const data = f.renderers.find(r => r.glyph.type == "Scatter").data_source.data;
+          const data = f.renderers.find(r => "spoke" in r.data_source.data).data_source.data;
           view.el.scrollIntoView({block: "center"});
           const at = view.el.getBoundingClientRect(), {x_scale, y_scale} = view.frame;
           return [at.x + x_scale.compute(data.x[1]), at.y + y_scale.compute(data.y[1])];

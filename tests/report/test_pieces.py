@@ -14,7 +14,7 @@ from sottovoce.network.layout import positions
 from sottovoce.privacy.statement import PrivacyStatement
 from sottovoce.report import burn_down, claims, curves, network, settings_of, statement, verdict, weights
 from sottovoce.report.graph import node_rows
-from sottovoce.report.guarantee import level, words
+from sottovoce.report.guarantee import level, meaning
 from sottovoce.report.html import csv_text, data_block, render, tag
 from sottovoce.report.theme import plain
 from sottovoce.report.tradeoff import tradeoff
@@ -72,6 +72,11 @@ class TestSettings:
         band = settings_of([replace(one, history=History(rows))])[0].band("objective")
         assert len(band.mean) <= 300 and band.x["round"][0] == 1 and band.x["round"][-1] == 5000
 
+    def test_runs_without_a_common_round_are_no_setting(self, one):
+        other = replace(one, history=History([one.history.last | {"round": 7.5}]))
+        with pytest.raises(DataError, match="give each its own label"):
+            settings_of([one, other], ["a", "a"])[0].band("objective")
+
 
 class TestStatement:
     def test_an_epsilon_comes_with_delta_adversary_and_adjacency(self, several):
@@ -87,8 +92,8 @@ class TestStatement:
         text = text_of(statement(one.statement, one.nodes)) + " ".join(verdict(one.statement).itertext())
         for words_ in (*one.statement.assumptions, *one.statement.not_covered, one.statement.verdict(), *one.nodes):
             assert words_ in text
-        meaning = one.statement.paragraph().split("\n\n")[0].removeprefix(one.statement.verdict()).strip()
-        assert meaning and meaning in text
+        plain_words = one.statement.paragraph().split("\n\n")[0].removeprefix(one.statement.verdict()).strip()
+        assert plain_words and plain_words in text
 
     def test_colours_follow_the_verdict(self, one, several):
         assert level(one.statement) == "good"
@@ -104,7 +109,7 @@ class TestStatement:
             **{f: getattr(several[-2].statement, f) for f in several[-2].statement.__dataclass_fields__}
             | {"epsilon": 458.0, "groups": (replace(worst, epsilon=458.0),)}
         )
-        assert max(map(len, " ".join(words(huge)[0].itertext()).split())) < 40
+        assert max(map(len, " ".join(meaning(huge).itertext()).split())) < 40
 
 
 class TestBudget:
@@ -129,6 +134,8 @@ class TestBudget:
 
     def test_without_noise_there_is_no_budget_and_without_claim_no_comparison(self, one, several):
         assert not figures(burn_down(settings_of(several[-1:])))
+        silent = replace(one, statement=replace(one.statement, epsilon=0.0))
+        assert "nothing was spent" in text_of(burn_down(settings_of([silent])))
         assert claims(settings_of([one])) is None
 
     def test_the_trade_off_needs_different_epsilons(self, several):
@@ -213,7 +220,7 @@ class TestNetwork:
         assert [r["spoke"] for r in rows] == one.public["participations"]
         assert max(r["epsilon"] for r in rows) == one.statement.epsilon
         figure = figures(network(one))["network"]
-        dots = next(r for r in figure.renderers if type(r.glyph).__name__ == "Scatter").data_source.data
+        dots = next(r.data_source.data for r in figure.renderers if "spoke" in r.data_source.data)
         assert dots["spoke"].tolist() == one.public["participations"] and len(dots["x"]) == 5
 
     def test_a_single_node_has_no_graph(self, one):

@@ -112,9 +112,23 @@ def test_a_saved_run_is_drawn_as_it_was(one, written, tmp_path):
     assert visible(again) == visible(written[0])
 
 
+def test_sizes_that_differ_are_ranges(one, tmp_path):
+    longer = replace(one, spec=one.spec.but(algorithm__rounds=1200))
+    text = report.write([one, longer], tmp_path / "r.html").read_text("utf-8")
+    assert "5 nodes, 200 records, 6 features, 60 to 1,200 rounds" in text
+
+
 def test_regression_reports_a_coefficient_of_determination(one, tmp_path):
     text = report.write(replace(one, classes=None), tmp_path / "r.html").read_text("utf-8")
     assert "R² of the mean model" in text and "accuracy of the mean model" not in text
+
+
+def test_a_run_that_nobody_looked_at_has_a_report_too(one, several, tmp_path):
+    """Real nodes keep no history: it is not private."""
+    dark = [replace(result, history=History()) for result in several]
+    for results in (replace(one, history=History()), dark):
+        text = report.write(results, tmp_path / "dark.html").read_text("utf-8")
+        assert "not private: a simulation" not in text and "Budget" in text and "sent in" not in text
 
 
 def test_pages_can_be_put_together_otherwise(several):

@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from scipy.optimize import minimize_scalar
+import scipy  # not its parts: they load when first used
 
 from sottovoce._types import Array
 from sottovoce.baselines.facts import Facts
@@ -82,4 +82,4 @@ def dual_weight(facts: Facts, spec: Spec, a: Array, share: float = 1.0) -> float
 
 def _least(bound: Callable[[float], float], low: float, high: float) -> float:
     """Where a bound is least."""
-    return float(minimize_scalar(bound, bounds=(low, high), method="bounded", options={"xatol": 1e-6}).x)
+    return float(scipy.optimize.minimize_scalar(bound, bounds=(low, high), method="bounded", options={"xatol": 1e-6}).x)

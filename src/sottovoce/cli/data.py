@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import typer
 from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table as Columns
-from scipy import sparse
 
 from sottovoce.cli import screen
 from sottovoce.data.archive import save_table
@@ -17,6 +16,7 @@ from sottovoce.data.fetch import SOURCES, cache_folder, fetch, found
 from sottovoce.data.standins import epsilon_like, rcv1_like
 from sottovoce.data.tables import Table
 from sottovoce.errors import Interrupted
+from sottovoce.rows import is_sparse
 
 app = typer.Typer(help="Fetch real data sets, or make stand-ins for them.", no_args_is_help=True)
 
@@ -136,7 +136,7 @@ def make(
 
 
 def _summary(table: Table) -> dict[str, Any]:
-    entries = table.X.nnz if sparse.issparse(table.X) else table.X.size
+    entries = table.X.nnz if is_sparse(table.X) else table.X.size
     return {"name": table.name, "records": table.n_records, "features": table.m, "entries": int(entries)}
 
 

@@ -3,8 +3,6 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from joblib import Parallel, delayed
-
 from sottovoce.compare.study import FACTORS, KEY, TUNING_SEED, Cell, Row, Study, run_cell
 from sottovoce.result import load_rows, save_rows
 
@@ -56,6 +54,8 @@ def _run(study: Study, cells: list[Cell], f_star: float, jobs: int) -> Iterator[
     if jobs == 1:
         yield from (run_cell(study, cell, f_star) for cell in cells)
     else:
+        from joblib import Parallel, delayed  # slow to load
+
         study.dataset.shards.norms  # noqa: B018 - once, before the processes all need them
         yield from Parallel(jobs, return_as="generator_unordered")(delayed(run_cell)(study, c, f_star) for c in cells)
 

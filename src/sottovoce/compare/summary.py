@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sottovoce.compare.study import Row
-from sottovoce.paper.orderings import Interval
+from sottovoce.paper.intervals import Interval
 
 ADVERSARIES = ("transcript", "secret_pairs", "central")
 """From the one who sees most to the one who sees least."""

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import sparse
+import scipy  # not its parts: they load when first used
 
 from sottovoce.data.tables import Table
 from sottovoce.errors import DataError
+from sottovoce.rows import is_sparse
 
 VERSION = 1
 """Of the layout: arrays 'X', or 'data', 'indices', 'indptr' and 'shape'; 'y', 'groups', 'features'; 'name'."""
@@ -34,7 +35,7 @@ def save_table(table: Table, path: str | os.PathLike[str]) -> Path:
     if path.suffix.lower() != ".npz":
         raise DataError(f"{path}: tables are written as .npz; give the file that ending")
     arrays: dict[str, Any] = {"version": VERSION, "name": np.str_(table.name)}
-    if sparse.issparse(table.X):
+    if is_sparse(table.X):
         X = table.X
         arrays |= {"data": X.data, "indices": X.indices, "indptr": X.indptr, "shape": np.array(X.shape)}
     else:
@@ -69,7 +70,7 @@ def load_table(path: str | os.PathLike[str]) -> Table:
                 X = file["X"]
             else:
                 parts = tuple(file[key] for key in ("data", "indices", "indptr"))
-                X = sparse.csr_array(parts, shape=tuple(file["shape"].tolist()))
+                X = scipy.sparse.csr_array(parts, shape=tuple(file["shape"].tolist()))
                 X.check_format(full_check=True)  # an index beyond the last column would be read from strange memory
             y, groups, features = (file[key] if key in file else None for key in ("y", "groups", "features"))
             name = str(file["name"])

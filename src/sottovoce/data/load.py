@@ -11,14 +11,14 @@ from typing import IO, Any, cast
 
 import numpy as np
 import pyarrow as pa
+import scipy  # not its parts: they load when first used
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 
 from sottovoce._types import Array
 from sottovoce.data.archive import load_table
-from sottovoce.data.columns import chosen, read_csv, read_parquet, to_table
 from sottovoce.data.tables import Table
 from sottovoce.errors import DataError, SottovoceError, SpecError
+from sottovoce.rows import is_sparse
 
 FORMATS = {
     "svmlight": ("", ".svm", ".libsvm", ".svmlight", ".binary", ".txt", ".t"),
@@ -97,6 +97,8 @@ def load(
             X, y = _read(path, format, compression, group)
             table = _from_svmlight(X, y, name)
         else:
+            from sottovoce.data.columns import chosen, to_table  # here: Arrow's parts are slow to load
+
             raw = _read(path, format, compression, group)
             if columns is not None:
                 raw, label, require_label = chosen(raw, columns, name), None, False
@@ -200,6 +202,8 @@ def _format(path: Path, format: str | None) -> tuple[str, str]:
 def _read(path: Path, format: str, compression: str, group: str | None) -> Any:
     if path.is_dir():
         raise IsADirectoryError
+    from sottovoce.data.columns import read_csv, read_parquet
+
     if format == "parquet":
         return read_parquet(path)
     file: IO[bytes]
@@ -226,18 +230,18 @@ def _from_svmlight(X: Any, y: Array, name: str) -> Table:
         )
     # 64-bit indices, as scikit-learn gives them, make the matrix a third larger
     small = np.int32 if max(X.nnz, *X.shape) < np.iinfo(np.int32).max else np.int64
-    X = sparse.csr_array((X.data, X.indices.astype(small), X.indptr.astype(small)), shape=X.shape)
+    X = scipy.sparse.csr_array((X.data, X.indices.astype(small), X.indptr.astype(small)), shape=X.shape)
     return Table(X, y, None, None, name)
 
 
 def _widened(table: Table, n_features: int) -> Table:
     if table.m == n_features:
         return table
-    if table.features is not None or table.m > n_features or not sparse.issparse(table.X):
+    if table.features is not None or table.m > n_features or not is_sparse(table.X):
         raise DataError(
             f"{table.name}: the file has {table.m} features where {n_features} are expected; give it the same features"
         )
-    X = sparse.csr_array((table.X.data, table.X.indices, table.X.indptr), shape=(table.n_records, n_features))
+    X = scipy.sparse.csr_array((table.X.data, table.X.indices, table.X.indptr), shape=(table.n_records, n_features))
     return Table(X, table.y, table.groups, None, table.name)
 
 

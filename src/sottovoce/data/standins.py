@@ -16,8 +16,8 @@ from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy  # not its parts: they load when first used
 from numpy.typing import DTypeLike, NDArray
-from scipy import sparse
 
 from sottovoce._types import Array
 from sottovoce.data.tables import Table
@@ -210,7 +210,7 @@ def rcv1_like(
             progress(stop, n_records)
     _resize(int(indptr[-1]), data, indices)
     small = np.int32 if len(data) < np.iinfo(np.int32).max else np.int64
-    X = sparse.csr_array((data, indices.astype(small, copy=False), indptr.astype(small)), shape=(n_records, m))
+    X = scipy.sparse.csr_array((data, indices.astype(small, copy=False), indptr.astype(small)), shape=(n_records, m))
     X.has_canonical_format = True  # columns rise within every row
     return Table(X, y, None, None, "rcv1-like")
 

@@ -1,9 +1,9 @@
 """Seeded test problems: made of nothing but their parameters, hence public, and the same on every machine."""
 
 import numpy as np
-from scipy import sparse
+import scipy  # not its parts: they load when first used
 
-from sottovoce._types import Array
+from sottovoce._types import Array, Matrix
 from sottovoce.data.tables import Table, unit_rows
 from sottovoce.errors import SpecError
 from sottovoce.rows import row_norms
@@ -51,7 +51,7 @@ def sparse_text(n_records: int, m: int, nnz: int, seed: int = 0) -> Table:
     words = np.searchsorted(np.cumsum(chance), rng.random(n_records * nnz), side="right")
     words = np.minimum(words, m - 1).astype(np.int32)  # rounding may leave the last cumulated chance below 1
     starts = np.arange(0, n_records * nnz + 1, nnz, dtype=np.int32 if n_records * nnz < 2**31 else np.int64)
-    X = sparse.csr_array((np.ones(n_records * nnz), words, starts), shape=(n_records, m))
+    X = scipy.sparse.csr_array((np.ones(n_records * nnz), words, starts), shape=(n_records, m))
     X.sum_duplicates()
     rarity = 1.0 - np.log(chance)
     X.data *= rarity[X.indices]
@@ -94,5 +94,5 @@ def _on_sphere(X: Array) -> Array:
     return unit_rows(X)  # a quotient may end a rounding error above 1
 
 
-def _table(X: Array | sparse.csr_array, y: Array, name: str) -> Table:
+def _table(X: Matrix, y: Array, name: str) -> Table:
     return Table(X, y, None, tuple(f"x{j}" for j in range(X.shape[1])), name)

@@ -5,11 +5,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from sottovoce._types import Matrix
 from sottovoce.errors import DataError, SpecError
-from sottovoce.rows import row_norms
+from sottovoce.rows import is_sparse, row_norms
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,13 +74,13 @@ def unit_rows(X: Matrix, bound: float = 1.0) -> Matrix:
     norms = row_norms(out)
     over = norms > bound
     for row in np.flatnonzero(np.isinf(norms)):  # the squares overflowed: bring the row's largest entry to 1 first
-        values = out.data[out.indptr[row] : out.indptr[row + 1]] if sparse.issparse(out) else out[row]
+        values = out.data[out.indptr[row] : out.indptr[row + 1]] if is_sparse(out) else out[row]
         values /= np.max(np.abs(values))
         norms[row] = np.linalg.norm(values)
     slack = 2 * np.finfo(out.dtype).eps + out.shape[1] * np.finfo(np.float64).eps
     factor = np.ones(len(norms))
     np.divide(bound * (1 - slack), norms, out=factor, where=over)
-    if sparse.issparse(out):
+    if is_sparse(out):
         out.data *= np.repeat(factor, np.diff(out.indptr))
     else:
         out *= factor[:, None]
@@ -90,7 +89,7 @@ def unit_rows(X: Matrix, bound: float = 1.0) -> Matrix:
 
 def _fresh(X: Matrix) -> Matrix:
     """A copy that may be scaled in place: float32 or float64, finite, each entry of a sparse row stored once."""
-    if sparse.issparse(X):
+    if is_sparse(X):
         if X.format != "csr":
             raise DataError(f"sparse data must be in CSR form, not {X.format.upper()}; convert it with .tocsr()")
         out = X.copy() if X.dtype in (np.float32, np.float64) else X.astype(np.float64)

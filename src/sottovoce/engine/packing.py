@@ -6,8 +6,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
+from sottovoce import rows
 from sottovoce._types import Array
 from sottovoce.algorithm.descent import Descent
 from sottovoce.algorithm.dual_averaging import DualAveraging
@@ -66,7 +66,7 @@ def counted(job: Job) -> bool:
 
 def _data(shards: Shards) -> Data:
     X = shards.X
-    is_sparse = bool(sparse.issparse(X))
+    is_sparse = rows.is_sparse(X)
     stored = X.data if is_sparse else X
     if stored.dtype not in (np.float32, np.float64):
         raise SpecError(f"the compiled engine reads float32 or float64 data, not {stored.dtype}; convert it first")

@@ -16,8 +16,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
-from scipy.sparse import csgraph
 
 from sottovoce._types import IntArray
 from sottovoce.errors import NetworkError
@@ -121,9 +119,12 @@ def _in_order(n: int, pairs: Any) -> IntArray:
 
 
 def _pieces(n: int, edges: IntArray) -> IntArray:
-    """The number of the connected piece of each node."""
-    links = sparse.coo_array((np.ones(len(edges)), (edges[:, 0], edges[:, 1])), shape=(n, n))
-    return np.asarray(csgraph.connected_components(links, directed=False)[1])
+    """The number of the connected piece of each node: nodes take over the smallest id that they can see."""
+    root = np.arange(n)
+    while np.any((ends := root[edges])[:, 0] != ends[:, 1]):
+        np.minimum.at(root, ends, ends.min(axis=1, keepdims=True))
+        root = root[root]
+    return np.unique(root, return_inverse=True)[1]
 
 
 def _whole(what: str, value: Any, low: int, high: float = math.inf) -> int:

@@ -14,8 +14,9 @@ def positions(n: int, edges: IntArray) -> Array:
 
     Examples
     --------
-    >>> positions(4, np.array([[0, 1], [1, 2], [2, 3], [0, 3]])).round(3).tolist()
-    [[0.0, 1.0], [1.0, 0.0], [0.0, -1.0], [-1.0, 0.0]]
+    >>> places = positions(4, np.array([[0, 1], [1, 2], [2, 3], [0, 3]]))
+    >>> np.hypot(*places.T).round(3).tolist()
+    [1.0, 1.0, 1.0, 1.0]
     """
     degrees = np.bincount(np.ravel(edges), minlength=n)
     ring = len(edges) == n and bool(np.all((np.diff(edges) == 1) | (np.diff(edges) == n - 1)))

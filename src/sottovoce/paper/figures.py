@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 
 from sottovoce._types import Array
 from sottovoce.paper.experiments import DELTA, EPSILONS, FIGURES, SCHEMES, Figure
-from sottovoce.paper.orderings import Interval, final
+from sottovoce.paper.intervals import Interval
+from sottovoce.paper.orderings import final
 
 COLOURS = {"edges(1)": "#0072b2", "edges(2)": "#d55e00", "matching(2)": "#cc79a7", "everyone": "#555555"}
 DASHES = {"edges(1)": "-", "edges(2)": "--", "matching(2)": ":", "everyone": "-."}

@@ -1,53 +1,14 @@
 """What the paper says of its figures, one comparison of means at a time, and whether the runs say so too."""
 
-import math
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from scipy import stats
 
 from sottovoce._types import Array
 from sottovoce.paper.experiments import EPSILONS, SCHEMES
-
-LEVEL = 0.95
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A mean with its 95 % interval over seeds (Student's t)."""
-
-    mean: float
-    half: float
-    seeds: int
-
-    @property
-    def low(self) -> float:
-        """Lower end."""
-        return self.mean - self.half
-
-    @property
-    def high(self) -> float:
-        """Upper end."""
-        return self.mean + self.half
-
-    @classmethod
-    def of(cls, values: Array) -> "Interval":
-        """From one value a seed.
-
-        Examples
-        --------
-        >>> Interval.of(np.array([1.0, 2.0, 3.0])).mean
-        2.0
-        """
-        n = len(values)
-        spread = float(np.std(values, ddof=1)) / math.sqrt(n) if n > 1 else math.inf
-        return cls(float(np.mean(values)), float(stats.t.ppf(0.5 + LEVEL / 2, max(n - 1, 1))) * spread, n)
-
-    def __str__(self) -> str:
-        return f"{self.mean:.4g} ± {self.half:.2g}"
+from sottovoce.paper.intervals import Interval
 
 
 @dataclass(frozen=True)

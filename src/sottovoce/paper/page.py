@@ -10,7 +10,8 @@ import pyarrow.compute as pc
 
 from sottovoce.paper.experiments import DELTA, DELTA0, EPSILONS, FIGURES, SCHEMES, Figure
 from sottovoce.paper.figures import AXES, COLOURS, DASHES, TITLES
-from sottovoce.paper.orderings import Finding, Interval, final
+from sottovoce.paper.intervals import Interval
+from sottovoce.paper.orderings import Finding, final
 from sottovoce.report.document import Part, Plot, Section, page
 from sottovoce.report.history import SIMULATION, Curve, controls, panel
 from sottovoce.report.html import download, table, tag

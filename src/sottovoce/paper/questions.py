@@ -10,8 +10,8 @@ from sottovoce.algorithm.dual_averaging import DualAveraging
 from sottovoce.build import prepare
 from sottovoce.data.synthetic import two_gaussians
 from sottovoce.engine.compiled import run
+from sottovoce.paper.intervals import Interval
 from sottovoce.paper.measure import Setting
-from sottovoce.paper.orderings import Interval
 from sottovoce.privacy.accounting import epsilon as true_epsilon
 from sottovoce.privacy.calibration import sigma
 from sottovoce.privacy.event import Event

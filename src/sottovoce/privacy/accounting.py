@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import minimize_scalar
-from scipy.special import bdtrik, ndtr, ndtri
+import scipy  # not its parts: they load when first used
 
 from sottovoce.errors import PrivacyError
 from sottovoce.privacy import profiles
@@ -126,8 +125,10 @@ def delta(mechanisms: Sequence[Mechanism], epsilon: float) -> float:
     return best
 
 
-def epsilon_lower(mechanisms: Sequence[Mechanism], delta: float) -> float:
+def epsilon_lower(mechanisms: Sequence[Mechanism], delta: float, above: float | None = None) -> float:
     """An ε below which these rounds are certainly not (ε, δ)-DP for the worst data: a lower bound, slack included.
+
+    `above` is what `epsilon` says, where that is known; it saves time, and no answer's validity depends on it.
 
     Examples
     --------
@@ -145,7 +146,9 @@ def epsilon_lower(mechanisms: Sequence[Mechanism], delta: float) -> float:
         rounds = m.rounds
         if m.activity < 1:
             # δ = E δ_K over how often the node speaks, and δ_K grows with K: so δ ≥ P(K ≥ k) δ_k
-            quantile = float(bdtrik(_UNLUCKY, m.rounds, m.activity))  # not a number where even 0 is likelier
+            quantile = float(
+                scipy.special.bdtrik(_UNLUCKY, m.rounds, m.activity)
+            )  # not a number where even 0 is likelier
             rounds = math.floor(quantile) + 1 if quantile > 0 else 0
             delta /= 1.0 - _UNLUCKY
         certain.append(Mechanism(m.kind, m.rate, m.multiplier, rounds))
@@ -154,7 +157,9 @@ def epsilon_lower(mechanisms: Sequence[Mechanism], delta: float) -> float:
         return 0.0
     if gaussian(certain):
         return profiles.gaussian_epsilon(delta, joint(certain))
-    found = moments(parts(certain), math.log(delta), refine(certain, delta, 4 * _COARSEST)[0])
+    if above is None or certain != merged:
+        above = refine(certain, delta, 4 * _COARSEST)[0]
+    found = moments(parts(certain), math.log(delta), above)
     target = max(found.level(math.log(delta))[0], 0.0), math.log(delta)
     real = parts(certain, realised=True)
     best, moved, size = 0.0, math.inf, _COARSEST
@@ -183,10 +188,11 @@ def epsilon_rdp(mechanisms: Sequence[Mechanism], delta: float) -> float:
     whole = parts(merged)
     found = moments(whole, math.log(delta))
     order = found.level(math.log(delta))[1]
+    cells = [part.cells(found.top, 8000) for part in whole]
 
     def bound(log_order: float) -> float:
         at = np.array([math.exp(log_order)])
-        values = [part.log_moments(at, found.top, 8000) for part in whole]
+        values = [part.log_moments(at, found.top, its) for part, its in zip(whole, cells, strict=True)]
         moment = math.fsum(float(v[0][0]) for v in values)
         left = delta - math.fsum(v[1] for v in values)  # a loss over top goes to δ
         if left <= 0 or not math.isfinite(moment):
@@ -195,7 +201,9 @@ def epsilon_rdp(mechanisms: Sequence[Mechanism], delta: float) -> float:
         # Canonne, Kamath and Steinke 2020, Proposition 12
         return moment / at[0] + math.log1p(-1.0 / a) - math.log(left * a) / at[0]
 
-    best = minimize_scalar(bound, bounds=(math.log(order) - 1.5, math.log(order) + 1.5), method="bounded")
+    best = scipy.optimize.minimize_scalar(
+        bound, bounds=(math.log(order) - 1.5, math.log(order) + 1.5), method="bounded"
+    )
     return max(min(float(best.fun), pure(merged)), 0.0)
 
 
@@ -210,7 +218,7 @@ def account(mechanisms: Sequence[Mechanism], delta: float) -> Account:
     value, error = refine(mechanisms, delta)
     renyi = epsilon_rdp(mechanisms, delta)
     # two upper bounds; beyond ε of a million, where the grid is too coarse, the second can be the smaller by a hair
-    return Account(min(value, renyi), epsilon_lower(mechanisms, delta), renyi, delta, error)
+    return Account(min(value, renyi), epsilon_lower(mechanisms, delta, value), renyi, delta, error)
 
 
 def tradeoff(mechanisms: Sequence[Mechanism], fpr: float) -> float:
@@ -232,7 +240,7 @@ def tradeoff(mechanisms: Sequence[Mechanism], fpr: float) -> float:
         return 1.0
     if gaussian(merged):
         # the trade-off of two Gaussians (Dong, Roth and Su 2022)
-        return float(ndtr(1.0 / joint(merged) + ndtri(fpr)))
+        return float(scipy.special.ndtr(1.0 / joint(merged) + scipy.special.ndtri(fpr)))
     best = 1.0
     whole = parts(merged)
     for log_delta in np.log(np.geomspace(max(min(fpr, 0.5), 1e-9) / 30.0, 0.9, 5)).tolist():

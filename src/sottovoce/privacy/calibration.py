@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
-from scipy.optimize import brentq
+import scipy  # not its parts: they load when first used
 
 from sottovoce.errors import PrivacyError
 from sottovoce.privacy import objective, profiles
@@ -55,7 +55,7 @@ def _least(kind: str, rate: float, count: int, epsilon: float, delta: float, act
 
 def _finish(over: Callable[[float, int], float], low: float, high: float) -> float:
     """The private end of a bracket in log z: the root on the coarse grid, then a few steps along its slope."""
-    x = float(brentq(lambda v: over(v, _ROUGH), low, high, xtol=1e-6))
+    x = float(scipy.optimize.brentq(lambda v: over(v, _ROUGH), low, high, xtol=1e-6))
     slope = min((over(x + 0.005, _ROUGH) - over(x - 0.005, _ROUGH)) / 0.01, -0.1)
     private = high
     for _ in range(12):
@@ -166,10 +166,10 @@ def _gaussian(epsilon: float, delta: float) -> float:
     def over(log_z: float) -> float:
         return math.log(max(profiles.gaussian_delta(epsilon, math.exp(log_z)), 1e-300) / delta)
 
-    root = math.exp(float(brentq(over, math.log(1e-8), math.log(1e8), xtol=1e-13)))
+    root = math.exp(float(scipy.optimize.brentq(over, math.log(1e-8), math.log(1e8), xtol=1e-13)))
     while profiles.gaussian_epsilon(delta, root) > epsilon:
         root *= 1.0 + 1e-9
-    return root
+    return root * (1.0 + 1e-9)  # √K and σ round it, and ε is computed anew: by none of that may it pass its target
 
 
 def _check(epsilon: float) -> None:

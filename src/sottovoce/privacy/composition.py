@@ -8,10 +8,10 @@ off. The window and the tilt come from the moments of the losses (Chernoff), and
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
-from scipy.fft import irfft, rfft
-from scipy.signal import lfilter
+import scipy  # not its parts: they load when first used
 
 from sottovoce._types import Array
 from sottovoce.privacy.pld import connect, optimistic, pessimistic
@@ -19,6 +19,7 @@ from sottovoce.privacy.profiles import EPS, Pair
 
 _ORDERS = np.geomspace(1e-10, 1e7, 341)
 _CUT = 1e-7  # the share of δ that cutting tails off may add
+_AT_ONCE = 8  # orders whose powers are taken at a time: few enough for the cache
 _SPILL = 25.0  # −log of the tilted probability that may lie outside the window on either side
 
 
@@ -80,6 +81,14 @@ class Moments:
         return [theta + share * float(gap[k]) for k in best for share in (1.0, 0.4, 0.1)]
 
 
+class Cells(NamedTuple):
+    """The positive losses of one round, from above; the mirror image has e^{−loss} times as much."""
+
+    losses: Array
+    masses: Array
+    infinity: float
+
+
 @dataclass(frozen=True)
 class Part:
     """So many independent rounds of a mechanism, each of which happens with probability `activity`."""
@@ -88,17 +97,21 @@ class Part:
     count: int
     activity: float = 1.0
 
-    def log_moments(self, orders: Array, top: float, points: int) -> tuple[Array, float]:
-        """log E[e^{λL}; no loss over top] of the rounds, from above, and the probability of a loss over top."""
+    def cells(self, top: float, points: int) -> Cells:
+        """One round, its losses moved up to one of so many points up to top."""
         losses = top * np.geomspace(1e-9, 1.0, points)
         masses, infinity = connect(self.pair, np.concatenate([[0.0], losses]))
-        losses, masses = losses[masses > 0], self.activity * masses[masses > 0]
-        infinity *= self.activity
+        return Cells(losses[masses > 0], self.activity * masses[masses > 0], self.activity * infinity)
+
+    def log_moments(self, orders: Array, top: float, cells: Cells) -> tuple[Array, float]:
+        """log E[e^{λL}; no loss over top] of the rounds, from above, and the probability of a loss over top."""
+        losses, masses, infinity = cells
         mirror = masses * np.exp(-losses)
         values = np.full(len(orders), math.inf)
-        for k in np.flatnonzero(np.abs(orders) * top < 700.0):
-            powers = orders[k] * losses
-            values[k] = masses @ np.expm1(powers) + mirror @ np.expm1(-powers) - infinity
+        good = np.flatnonzero(np.abs(orders) * top < 700.0)
+        for some in np.split(good, range(_AT_ONCE, len(good), _AT_ONCE)):
+            powers = np.multiply.outer(orders[some], losses)
+            values[some] = np.expm1(powers) @ masses + np.expm1(-powers) @ mirror - infinity
         values[values < 1e-6 - 1.0] = math.inf  # too close to cancelling: no order to rely on
         return self.count * np.log1p(values), self.count * infinity
 
@@ -120,7 +133,7 @@ def moments(parts: Sequence[Part], log_delta: float, about: float = math.inf) ->
     orders = np.concatenate([-_ORDERS[::-1], _ORDERS])
     top = cut(about)
     while True:
-        each = [part.log_moments(orders, top, 1200) for part in parts]
+        each = [part.log_moments(orders, top, part.cells(top, 1200)) for part in parts]
         found = Moments(orders, np.sum([v for v, _ in each], axis=0), top, math.fsum(lost for _, lost in each))
         lower = cut(min(about, found.level(log_delta)[0]))
         if lower > 0.5 * top:
@@ -145,7 +158,7 @@ class Composed:
         """δ at each loss of the window, rounded up (or down), in one sweep from above without large exponentials."""
         fall = math.exp(self.losses[0] - self.losses[1])
         above = np.append(np.cumsum(self.masses[:0:-1])[::-1], 0.0)
-        scaled = np.append(lfilter([fall], [1.0, -fall], self.masses[:0:-1])[::-1], 0.0)
+        scaled = np.append(_decaying(fall, self.masses[:0:-1])[::-1], 0.0)
         slack = sign * 4.0 * EPS * len(above) ** 0.5 * above
         return np.maximum(above - scaled + slack, 0.0) + self.outside
 
@@ -180,6 +193,17 @@ class Composed:
         return max(float(self.losses[short[-1]]), 0.0) if len(short) else 0.0
 
 
+def _decaying(fall: float, masses: Array) -> Array:
+    """Running sums that fall as they go, y_k = fall·(y_{k−1} + mass_k): a bidiagonal system for BLAS.
+
+    It is `scipy.signal.lfilter` as well, and as fast; but that comes with `scipy.stats`, which takes longer to load
+    than most accounts take to compute.
+    """
+    bands = np.empty((2, len(masses)), order="F")
+    bands[0], bands[1] = 1.0, -fall
+    return np.asarray(scipy.linalg.blas.dtbsv(1, bands, fall * masses, lower=1, diag=1, overwrite_x=1))
+
+
 def compose(
     parts: Sequence[Part], found: Moments, target: tuple[float, float], size: int, lower: bool = False
 ) -> Composed:
@@ -204,7 +228,7 @@ def compose(
         if loss.low:
             circle[loss.low :] += tilted[: -loss.low]
         with np.errstate(divide="ignore"):
-            log = np.log1p(rfft(circle))
+            log = np.log1p(scipy.fft.rfft(circle))
         log.real = np.maximum(log.real, -600.0)
         total += part.count * log
         noise += part.count * float(np.abs(tilted).sum()) * np.exp(-log.real)
@@ -220,7 +244,7 @@ def compose(
     error = 4.0 * EPS * math.log2(size) * float(np.mean(np.abs(spectrum) * (1.0 + noise)))
     first = math.floor((bottom - shift) / step)
     index = first + np.arange(size, dtype=np.float64)
-    masses = np.maximum(np.roll(irfft(spectrum, size), -first % size) + (-error if lower else error), 0.0)
+    masses = np.maximum(np.roll(scipy.fft.irfft(spectrum, size), -first % size) + (-error if lower else error), 0.0)
     masses *= np.exp(np.minimum(base - theta * step * index, 700.0))
     losses: Array = shift + step * index
     end = float(losses[-1]) + step

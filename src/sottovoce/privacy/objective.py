@@ -34,7 +34,7 @@ besides `SHARE` of it is enough for that.
 import math
 
 import numpy as np
-from scipy.special import ndtri
+import scipy  # not its parts: they load when first used
 
 from sottovoce.errors import PrivacyError
 from sottovoce.privacy import profiles
@@ -86,7 +86,9 @@ def price(event: Event, delta: float) -> Account:
     own = max(own, STEEP * rho + rho**2 / 2)  # below that nothing is proved
     if FAR * (1.0 + math.exp(min(event.extra + own, 700.0))) > (1.0 - SHARE) * delta:
         return Account(math.inf, 0.0, math.inf, delta, 0.0)  # nothing is proved for so small a δ at so large an ε
-    return Account(event.extra + own, 0.0, event.extra + rho**2 / 2 + rho * -float(ndtri(_half(delta))), delta, 0.0)
+    return Account(
+        event.extra + own, 0.0, event.extra + rho**2 / 2 + rho * -float(scipy.special.ndtri(_half(delta))), delta, 0.0
+    )
 
 
 def risk(event: Event, fpr: float) -> float:

@@ -142,12 +142,10 @@ def _bottom(pair: Pair, step: float) -> tuple[float, int]:
         return t - math.log1p((over - float(p[0])) / (1.0 - over))
 
     low, high = pair.least, 1.0
-    for _ in range(200):  # the lowest hundred-thousandth is not worth a grid
-        middle = (low + high) / 2
+    while low < (middle := (low + high) / 2) < high:  # the lowest hundred-thousandth is not worth a grid
         low, high = (middle, high) if pair.tails(np.array([middle])).p[0] > 1.0 - 1e-5 else (low, middle)
     skip = max(math.ceil(depth(high) / step), 1)
     low, high = high, high + (skip + 1) * step + 1.0
-    for _ in range(200):
-        middle = (low + high) / 2
+    while low < (middle := (low + high) / 2) < high:
         low, high = (middle, high) if depth(middle) < skip * step else (low, middle)
     return low, skip

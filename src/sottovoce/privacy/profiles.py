@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import brentq
-from scipy.special import log_ndtr, ndtr
+import scipy  # not its parts: they load when first used
 
 from sottovoce._types import Array
 
@@ -58,8 +57,8 @@ def _scaled(weight: float, t: Array, x: Array) -> Array:
     """w e^t Φ(−x), in logarithms where e^t is large."""
     if weight == 0.0:
         return np.zeros_like(t)
-    near = weight * np.exp(np.minimum(t, 1.0)) * ndtr(-x)
-    return np.where(t < 1.0, near, np.exp(np.maximum(t, 1.0) + log_ndtr(-x) + math.log(weight)))
+    near = weight * np.exp(np.minimum(t, 1.0)) * scipy.special.ndtr(-x)
+    return np.where(t < 1.0, near, np.exp(np.maximum(t, 1.0) + scipy.special.log_ndtr(-x) + math.log(weight)))
 
 
 def _removed(rate: float, multiplier: float, t: Array) -> Tails:
@@ -73,7 +72,7 @@ def _removed(rate: float, multiplier: float, t: Array) -> Tails:
         near = np.log1p(np.maximum(np.expm1(np.minimum(t, 1.0)) / rate, -1.0))  # t of the size of γ and below
         far = t - math.log(rate) + np.log1p((rate - 1.0) * np.exp(-np.maximum(t, 1.0)))
     x = np.where(t < 1.0, near, far) / mu + mu / 2
-    p = (1.0 - rate) * ndtr(-x) + rate * ndtr(mu - x)
+    p = (1.0 - rate) * scipy.special.ndtr(-x) + rate * scipy.special.ndtr(mu - x)
     reach = np.where(np.isfinite(x), x, 0.0)
     return Tails(p, _scaled(1.0, t, x), EPS * (8.0 + 4.0 * reach**2 + np.abs(t)))
 
@@ -125,7 +124,7 @@ def poisson(rate: float, multiplier: float) -> Pair:
             a = odds + t / 2 + np.log(-np.expm1(-t)) - math.log(2.0)
         angle = np.where(a < 20.0, np.arcsinh(np.exp(np.minimum(a, 20.0))), a + math.log(2.0))
         x = (t / 2 + angle) / mu
-        p = (1.0 - rate) * ndtr(-x) + rate * ndtr(mu - x)
+        p = (1.0 - rate) * scipy.special.ndtr(-x) + rate * scipy.special.ndtr(mu - x)
         q = _scaled(1.0 - rate, t, x) + _scaled(rate, t, x + mu)
         return Tails(p, q, EPS * (8.0 + 4.0 * x**2 + t))
 
@@ -181,8 +180,8 @@ def gaussian_delta(epsilon: float, multiplier: float) -> float:
     0.126937
     """
     mu = 1.0 / multiplier
-    top = float(log_ndtr(mu / 2 - epsilon / mu))
-    return math.exp(top) * -math.expm1(min(epsilon + float(log_ndtr(-mu / 2 - epsilon / mu)) - top, 0.0))
+    top = float(scipy.special.log_ndtr(mu / 2 - epsilon / mu))
+    return math.exp(top) * -math.expm1(min(epsilon + float(scipy.special.log_ndtr(-mu / 2 - epsilon / mu)) - top, 0.0))
 
 
 def gaussian_epsilon(delta: float, multiplier: float) -> float:
@@ -199,7 +198,9 @@ def gaussian_epsilon(delta: float, multiplier: float) -> float:
     high = mu * mu / 2 + mu
     while gaussian_delta(high, multiplier) > delta:
         high *= 2.0
-    root = float(brentq(lambda e: gaussian_delta(e, multiplier) - delta, 0.0, high, xtol=1e-12 * high, rtol=1e-12))
+    root = float(
+        scipy.optimize.brentq(lambda e: gaussian_delta(e, multiplier) - delta, 0.0, high, xtol=1e-12 * high, rtol=1e-12)
+    )
     while gaussian_delta(root, multiplier) > delta:
         root += 1e-12 * high
     return root

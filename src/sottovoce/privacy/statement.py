@@ -91,7 +91,10 @@ class PrivacyStatement:
         if self.private:
             noun = make_unit(self.unit).noun
             return f"Every {noun} has {true}-differential privacy against '{self.adversary}' ({self.adjacency})."
-        return f"NOT PRIVATE as claimed: Theorem 1 claims ε = {self.claimed:g}, the truth is {true}."
+        return (
+            f"NOT PRIVATE as claimed: Theorem 1 claims ε = {self.claimed:g}; against '{self.adversary}' "
+            f"({self.adjacency}) the truth is {true}."
+        )
 
     def paragraph(self) -> str:
         """The statement in plain words, for somebody who signs it."""

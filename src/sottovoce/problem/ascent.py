@@ -1,11 +1,11 @@
 """The dual point of the certified optimum: passes of coordinate ascent over the rows, extrapolated now and then."""
 
 import numpy as np
-from scipy import sparse
 
 from sottovoce._types import Array, IntArray
 from sottovoce.problem.objective import Problem
 from sottovoce.problem.regularisers import Separable
+from sottovoce.rows import is_sparse
 
 BLOCK = 15  # passes of one extrapolation: more see more of the slow directions, fewer follow changes of the active set
 
@@ -81,7 +81,7 @@ class Ascent:
         entropy = self.problem.loss.conjugate_formula is None
         loss = (self.y, self.w, self.steps, self.low, self.high, self.curvature, entropy)
         state = (h.phi, scale, h.lo, h.hi, self.s, self.z, self.x)
-        if sparse.issparse(shards.X):
+        if is_sparse(shards.X):
             X = shards.X
             sparse_pass(X.data, X.indices, X.indptr, shards.intercept, rows, *loss, *state)
         else:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from scipy.special import softmax, xlogy
+import scipy  # not its parts: they load when first used
 
 from sottovoce._types import Array
 from sottovoce.errors import SpecError
@@ -60,11 +60,11 @@ class Entropy:
 
     def value(self, x: Array) -> float:
         """d(x); zero at the uniform point."""
-        return float(np.sum(xlogy(x, x))) + math.log(len(x))
+        return float(np.sum(scipy.special.xlogy(x, x))) + math.log(len(x))
 
     def step(self, h: Regulariser, z: Array, s: Any, gamma: Any, stiffness: Any = 0.0) -> Array:
         """softmax(−z/γ)."""
-        return np.asarray(softmax(-z / gamma, axis=-1))
+        return np.asarray(scipy.special.softmax(-z / gamma, axis=-1))
 
     def check(self, h: Regulariser, m: int) -> None:
         """The entropy lives on the unit simplex."""

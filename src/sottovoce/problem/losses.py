@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import logsumexp, softmax, xlogy
+import scipy  # not its parts: they load when first used
 
 from sottovoce._types import Array
 from sottovoce.errors import SpecError
@@ -77,7 +77,7 @@ class Loss:
         """φ*(s, y), for s inside the interval (softmax: s + e_y on the simplex)."""
         if self.targets == "classes":
             p = np.maximum(s + is_class(y, s.shape[-1]), 0.0)  # rounding may leave the simplex
-            return np.asarray(np.sum(xlogy(p, p), axis=-1))
+            return np.asarray(np.sum(scipy.special.xlogy(p, p), axis=-1))
         if self.conjugate_formula is None:  # −α log-odds form with α = −s·y in [0, 1]
             alpha = np.clip(-s * y, 0.0, 1.0)
             with np.errstate(divide="ignore", invalid="ignore"):
@@ -210,8 +210,8 @@ SOFTMAX = Loss(  # multinomial log-loss; p − e_y sums to 0, and is longest, �
     "softmax",
     8,
     "classes",
-    lambda u, y, k: logsumexp(u, axis=-1) - np.sum(np.where(is_class(y, u.shape[-1]), u, 0.0), axis=-1),
-    lambda u, y, k: softmax(u, axis=-1) - is_class(y, u.shape[-1]),
+    lambda u, y, k: scipy.special.logsumexp(u, axis=-1) - np.sum(np.where(is_class(y, u.shape[-1]), u, 0.0), axis=-1),
+    lambda u, y, k: scipy.special.softmax(u, axis=-1) - is_class(y, u.shape[-1]),
     lambda k: math.sqrt(2.0),
     None,
 )

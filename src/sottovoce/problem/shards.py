@@ -14,12 +14,14 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy import sparse
+import scipy  # not its parts: they load when first used
 
 from sottovoce._types import Array, IntArray, Matrix
 from sottovoce.errors import DataError
 from sottovoce.problem.units import group_rows
-from sottovoce.rows import BLOCK, row_norms
+from sottovoce.rows import BLOCK, csr_stretches, is_sparse, row_norms
+
+PIECE = 4 * BLOCK  # entries of CSR rows that are multiplied at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +137,7 @@ class Shards:
         if starts is not None:
             starts = starts[self.offsets[node] : self.offsets[node + 1] + 1]
             starts = starts - starts[0]
-        if isinstance(rows, slice) and not sparse.issparse(self.X):
+        if isinstance(rows, slice) and not is_sparse(self.X):
             alone = replace(self, X=self.X[rows], y=self.y[rows], offsets=whole, order=None, starts=starts)
             norms = self.norms[rows]
         else:
@@ -169,21 +171,48 @@ class Shards:
     def margins(self, x: Array, rows: IntArray | slice | None = None) -> Array:
         """⟨c, x⟩ for the given rows (all rows by default): (m,) -> (rows,), and (K, m) -> (rows, K)."""
         w, b = (x[..., :-1], self.intercept * x[..., -1]) if self.intercept else (x, 0.0)
-        if sparse.issparse(self.X):
-            return np.asarray((self.X if rows is None else self.X[rows]) @ w.T) + b
+        if is_sparse(self.X):
+            return np.concatenate([piece @ w.T for _, piece in self._pieces(rows)]) + b
         return np.concatenate([block @ w.T for _, block in self._blocks(rows)]) + b
 
     def pull(self, s: Array, rows: IntArray | slice | None = None) -> Array:
         """Σ s_r ⊗ c_r over the given rows (all rows by default): the adjoint of `margins`."""
-        if sparse.issparse(self.X):
-            g = np.asarray((self.X if rows is None else self.X[rows]).T @ s).T
+        g = np.zeros((*s.shape[1:], self.X.shape[1]))
+        if is_sparse(self.X):
+            for at, piece in self._pieces(rows):
+                g += (piece.T @ s[at]).T
         else:
-            g = np.zeros((*s.shape[1:], self.X.shape[1]))
             for at, block in self._blocks(rows):
                 g += s[at].T @ block
         if not self.intercept:
             return g
         return np.concatenate([g, self.intercept * np.sum(s, axis=0)[..., None]], axis=-1)
+
+    def _pieces(self, rows: IntArray | slice | None = None) -> Iterator[tuple[slice, Any]]:
+        """CSR rows, a stretch at a time (positions, rows): of float32 data SciPy makes a float64 copy to multiply."""
+        X = self._sparse(rows)
+        if X.dtype == np.float64 or X.nnz <= PIECE:
+            yield slice(0, X.shape[0]), X
+            return
+        for first, last in csr_stretches(X, PIECE):
+            start, stop = X.indptr[first], X.indptr[last]
+            parts = X.data[start:stop], X.indices[start:stop], X.indptr[first : last + 1] - start
+            yield slice(first, last), scipy.sparse.csr_array(parts, shape=(last - first, X.shape[1]))
+
+    def _sparse(self, rows: IntArray | slice | None) -> Matrix:
+        """Sparse rows; a node's stretch is cut out once, from the same memory: SciPy would copy it every time."""
+        if rows is None or not isinstance(rows, slice):
+            return self.X if rows is None else self.X[rows]
+        start, stop, _ = rows.indices(self.X.shape[0])
+        if (start, stop) not in self._cuts:
+            first, last = self.X.indptr[start], self.X.indptr[stop]
+            parts = self.X.data[first:last], self.X.indices[first:last], self.X.indptr[start : stop + 1] - first
+            self._cuts[start, stop] = type(self.X)(parts, shape=(stop - start, self.X.shape[1]))
+        return self._cuts[start, stop]
+
+    @cached_property
+    def _cuts(self) -> dict[tuple[int, int], Matrix]:
+        return {}
 
     def _blocks(self, rows: IntArray | slice | None = None) -> Iterator[tuple[slice, Array]]:
         """Dense rows as float64, a block at a time (positions, block): float32 data is never widened whole."""
@@ -207,7 +236,7 @@ def _stretches(starts: IntArray, units: IntArray) -> IntArray:
 
 def _matrix(X: Matrix) -> Matrix:
     """Accept what can be used as it is; refuse what would have to be copied into shape silently."""
-    if sparse.issparse(X):
+    if is_sparse(X):
         if X.format != "csr":
             raise DataError(f"sparse data must be in CSR form, not {X.format.upper()}; convert it with .tocsr()")
         if not X.has_canonical_format:  # two entries of one place add up, but their squares do not: a norm would lie
@@ -235,7 +264,7 @@ def _check_owners(offsets: IntArray, order: IntArray | None, records: int) -> No
 
 
 def _refuse_nan(X: Matrix, y: Array) -> None:
-    values = X.data if sparse.issparse(X) else X
+    values = X.data if is_sparse(X) else X
     # a sum is not finite if any term is not: no temporary of the data's size unless something is wrong
     if not np.isfinite(np.sum(values, dtype=np.float64)) and not np.all(np.isfinite(values)):
         raise DataError("the data holds NaN or infinite values; fill them in or drop those records first")

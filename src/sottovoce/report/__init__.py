@@ -9,6 +9,7 @@ from sottovoce.report.document import Plot, Section, page
 from sottovoce.report.graph import network
 from sottovoce.report.guarantee import statement, verdict
 from sottovoce.report.history import Curve, controls, curves, panel
+from sottovoce.report.html import tag
 from sottovoce.report.model import weights
 from sottovoce.report.reports import write
 from sottovoce.report.settings import Setting, settings_of
@@ -30,6 +31,7 @@ __all__ = [
     "panel",
     "settings_of",
     "statement",
+    "tag",
     "tradeoff",
     "verdict",
     "weights",

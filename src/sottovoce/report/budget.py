@@ -37,7 +37,8 @@ def burn_down(settings: Sequence[Setting], title: str = "Budget") -> Section:
     """ε spent by the worst node of each setting against the number of its releases, from the accountant."""
     noisy = [s for s in settings if 0 < s.statement.epsilon < math.inf]
     if not noisy:
-        text = "No noise was added, so there is no budget to spend: every release tells all."
+        silent = all(s.statement.epsilon == 0 for s in settings)
+        text = "Nobody spoke, so nothing was spent." if silent else "No noise was added: there is no budget to spend."
         return Section(title, (tag("p", text),))
     single = len(settings) == 1
     lines = [_spent(s, "proven, at most" if single else s.label, settings.index(s)) for s in noisy]
@@ -45,12 +46,12 @@ def burn_down(settings: Sequence[Setting], title: str = "Budget") -> Section:
         lines += _beside(noisy[0])
     log = not single or noisy[0].statement.claimed is not None
     axes = {"releases": "releases of the worst node"}
-    plot = panel("budget", lines, axes, "budget", log=log, log_x=not single, height=320)
+    plot = panel("budget", lines, axes, title, log=log, log_x=not single, height=320)
     plot.yaxis.axis_label = "ε spent"
     frame = terms([s.statement for s in noisy])
     note = f"ε {frame}. Each point is computed anew from the node's event: sampling, batch, bound, σ and the count."
     return Section(
-        title, (tag("p", _words(noisy)), controls("budget", axes, log, not single), (Plot("ε spent", plot, note),))
+        title, (tag("p", _words(noisy)), controls(title, axes, log, not single), (Plot("ε spent", plot, note),))
     )
 
 
@@ -130,7 +131,7 @@ def spent(event: Event, delta: float) -> float:
     Examples
     --------
     >>> round(spent(Event("poisson", 1000, 64, 1.0, 0.1, 50), 1e-5), 2)
-    0.57
+    0.5
     """
     return price(event, delta).epsilon if event.law == "objective" else epsilon([Mechanism.of(event)], delta)
 
@@ -149,7 +150,7 @@ def _dumbbells(rows: Sequence[tuple[str, PrivacyStatement]]) -> Any:
             "row": places,
             "label": [plain(label) for label, _ in rows],
             "high": [s.epsilon for _, s in rows],
-            "low": [max(s.epsilon_lower, 1e-6 * s.epsilon) for _, s in rows],
+            "low": [s.epsilon_lower or s.epsilon for _, s in rows],  # a log axis has no 0
             "delta": [s.delta for _, s in rows],
         }
     )

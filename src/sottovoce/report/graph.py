@@ -39,9 +39,10 @@ def network(result: Result, title: str = "Network") -> Section:
         )
     text = (
         f"{len(rows):,} nodes with {len(edges):,} links, graph {result.spec.network.graph}. Each spoke {times} times. "
-        f"A node is active in a share ι = {public['iota']:.4g} of the rounds; the gossip mixes at β = "
-        f"{public['beta']:.4g}, where 0 is at once and 1 never. "
     )
+    if "iota" in public and "beta" in public:
+        text += f"A node is active in a share ι = {public['iota']:.4g} of the rounds; the gossip mixes at β = "
+        text += f"{public['beta']:.4g}, where 0 is at once and 1 never. "
     note = f"Size: records. Colour: rounds in which the node spoke. On hover: σ, and ε {terms([result.statement])}."
     if len(rows) > MOST_NODES:
         text += f"Too many nodes to draw: all {len(rows):,} are in the table. "
@@ -113,7 +114,7 @@ def _graph(rows: Sequence[dict[str, Any]], edges: Any) -> Any:
         }
     )
     plot = chart("network", height=460, match_aspect=True)
-    plot.x_range.range_padding = plot.y_range.range_padding = 0.25 if len(rows) <= NAMED else 0.1
+    plot.x_range.range_padding = plot.y_range.range_padding = 0.1
     plot.axis.visible = False
     plot.grid.visible = False
     faint = float(np.clip(30 / len(keep), 0.06, 0.6))
@@ -131,7 +132,10 @@ def _graph(rows: Sequence[dict[str, Any]], edges: Any) -> Any:
         source.data["side"] = sides
         source.data["aside"] = np.select([sides == "right", sides == "left"], [-1.0, 1.0], 0.0) * (biggest / 2 + 4)
         source.data["above"] = np.where(sides == "center", -np.sign(place[:, 1] + 1e-9) * (biggest / 2 + 9), 0.0)
-        source.data["short"] = [plain(row["node"], 18) for row in rows]
+        source.data["short"] = [plain(row["node"], 14) for row in rows]
+        plot.scatter(
+            [-1.6, 1.6, 0, 0], [0, 0, -1.15, 1.15], alpha=0
+        )  # keeps room for the names: ranges fit glyphs only
         plot.text(
             "x", "y", "short", source=source, x_offset="aside", y_offset="above", text_align="side",
             text_baseline="middle", text_font=value(FONT), text_font_size="12px", text_color=INK,

@@ -8,7 +8,7 @@ from xml.etree.ElementTree import Element
 from sottovoce.privacy.adversaries import make_adversary
 from sottovoce.privacy.statement import Group, PrivacyStatement, number
 from sottovoce.report.budget import terms
-from sottovoce.report.document import Part, Section
+from sottovoce.report.document import Section
 from sottovoce.report.html import pairs, table, tag
 
 Level = Literal["good", "weak", "bad"]
@@ -49,17 +49,21 @@ def banner(found: Level, content: Sequence[Element]) -> Element:
 
 def statement(said: PrivacyStatement, names: Sequence[str] | None = None, title: str = "Privacy statement") -> Section:
     """The statement's own words, its numbers for every group of nodes, what it rests on and what it leaves out."""
-    return Section(title, (*words(said), numbers(said, names)))
+    return Section(title, (meaning(said), conditions(said), numbers(said, names)))
 
 
-def words(said: PrivacyStatement) -> list[Part]:
-    """What the statement says, without the verdict, which stands above; its two lists as lists."""
-    meaning = said.paragraph().split("\n\n")[0].removeprefix(said.verdict()).strip()
+def meaning(said: PrivacyStatement) -> Element:
+    """What the statement says in plain words, without the verdict, which stands above."""
+    return tag("p", said.paragraph().split("\n\n")[0].removeprefix(said.verdict()).strip(), class_="lead")
+
+
+def conditions(said: PrivacyStatement) -> Element:
+    """What the statement rests on, and what it does not cover."""
     lists = [
         tag("div", tag("h3", heading), tag("ul", *(tag("li", item) for item in items)))
         for heading, items in (("It rests on this", said.assumptions), ("It does not cover", said.not_covered))
     ]
-    return [tag("p", meaning, class_="lead"), tag("div", *lists, class_="columns")]
+    return tag("div", *lists, class_="columns")
 
 
 def numbers(said: PrivacyStatement, names: Sequence[str] | None = None) -> Element:

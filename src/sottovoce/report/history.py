@@ -50,21 +50,26 @@ class Curve:
     """Colour and dash; by default those of its place in the panel."""
 
 
-def curves(settings: Sequence[Setting], columns: Sequence[str] | None = None, title: str = "Training") -> Section:
+def curves(
+    settings: Sequence[Setting], columns: Sequence[str] | None = None, title: str = "Training"
+) -> Section | None:
     """The history of every setting, a panel for each quantity, with one choice of axes for all panels.
 
     Several runs of a setting are drawn as their mean, with a band from the smallest to the largest. A setting keeps
-    its colour in all panels, and a click on its legend entry hides it in all of them.
+    its colour in all panels, and a click on its legend entry hides it in all of them. None where nothing was observed,
+    as on real nodes.
     """
     shown = [q for q in QUANTITIES if columns is None or q.column in columns]
     shown = [q for q in shown if any(s.knows(q.column) for s in settings)]
+    if not shown:
+        return None
     if agree(settings):
         shown = [q for q in shown if q.column != "consensus_error"]
-    unit, divisor = _unit(max(run.history.last["bytes"] for s in settings for run in s.runs))
+    unit, divisor = _unit(max(float(s.last("bytes").max()) for s in settings if s.knows("bytes")))
     axes = {"round": "rounds", "epoch": "passes over the data", "bytes": f"{unit} sent, all nodes together"}
     if len({s.first.spec.algorithm.rounds for s in settings}) > 1:  # what a round is differs, so that passes say more
         axes = {column: axes[column] for column in ("epoch", "round", "bytes")}
-    key = "curves-" + "-".join(q.column for q in shown)
+    key = f"{title}: {', '.join(q.column for q in shown)}"  # figures of one page may share their quantities
     score = settings[0].score
     if len(settings) == 1:
         panels = _panels_of_one(settings[0], shown, axes, key, divisor)
@@ -151,7 +156,7 @@ def controls(key: str, axes: Mapping[str, str], log: bool = True, log_x: bool = 
 def _words(settings: Sequence[Setting]) -> Element:
     seeds = max(len(s.runs) for s in settings)
     text = "Computed from the data outside the mechanism, as only a simulation can. Publishing these figures would "
-    text += "spend privacy that the statement above does not count."
+    text += "spend privacy that the statement does not count."
     if agree(settings):
         text += " The nodes agree up to rounding: everyone hears everyone."
     if seeds > 1:
@@ -205,7 +210,7 @@ def _curve(
 
 def agree(settings: Sequence[Setting]) -> bool:
     """Whether no two nodes of any run ever differ by more than rounding."""
-    return all(np.max(run.history["consensus_error"]) <= ROUNDING for s in settings for run in s.runs)
+    return all(row["consensus_error"] <= ROUNDING for s in settings for run in s.runs for row in run.history.rows)
 
 
 def _unit(largest: float) -> tuple[str, float]:

@@ -10,7 +10,7 @@ from sottovoce.errors import DataError
 from sottovoce.report.budget import burn_down, claims
 from sottovoce.report.document import Section, page
 from sottovoce.report.graph import network
-from sottovoce.report.guarantee import Level, banner, level, numbers, shown, statement, verdict, words
+from sottovoce.report.guarantee import Level, banner, conditions, level, meaning, numbers, shown, statement, verdict
 from sottovoce.report.history import curves
 from sottovoce.report.html import download, tag
 from sottovoce.report.model import weights
@@ -58,9 +58,10 @@ def write(
 def _one(setting: Setting, title: str | None) -> str:
     result = setting.first
     problem = result.spec.problem
-    get = download("History as CSV", "history-not-private.csv", _history(setting))
     training = curves([setting])
-    training = Section(training.title, (*training.parts, tag("p", get)), training.label)
+    if training is not None:
+        get = download("History as CSV", "history-not-private.csv", _history(setting))
+        training = Section(training.title, (*training.parts, tag("p", get)), training.label)
     sections = [
         statement(setting.statement, result.nodes),
         claims([setting]),
@@ -92,7 +93,7 @@ def _several(settings: Sequence[Setting], title: str | None) -> str:
         what_was_run(settings),
     ]
     heading = title or f"{len(settings)} settings compared in {runs} runs"
-    head = [tag("p", _sizes(settings[0]), class_="subtitle"), _verdict_of_all(settings)]
+    head = [tag("p", _sizes(settings), class_="subtitle"), _verdict_of_all(settings)]
     return page(heading, [s for s in sections if s is not None], head)
 
 
@@ -102,30 +103,41 @@ def _history(setting: Setting) -> list[dict[str, Any]]:
     return [seed | row for seed, run in zip(seeds, setting.runs, strict=True) for row in run.history.rows]
 
 
-def _sizes(setting: Setting) -> str:
-    public, last = setting.first.public, setting.first.history.last
-    return (
-        f"{public['n']:,} nodes, {sum(public['records']):,} records, {public['m']:,} features, "
-        f"{int(last['round']):,} rounds"
+def _sizes(settings: Sequence[Setting]) -> str:
+    """How large the runs were, as ranges where they differ."""
+    firsts = [s.first for s in settings]
+    counts = {
+        "nodes": [r.public["n"] for r in firsts],
+        "records": [sum(r.public["records"]) for r in firsts],
+        "features": [r.public["m"] for r in firsts],
+        "rounds": [r.spec.algorithm.rounds for r in firsts],
+    }
+    return ", ".join(
+        f"{min(v):,} {name}" if min(v) == max(v) else f"{min(v):,} to {max(v):,} {name}" for name, v in counts.items()
     )
 
 
 def _subtitle(setting: Setting) -> Element:
     seeds = f", {len(setting.runs)} seeds" if len(setting.runs) > 1 else ""
-    return tag("p", _sizes(setting) + seeds, class_="subtitle")
+    return tag("p", _sizes([setting]) + seeds, class_="subtitle")
 
 
 def _tiles(setting: Setting) -> Element:
     """The figures that a reader looks for first."""
-    said, last = setting.statement, setting.first.history.last
-    score = "test_accuracy" if setting.knows("test_accuracy") else "train_accuracy"
-    kind = "test" if score.startswith("test") else "training"
-    tiles = [
-        (shown(said.epsilon), f"true ε at δ = {said.delta:g}, against '{said.adversary}', {said.adjacency}"),
-        (f"{last['epoch']:.3g}", "passes over the data"),
-        (bytes_text(last["bytes"]), f"sent in {int(last['messages']):,} messages"),
-        (f"{setting.last(score).mean():.4f}", f"{kind} {setting.score} of the mean model (not private)"),
-    ]
+    said = setting.statement
+    tiles = [(shown(said.epsilon), f"true ε at δ = {said.delta:g}, against '{said.adversary}', {said.adjacency}")]
+    if len(setting.first.history):
+        last = setting.first.history.last
+        score = "test" if setting.knows("test_accuracy") else "train"
+        kind = {"test": "test", "train": "training"}[score]
+        tiles += [
+            (f"{last['epoch']:.3g}", "passes over the data"),
+            (bytes_text(last["bytes"]), f"sent in {int(last['messages']):,} messages"),
+            (
+                f"{setting.last(f'{score}_accuracy').mean():.4f}",
+                f"{kind} {setting.score} of the mean model (not private)",
+            ),
+        ]
     return tag("div", *(tag("div", tag("b", value), tag("span", text)) for value, text in tiles), class_="tiles")
 
 
@@ -151,16 +163,18 @@ def _network_of_all(settings: Sequence[Setting]) -> Section | None:
 
 
 def _statements(settings: Sequence[Setting]) -> Section:
-    """Every setting's statement, folded."""
+    """Every setting's statement, folded; what all of them rest on is said once."""
+    shared = len({(s.statement.assumptions, s.statement.not_covered) for s in settings}) == 1
     folded = [
         tag(
             "details",
             tag("summary", s.label),
             verdict(s.statement),
-            *(part for part in words(s.statement) if not isinstance(part, tuple)),
+            meaning(s.statement),
+            None if shared else conditions(s.statement),
             numbers(s.statement, s.first.nodes),
             class_="printed",
         )
         for s in settings
     ]
-    return Section("Privacy statements", tuple(folded))
+    return Section("Privacy statements", (*folded, *([conditions(settings[0].statement)] if shared else [])))

@@ -59,6 +59,10 @@ class Setting:
     def band(self, column: str, points: int = MOST_OF_ONE) -> Band:
         """A column against the others, at no more than `points` of the rounds at which all runs were looked at."""
         shared = sorted(set.intersection(*({row["round"] for row in run.history.rows} for run in self.runs)))
+        if not shared:
+            raise DataError(
+                f"the runs of '{self.label}' were never looked at in the same round; give each its own label"
+            )
         chosen = {shared[i] for i in np.unique(np.linspace(0, len(shared) - 1, points).round().astype(int))}
         rows = [[row for row in run.history.rows if row["round"] in chosen] for run in self.runs]
         values = np.array([[row[column] for row in mine] for mine in rows], dtype=float)
@@ -69,8 +73,8 @@ class Setting:
         return Band(x, values.mean(axis=0), values.min(axis=0), values.max(axis=0))
 
     def last(self, column: str) -> Array:
-        """The final value of every run."""
-        return np.array([run.history.last[column] for run in self.runs], dtype=float)
+        """The final value of every run that was looked at."""
+        return np.array([run.history.last[column] for run in self.runs if len(run.history)], dtype=float)
 
 
 def settings_of(results: Sequence[Result], labels: Sequence[str] | None = None) -> list[Setting]:

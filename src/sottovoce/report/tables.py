@@ -7,7 +7,6 @@ from xml.etree.ElementTree import Element
 
 import numpy as np
 
-from sottovoce.privacy.statement import number
 from sottovoce.report.budget import terms
 from sottovoce.report.document import Section
 from sottovoce.report.guarantee import level, shown
@@ -77,7 +76,7 @@ def what_was_run(settings: Sequence[Setting], title: str = "What was run") -> Se
 def compared(settings: Sequence[Setting], title: str = "Comparison") -> Section:
     """One row a setting: its guarantee, and the final figures as mean ± standard deviation over seeds."""
     known = {c: text for c, text in COLUMNS.items() if any(s.knows(c) for s in settings)}
-    if agree(settings):
+    if "consensus_error" in known and agree(settings):
         del known["consensus_error"]
     claimed = any(s.statement.claimed is not None for s in settings)
     frames = {(s.statement.delta, s.statement.adversary) for s in settings}
@@ -110,7 +109,7 @@ def run_rows(settings: Sequence[Setting]) -> list[dict[str, Any]]:
             "adjacency": run.statement.adjacency,
             "private": run.statement.private,
         }
-        | run.history.last
+        | (run.history.last if len(run.history) else {})
         | {"seconds": run.environment.get("seconds")}
         for s in settings
         for run in s.runs
@@ -137,16 +136,16 @@ def _mean(setting: Setting, column: str) -> str:
 
 
 def _public(result: Result) -> dict[str, str]:
+    """What is known without looking at data; an algorithm without gossip has no β."""
     public = result.public
     sizes = public["records"]
-    return {
+    rows = {
         "nodes n": f"{public['n']:,}",
         "features m": f"{public['m']:,}",
         "records q": f"{min(sizes):,}" if min(sizes) == max(sizes) else f"{min(sizes):,} to {max(sizes):,}",
-        "activity ι": number(public["iota"]),
-        "mixing β": f"{public['beta']:.6g}",
-        "bound L": f"{public['lipschitz']:.4g}",
     }
+    numbers = {"activity ι": "iota", "mixing β": "beta", "bound L": "lipschitz"}
+    return rows | {text: f"{public[name]:.6g}" for text, name in numbers.items() if name in public}
 
 
 def _by_part(values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

@@ -22,8 +22,10 @@ def tradeoff(settings: Sequence[Setting], title: str = "What privacy costs") -> 
     if len({f"{s.statement.epsilon:.3g}" for s in noisy}) < FEWEST:
         return None
     known = {q.column: q for q in QUANTITIES if all(s.knows(q.column) for s in noisy)}
-    chosen = ["suboptimality" if "suboptimality" in known else "objective"]
-    chosen.append("test_accuracy" if "test_accuracy" in known else "train_accuracy")
+    wanted = (("suboptimality", "objective"), ("test_accuracy", "train_accuracy"))
+    chosen = [next(c for c in pair if c in known) for pair in wanted if any(c in known for c in pair)]
+    if not chosen:
+        return None
     frame = terms([s.statement for s in noisy])
     plots = tuple(
         Plot(known[c].title.format(score=settings[0].score), _against(known[c], noisy), f"True ε {frame}.")

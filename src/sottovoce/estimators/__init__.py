@@ -1,0 +1,7 @@
+"""Estimators in the manner of scikit-learn: private linear models, and scalers that learn nothing from the data."""
+
+from sottovoce.estimators.classifier import PrivateClassifier
+from sottovoce.estimators.regressor import PrivateRegressor
+from sottovoce.estimators.scalers import PublicScaler, RowNormalizer
+
+__all__ = ["PrivateClassifier", "PrivateRegressor", "PublicScaler", "RowNormalizer"]

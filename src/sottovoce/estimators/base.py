@@ -1,0 +1,224 @@
+"""What the classifier and the regressor share: from a table to a model, by way of `solve`.
+
+Everything that decides a run is public: parameters, whose record is which, how many each owner has. The plan is made
+from those numbers alone; `_plan` is not even given the records. What is done to a record before the mechanism sees it
+is done to that record by itself: its row is scaled down to the public bound, its target brought into the public range.
+"""
+
+import warnings
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+
+from sottovoce._types import Array, Matrix
+from sottovoce.build import ROW_SLACK, loss_from_text
+from sottovoce.data.tables import unit_rows
+from sottovoce.errors import DataError, PrivacyLeakWarning, SpecError
+from sottovoce.estimators import settings
+from sottovoce.estimators.owners import column, owners
+from sottovoce.estimators.spending import spent
+from sottovoce.planner import Choice, Facts
+from sottovoce.privacy.statement import PrivacyStatement
+from sottovoce.problem.shards import Shards
+from sottovoce.rows import row_norms
+from sottovoce.solve import solve
+from sottovoce.spec import Execution, Spec
+
+ROW_NORM = 1.0
+"""The bound that rows are scaled down to where none is given: fixed, so that it tells of nobody."""
+OBSERVATIONS = 40
+"""How often a run is looked at that is tracked."""
+
+
+class Prepared(NamedTuple):
+    """A run before it is made: all but the shards is public."""
+
+    spec: Spec
+    choice: Choice
+    nodes: tuple[str, ...]
+    problem: tuple[Any, ...]
+    """What must stay as it is for a further fit to go on from this one's model."""
+    shards: Shards
+
+
+class Last(NamedTuple):
+    """What a warm start goes on from: the mean model, as it was published, and what was paid for it."""
+
+    problem: tuple[Any, ...]
+    model: tuple[float, ...]
+    statements: tuple[PrivacyStatement, ...]
+
+
+def leak(message: str) -> None:
+    """Warn the caller of `fit` about something that was not given as public."""
+    warnings.warn(message, PrivacyLeakWarning, stacklevel=5)
+
+
+class PrivateLinearModel(BaseEstimator):
+    """A linear model trained by gossip under differential privacy; see `PrivateClassifier` and `PrivateRegressor`."""
+
+    loss: str
+    penalty: str | None
+    alpha: float | str
+    l1_ratio: float | str
+    epsilon: float | None
+    delta: float | str
+    adversary: str
+    n_nodes: int | str
+    graph: str
+    activation: str
+    batch: int | str
+    rounds: int | str
+    sampling: str
+    row_norm: float | None
+    on_violation: str
+    fit_intercept: bool
+    random_state: Any
+    engine: str
+    track: bool
+    warm_start: bool
+    _last: Last
+
+    def fit(self, X: Any, y: Any, nodes: Any = None, units: Any = None) -> Self:
+        """Train on everybody's records.
+
+        Parameters
+        ----------
+        X : records by features: array, sparse matrix or data frame
+        y : one target a record
+        nodes : whose each record is, a column of labels, one node for each label. Without it the table has one owner,
+            or `n_nodes` simulated ones, to whom the rows are dealt in turn. Which owners there are and how many
+            records each has is public.
+        units : whose life each record is part of, a column of ids: a person's rows at a node are drawn, averaged and
+            clipped together, and the guarantee is for the whole person. Without it every record is a unit of its own.
+        """
+        run = self._prepare(X, y, nodes, units)
+        spec = run.spec
+        statements: tuple[PrivacyStatement, ...] = ()
+        if self.warm_start and hasattr(self, "_last"):
+            if self._last.problem != run.problem:
+                raise SpecError(
+                    "warm_start goes on from a model of other nodes, features, classes or bounds; keep them, or fit "
+                    "anew with warm_start=False"
+                )
+            statements = self._last.statements
+            again = settings.further(spec.seed, len(statements))
+            spec = spec.but(algorithm__centre=self._last.model, seed=again)
+        execution = Execution(self.engine, OBSERVATIONS if self.track else None)
+        result = solve(spec, run.shards, execution=execution, nodes=run.nodes)
+        self.plan_, self.spec_, self.nodes_ = run.choice, spec, np.array(run.nodes)
+        self.privacy_, self.history_ = result.statement, result.history
+        self._last = Last(run.problem, tuple(result.model.tolist()), (*statements, result.statement))
+        self.spent_ = spent(self._last.statements)
+        self._keep(result.models)
+        return self
+
+    def _prepare(self, X: Any, y: Any, nodes: Any, units: Any) -> Prepared:
+        if y is None:
+            raise DataError(f"{type(self).__name__} requires y to be passed, but the target y is None")
+        key = settings.seed(self.random_state)
+        if self.track and key is None:
+            raise SpecError("track looks at the data outside the mechanism; make the run a simulation (random_state)")
+        X = validate_data(self, X, accept_sparse="csr", dtype=(np.float64, np.float32), ensure_all_finite=False)
+        y = column_or_1d(y, warn=True)
+        if len(y) != X.shape[0]:
+            raise DataError(f"there are {X.shape[0]} records but {len(y)} targets; give one target a record")
+        people = None if units is None else column(units, len(y), "units")
+        offsets, order, names = owners(len(y), nodes, self.n_nodes, people)
+        targets, outputs = self._targets(y)
+        self.row_norm_ = self._public_row_norm()
+        rows = self._bounded(X) / self.row_norm_
+        if order is not None:  # every owner's records together: a round reads slices, not scattered rows
+            rows, targets, people = rows[order], targets[order], None if people is None else people[order]
+        shards = Shards.of(rows, targets, offsets, units=people)
+        choice = self._plan(tuple(shards.sizes.tolist()), names, outputs, "records" if units is None else "people")
+        problem = (names, X.shape[1], self.row_norm_, bool(self.fit_intercept), self._labels(), shards.people)
+        return Prepared(choice.spec.but(seed=key), choice, names, problem, shards)
+
+    def _plan(self, sizes: tuple[int, ...], names: tuple[str, ...], outputs: int, of: str) -> Choice:
+        """The planner's choice from public numbers alone: that this takes no data is what keeps it private."""
+        epsilon, delta = settings.budget(self.epsilon, self.delta, sum(sizes))
+        settings.refuse_small_nodes(sizes, names, epsilon, delta, of)
+        loss = self._loss(outputs)
+        facts = Facts(
+            sizes=sizes,
+            features=self.n_features_in_ + bool(self.fit_intercept),
+            loss=loss,
+            epsilon=settings.NO_NOISE if epsilon is None else epsilon,
+            delta=delta,
+            outputs=outputs,
+            adversary="transcript" if self.adversary == "auto" else self.adversary,
+            graph="complete" if self.graph == "auto" else self.graph,
+            intercept=settings.INTERCEPT if self.fit_intercept else 0.0,
+            penalty=settings.penalty_name(self.penalty),
+        )
+        return settings.plan(facts, epsilon is not None, self.get_params(deep=False))
+
+    def _public_row_norm(self) -> float:
+        if self.row_norm is not None:
+            return settings.over_zero(self.row_norm, "row_norm")
+        leak(
+            f"row_norm was not given: rows longer than {ROW_NORM:g} are scaled down to that length, each by itself, in "
+            "fit and in predict. That leaks nothing but may cost accuracy; give a bound that is public, never one that "
+            "was read off the data."
+        )
+        return ROW_NORM
+
+    def _bounded(self, X: Matrix) -> Matrix:
+        """Rows within the public bound: longer ones scaled down to it, each by itself, or refused."""
+        if self.on_violation not in ("clip", "raise"):
+            raise SpecError(f"on_violation must be 'clip' or 'raise', not {self.on_violation!r}")
+        bounded = unit_rows(X, self.row_norm_)
+        if self.on_violation == "raise" and np.any(over := row_norms(X) > self.row_norm_ * (1 + ROW_SLACK)):
+            raise DataError(
+                f"{np.sum(over)} of {len(over)} rows are over the public bound row_norm = {self.row_norm_:g}, row "
+                f"{np.argmax(over)} the first; give a larger bound, or on_violation='clip' to scale such rows down"
+            )
+        return bounded
+
+    def _decide(self, X: Any) -> Array:
+        """⟨c, x⟩ + intercept, on rows bounded as in `fit`."""
+        check_is_fitted(self)
+        X = validate_data(
+            self, X, accept_sparse="csr", dtype=(np.float64, np.float32), ensure_all_finite=False, reset=False
+        )
+        return np.asarray(self._bounded(X) @ self.coef_.T) + self.intercept_
+
+    def _split(self, models: Array) -> tuple[Array, Array]:
+        """Weights (…, m) and constant terms (…,) of models (…, m'), in the units of the records."""
+        if not self.fit_intercept:
+            return models / self.row_norm_, np.zeros(models.shape[:-1])
+        return models[..., :-1] / self.row_norm_, settings.INTERCEPT * models[..., -1]
+
+    def _targets(self, y: NDArray[Any]) -> tuple[Array, int]:
+        """Targets as the loss takes them, and how many outputs a record has."""
+        raise NotImplementedError
+
+    def _labels(self) -> tuple[Any, ...]:
+        """What the targets stand for: classes, or the ends of a range."""
+        raise NotImplementedError
+
+    def _loss(self, outputs: int) -> str:
+        """The loss, by the name that specs know it by."""
+        raise NotImplementedError
+
+    def _keep(self, models: Array) -> None:
+        """Set `coef_`, `intercept_` and their kin from every node's model."""
+        raise NotImplementedError
+
+    def __sklearn_tags__(self) -> Any:
+        """Sparse records are welcome; without a seed no two fits agree."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.non_deterministic = self.random_state is None
+        return tags
+
+
+def known_loss(text: str, targets: str, choices: str) -> str:
+    """A loss that fits the kind of targets."""
+    if loss_from_text(text).targets != targets:
+        raise SpecError(f"loss '{text}' does not fit this estimator; choose one of {choices}")
+    return text

@@ -1,0 +1,182 @@
+"""From an estimator's parameters to a spec: every word checked, everything left on "auto" chosen by the planner.
+
+The problem that is solved is scale-free: rows are divided by their public bound, targets of a regression mapped from
+their public range to [−1, 1]. So the planner's numbers, and the user's `alpha`, mean the same in every unit of measure.
+"""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from sottovoce.build import h_from_text, loss_from_text
+from sottovoce.errors import DataError, PrivacyError, SpecError
+from sottovoce.notation import write
+from sottovoce.planner import Choice, Facts, choose
+from sottovoce.privacy.calibration import noise_multiplier
+from sottovoce.privacy.statement import check_delta
+from sottovoce.spec import Spec
+
+INTERCEPT = 0.5
+"""B, the value of the intercept's column beside rows of norm at most 1: L grows by a ninth, the intercept can move."""
+STEEPEST = 2.0
+"""Where a loss has no bounded slope, slopes are clipped to that of an error of the width of [−1, 1]."""
+PENALTIES = {"auto": "l2", "l2": "l2", "l1": "l1", "elasticnet": "elastic_net", "none": "none"}
+SAMPLINGS = ("auto", "poisson", "fixed", "full")
+NO_NOISE = 10.0
+"""Without privacy, a plan as for an ε at which noise hardly matters."""
+REACH = 1e4
+"""How long a model may get, in units of mean gradients, in as few rounds as there are."""
+
+
+def budget(epsilon: Any, delta: Any, units: int) -> tuple[float | None, float]:
+    """ε (None for no noise) and δ, by default 1e-5 or half a record's share, whichever is smaller.
+
+    Examples
+    --------
+    >>> budget(1.0, "auto", 1000), budget(float("inf"), 1e-6, 1000)
+    ((1.0, 1e-05), (None, 1e-06))
+    """
+    if isinstance(epsilon, float | int | np.number) and not epsilon > 0:
+        raise PrivacyError(f"epsilon must be over 0 (None for no privacy at all), not {epsilon}")
+    if epsilon is not None and not _is_number(epsilon):
+        raise PrivacyError(f"epsilon must be a number over 0 (None for no privacy at all), not {epsilon!r}")
+    if delta == "auto":
+        delta = min(1e-5, 0.5 / units)
+    elif not _is_number(delta):
+        raise PrivacyError(f"delta must be 'auto' or a number between 0 and 1, not {delta!r}")
+    check_delta(float(delta))
+    return None if epsilon is None or math.isinf(epsilon) else float(epsilon), float(delta)
+
+
+def refuse_small_nodes(
+    sizes: tuple[int, ...], names: tuple[str, ...], epsilon: float | None, delta: float, of: str
+) -> None:
+    """A node so small that its noise is larger than anything it could say brings nothing but noise.
+
+    In a single release of all q records, the least that can be asked of a node, the noise has a deviation of 2Lz/q in
+    each coordinate, where L bounds every gradient.
+    """
+    if epsilon is None:
+        return
+    least = math.ceil(2 * noise_multiplier("full", 1.0, 1, epsilon, delta))
+    for q, name in zip(sizes, names, strict=True):
+        if q < least:
+            raise DataError(
+                f"node '{name}' has too few {of} (n_samples = {q}): at epsilon = {epsilon:g} and delta = {delta:g} "
+                f"fewer than {least} drown in their own noise; leave the node out, merge it with another, or give a "
+                "larger epsilon"
+            )
+
+
+def plan(facts: Facts, private: bool, given: dict[str, Any]) -> Choice:
+    """The planner's choice, with what the user fixed among an estimator's parameters."""
+    fixed: dict[str, Any] = {"weights": "records"}
+    if given["activation"] != "auto":
+        fixed["activation"] = given["activation"]
+    if given["rounds"] != "auto":
+        fixed["rounds"] = whole(given["rounds"], "rounds")
+    fixed |= _sampling(given["sampling"], given["batch"], min(facts.sizes))
+    if math.isinf(loss_from_text(facts.loss).slope_bound):
+        fixed["clip"] = STEEPEST * math.sqrt(facts.outputs) * math.hypot(facts.row_norm, facts.intercept)
+    if given["alpha"] != "auto":
+        fixed["h"] = regulariser(facts.penalty, given["alpha"], given["l1_ratio"])
+    elif given["l1_ratio"] != "auto":
+        fixed["l1_ratio"] = _share(given["l1_ratio"])
+    choice = choose(facts, **fixed)
+    return choice if private else replace(choice, spec=_without_noise(choice.spec, facts))
+
+
+def _without_noise(spec: Spec, facts: Facts) -> Spec:
+    """The same plan without noise: there is nothing to stop early for, so γ is as small as a steady descent allows.
+
+    With a_t = t the steps a_t/(μA_t + γ) are at most 1/√(2μγ); curvatures are at most R² + B² for every loss here that
+    has one. Where that asks for more than A_T/REACH, few rounds had better go far than steadily.
+    """
+    mu = h_from_text(spec.problem.h).modulus
+    spec = spec.but(privacy__noise="none")
+    if mu == 0 or not spec.algorithm.gamma.startswith("constant"):
+        return spec
+    steady = (facts.row_norm**2 + facts.intercept**2) ** 2 / (2 * mu)
+    far = spec.algorithm.rounds * (spec.algorithm.rounds + 1) / 2 / REACH
+    return spec.but(algorithm__gamma=write("constant", min(steady, far)))
+
+
+def regulariser(penalty: str, alpha: Any, l1_ratio: Any) -> str:
+    """h with its weights: α(ρ‖x‖₁ + (1 − ρ)‖x‖²/2), as in scikit-learn.
+
+    Examples
+    --------
+    >>> regulariser("elastic_net", 0.01, 0.25)
+    'elastic_net(0.0025, 0.0075)'
+    """
+    if not _is_number(alpha) or not 0 <= alpha < math.inf:
+        raise SpecError(f"alpha must be 'auto' or a number that is not negative, not {alpha!r}")
+    if penalty == "none":
+        return "none"
+    if penalty != "elastic_net":
+        return write(penalty, float(alpha))
+    share = 0.5 if l1_ratio == "auto" else _share(l1_ratio)
+    return write("elastic_net", float(alpha * share), float(alpha * (1 - share)))
+
+
+def penalty_name(penalty: Any) -> str:
+    """A penalty under the name that specs know it by."""
+    name = "none" if penalty is None else penalty
+    if name not in PENALTIES:
+        raise SpecError(f"there is no penalty {penalty!r}; choose one of {', '.join(PENALTIES)}")
+    return PENALTIES[name]
+
+
+def over_zero(value: Any, name: str) -> float:
+    """A public bound: finite and over 0."""
+    if not _is_number(value) or not 0 < value < math.inf:
+        raise SpecError(f"{name} must be a public number that is finite and over 0, not {value!r}")
+    return float(value)
+
+
+def whole(value: Any, name: str) -> int:
+    """A whole number over 0."""
+    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
+        raise SpecError(f"{name} must be 'auto' or a whole number over 0, not {value!r}")
+    return int(value)
+
+
+def seed(random_state: Any) -> int | None:
+    """None for a secret key from the operating system; anything else makes a simulation."""
+    if random_state is None:
+        return None
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(2**31 - 1))
+    if isinstance(random_state, int | np.integer) and not isinstance(random_state, bool) and random_state >= 0:
+        return int(random_state)
+    raise SpecError(
+        f"random_state must be None, a whole number that is not negative or a RandomState: {random_state!r}"
+    )
+
+
+def further(key: int | None, fits: int) -> int | None:
+    """The seed of a fit that goes on from others: the same noise twice would add up, where accounts take it as new."""
+    return None if key is None else int(np.random.SeedSequence((key, fits)).generate_state(1, np.uint64)[0])
+
+
+def _sampling(kind: Any, batch: Any, smallest: int) -> dict[str, Any]:
+    if kind not in SAMPLINGS:
+        raise SpecError(f"there is no sampling {kind!r}; choose one of {', '.join(SAMPLINGS)}")
+    batch = batch if batch == "auto" else whole(batch, "batch")
+    if kind == "full" and batch != "auto":
+        raise SpecError("sampling='full' uses every record in every round; leave batch out")
+    if kind in ("auto", "full"):
+        return ({} if kind == "auto" else {"sampling": "full"}) | ({} if batch == "auto" else {"batch": batch})
+    return {"sampling": write(kind, min(64, smallest) if batch == "auto" else batch)}
+
+
+def _share(value: Any) -> float:
+    if not _is_number(value) or not 0 <= value <= 1:
+        raise SpecError(f"l1_ratio must be 'auto' or a number between 0 and 1, not {value!r}")
+    return float(value)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, float | int | np.number) and not isinstance(value, bool) and value == value
