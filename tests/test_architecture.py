@@ -28,7 +28,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "noising": "network privacy problem spec",
         "build": "problem network privacy algorithm engine noising spec",
         "solve": "problem algorithm engine build spec result",
-        "baselines": "algorithm network privacy problem build noising result spec",
+        "baselines": "algorithm network privacy problem build noising result spec planner",
         "sweep": "problem build solve spec result",
         "report": "network privacy spec result",
         "paper": "data problem privacy algorithm engine bounds build presets spec result report solve",

@@ -49,6 +49,8 @@ def test_steps_are_made_without_looking(make_shards):
     for name in ITERATIVE:
         one, two = (make_baseline(name).spec(f) for f in (FACTS, twice))
         assert one == make_baseline(name).spec(FACTS)
+        if name == "sottovoce":  # the planner's steps are its own
+            continue
         changed = {k for k, v in one.to_dict()["algorithm"].items() if two.to_dict()["algorithm"][k] != v}
         assert changed and changed <= {"eta", "gamma", "method"}
 
