@@ -178,6 +178,11 @@ def as_reals(y: ArrayLike) -> Array:
     return values
 
 
+def format_of(path: Path, format: str | None = None) -> str:
+    """The format of a file: the one named, else the one that its ending says."""
+    return _format(path, format)[0]
+
+
 def _format(path: Path, format: str | None) -> tuple[str, str]:
     """The format and, if any, the ending of the compression."""
     ending = path.suffix.lower()
