@@ -59,7 +59,7 @@ def prepare(spec: Spec, shards: Shards) -> Prepared:
     """
     problem = make_problem(spec.problem, shards)
     lipschitz = make_lipschitz(problem.loss, spec)
-    _check_rows(spec.problem, problem.shards)
+    check_rows(spec.problem, problem.shards)
     streams = Streams(spec.seed)
     graph = make_network(spec.network, shards.n)
     make_sampling(spec.privacy.sampling).batch(int(shards.sizes.min()))  # refuses what the smallest node cannot fill
@@ -163,7 +163,8 @@ def make_lipschitz(loss: Loss, spec: Spec) -> float:
     return bound
 
 
-def _check_rows(spec: ProblemSpec, shards: Shards) -> None:
+def check_rows(spec: ProblemSpec, shards: Shards) -> None:
+    """Refuse rows over the public bound, unless their subgradients are to be clipped."""
     if spec.on_violation not in ("raise", "clip"):
         raise SpecError(f"on_violation must be 'raise' or 'clip', not {spec.on_violation!r}")
     bound = math.hypot(spec.row_norm, spec.intercept)

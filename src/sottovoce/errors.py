@@ -39,3 +39,9 @@ class PrivacyError(SottovoceError):
     """A release that cannot be accounted for, or a guarantee that does not hold."""
 
     exit_code = 5
+
+
+class StoreError(SottovoceError):
+    """A node's folder that cannot be trusted: damaged, an old copy, in use, or without its key."""
+
+    exit_code = 6

@@ -67,7 +67,8 @@ def load(
         of them, or a CSV or Parquet file with another number, is refused
     positive : the class that becomes +1, the other one −1; by default labels stay as they are (see `as_signs`)
     require_label : False for files to predict, where a missing label column gives y = None
-    columns : the features to take from a CSV or Parquet file, by name and in this order; all others are left alone
+    columns : the features to take from a CSV or Parquet file, by name and in this order; all others, but for a
+        label that is named, are left alone
 
     Notes
     -----
@@ -99,7 +100,8 @@ def load(
         else:
             raw = _read(path, format, compression, group)
             if columns is not None:
-                raw, label, require_label = chosen(raw, columns, name), None, False
+                raw = chosen(raw, [*columns, *([label] if label is not None else [])], name)
+                require_label = label is not None
             table = to_table(raw, name, label, group, require_label)
     except SottovoceError:
         raise
