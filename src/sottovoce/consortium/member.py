@@ -15,7 +15,7 @@ import numpy as np
 from sottovoce._types import Array
 from sottovoce.build import check_rows, make_problem
 from sottovoce.consortium import results
-from sottovoce.consortium.agreement import FILE, read_agreement
+from sottovoce.consortium.agreement import FILE, Agreement, read_agreement
 from sottovoce.consortium.carrier import MODEL, ORDER, PROGRESS, FlareCarrier, Wire
 from sottovoce.consortium.examine import Examiner
 from sottovoce.consortium.shares import deal, refuse_moved
@@ -49,7 +49,7 @@ class Member:
 
     def __init__(self, kit: Path, name: str, digest: str, wire: Wire, stopped: Callable[[], bool]) -> None:
         self.agreement = read_agreement(kit / "local" / FILE)
-        self.name, self.wire, self.stopped = name, wire, stopped
+        self.kit, self.name, self.wire, self.stopped = kit, name, wire, stopped
         plan = self.plan = self.agreement.plan
         if plan.digest != digest:
             raise SpecError(
@@ -59,7 +59,7 @@ class Member:
         source = read_site(kit / "local" / SITE_FILE)
         self.store = _opened(source.state)
         try:
-            self.node, self.examiner = self._own(source)
+            self.node, self.examiner = own_records(self.agreement, name, source, self.store)
         except BaseException:
             self.store.close()
             raise
@@ -70,26 +70,6 @@ class Member:
         wire.serve(MODEL, self._swap)
         wire.serve(ORDER, self._obey)
         wire.serve(PROGRESS, lambda site, _: json.dumps(self.progress()).encode())
-
-    def _own(self, source: Source) -> tuple[Participant, Examiner | None]:
-        """The node over its training records, and the test over those that are held out."""
-        site = self.agreement.site(self.name)
-        held_out = site.held_out(self.agreement.held_out)
-        records = source.read(self.agreement.schema)
-        train, test = deal(records, site.records, held_out, self.store.secret, source.dataset)
-        node = Participant(self.plan, self.name, self._problem(train), self.store, source.dataset)
-        examiner = None
-        if test is not None:
-            examiner = Examiner(self.agreement, self.name, self._problem(test), self.store, source.dataset)
-            examiner.refuse_unless_affordable()
-        spent = spendings(self.store.rows())
-        refuse_moved(spent, source.dataset, node.fingerprint, None if examiner is None else examiner.fingerprint)
-        return node, examiner
-
-    def _problem(self, shards: Shards) -> Problem:
-        problem = make_problem(self.plan.spec.problem, shards)
-        check_rows(self.plan.spec.problem, problem.shards)
-        return problem
 
     def ready(self) -> dict[str, Any]:
         """What the server is told before the first message."""
@@ -110,7 +90,7 @@ class Member:
         outcome = self.node.run()
         models = self._gather(outcome.model)
         count = None if self.examiner is None else self.examiner.count(models.mean(axis=0))
-        folder = results.save(self.store.path, self.agreement, models)
+        folder = results.save(self.kit, self.store.path, self.agreement, models)
         log.info("the model and its statement are in %s", folder)
         return {"finished": True, "right": count, "unheard": list(outcome.unheard)}
 
@@ -151,6 +131,29 @@ class Member:
         """Let go of the network and of the node's folder."""
         self.carrier.close()
         self.store.close()
+
+
+def own_records(agreement: Agreement, name: str, source: Source, store: Store) -> tuple[Participant, Examiner | None]:
+    """The node over its training records, and the test over those that are held out; both within the budget."""
+    site = agreement.site(name)
+    train, test = deal(
+        source.read(agreement.schema), site.records, site.held_out(agreement.held_out), store.secret, source.dataset
+    )
+    node = Participant(agreement.plan, name, _problem(agreement, train), store, source.dataset)
+    examiner = None
+    if test is not None:
+        examiner = Examiner(agreement, name, _problem(agreement, test), store, source.dataset)
+        examiner.refuse_unless_affordable()
+    spent = spendings(store.rows())
+    refuse_moved(spent, source.dataset, node.fingerprint, None if examiner is None else examiner.fingerprint)
+    return node, examiner
+
+
+def _problem(agreement: Agreement, shards: Shards) -> Problem:
+    spec = agreement.plan.spec.problem
+    problem = make_problem(spec, shards)
+    check_rows(spec, problem.shards)
+    return problem
 
 
 def _opened(folder: Path) -> Store:

@@ -34,6 +34,15 @@ def load_sql(
     group : the column that names every record's owner
     columns : the features to take, by name and in this order; all others but the label are left alone
     """
+    name, answer = answer_of(url, query)
+    table = pa.table({column: _column(name, column, values) for column, values in answer.items()})
+    if columns is not None:
+        table = chosen(table, [*columns, *([label] if label is not None else [])], name)
+    return to_table(table, name, label, group, require_label=True)
+
+
+def answer_of(url: str, query: str) -> tuple[str, dict[str, list[Any]]]:
+    """The address without its password, and the columns of a query's answer as plain values."""
     try:
         import sqlalchemy
         from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
@@ -59,10 +68,7 @@ def load_sql(
         raise DataError(f"{name}: the query failed ({reason}); check the address, the rights and the query") from None
     if len(set(names)) < len(names):
         raise DataError(f"{name}: two columns of the query have the same name; give each its own with AS")
-    table = pa.table({column: _column(name, column, [row[j] for row in rows]) for j, column in enumerate(names)})
-    if columns is not None:
-        table = chosen(table, [*columns, *([label] if label is not None else [])], name)
-    return to_table(table, name, label, group, require_label=True)
+    return name, {column: [row[j] for row in rows] for j, column in enumerate(names)}
 
 
 def _column(name: str, column: str, values: list[Any]) -> Any:
