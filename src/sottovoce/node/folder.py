@@ -116,6 +116,12 @@ class Folder:
             raise StoreError(f"the secret key of '{self.path}' is gone; restore that one file")
         return entropy.own_secret(self.path)
 
+    @property
+    def identity(self) -> str:
+        """By which exports know whose ledger they are of."""
+        with self._guard, self.reporting():
+            return str(self._db.execute("SELECT value FROM about WHERE name = 'key'").fetchone()[0])
+
     def close(self) -> None:
         """Give the folder free."""
         if hasattr(self, "_db"):

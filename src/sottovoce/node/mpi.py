@@ -60,6 +60,12 @@ class MpiCarrier:
                 return
             time.sleep(NAP)
 
+    def flush(self) -> None:
+        """Wait until every message has left; their receivers have said that they are done, so it is a moment."""
+        while self._sending:
+            self._receive()
+            self._sending = [(r, p) for r, p in self._sending if not r.Test()]
+
     def _receive(self) -> bool:
         message = self._comm.Improbe(self._mpi.ANY_SOURCE, TAG, self._status)
         if message is None:

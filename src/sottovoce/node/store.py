@@ -126,6 +126,11 @@ class Store(Folder):
         with self._guard, self.reporting():
             return self.ledger.released(run, t)
 
+    def set_budget(self, detail: dict[str, Any]) -> None:
+        """The owner's decision, written down."""
+        with self.transaction():
+            self.ledger.append("budget", detail=detail)
+
     def stop(self, run: str, reason: str) -> None:
         """Never let this run go on in this folder."""
         with self.transaction():
