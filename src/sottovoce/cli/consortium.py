@@ -1,6 +1,7 @@
 """`sottovoce consortium`: kits for every member, a server or site started, runs submitted, followed and fetched."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -30,7 +31,7 @@ def init(
     out: Annotated[Path, typer.Option("--out", help="Where the kits go.")] = Path("kits"),
     json: Json = False,
 ) -> None:
-    """Make a kit for every member: certificates, start scripts, what a job may do there, and a page that explains it."""
+    """Make a kit for every member: certificates, start scripts, what a job may do there, and a page that explains."""
     agreement = read_agreement(file)
     promised = statement(agreement)
     screen.writable(out)
@@ -44,8 +45,8 @@ def init(
     screen.out.print(promised.verdict(), soft_wrap=True)
     screen.out.print(f"digest {agreement.plan.digest}", soft_wrap=True)
     screen.err.print(
-        f"[yellow]Note:[/] {out / agreement.name / 'state'} holds the authority's private key: whoever has it can pose as "
-        "any member. Keep it apart, or delete it once all kits are made.",
+        f"[yellow]Note:[/] {out / agreement.name / 'state'} holds the authority's private key: whoever has it can pose "
+        "as any member. Keep it apart, or delete it once all kits are made.",
         soft_wrap=True,
     )
 
@@ -126,7 +127,12 @@ def check(
 
 def _watch(admin: Administrator, job: str, quiet: bool) -> None:
     """A bar for every site, until the job is over."""
-    columns = (TextColumn("{task.description}"), BarColumn(bar_width=None), MofNCompleteColumn(), TextColumn("{task.fields[note]}"))
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=None),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[note]}"),
+    )
     last = Status(job, "", {})
     try:
         with Progress(*columns, console=screen.err, disable=quiet) as progress:
@@ -138,12 +144,10 @@ def _watch(admin: Administrator, job: str, quiet: bool) -> None:
         raise Interrupted("stopped watching; the run goes on: see `sottovoce consortium status`") from None
     if last.state != COMPLETED:
         reason = ""
-        try:
+        with suppress(SottovoceError):
             reason = f" ({admin.results(job).get('failed')})"
-        except SottovoceError:
-            pass
         raise NetworkError(
-            f"the job ended as {last.state}{reason}; when all sites are back, submit again: the run goes on where it was"
+            f"the job ended as {last.state}{reason}; when all sites are back, submit again: the run goes on"
         )
 
 
@@ -162,8 +166,8 @@ def _show_results(report: dict[str, Any], json: bool) -> None:
         found = report["evaluation"]
         total = sum(site["records"] for site in found["sites"].values())
         screen.out.print(
-            f"right on {100 * found['accuracy']:.1f} % of {total:,} held-out records, ± {100 * found['standard_error']:.1f} "
-            "(one standard error, the noise included)"
+            f"right on {100 * found['accuracy']:.1f} % of {total:,} held-out records, give or take "
+            f"{100 * found['standard_error']:.1f} (one standard error, the noise included)"
         )
     if report.get("failed"):
         screen.out.print(f"[red]not finished:[/] {report['failed']}")

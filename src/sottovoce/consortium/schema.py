@@ -42,8 +42,9 @@ from scipy import sparse
 
 from sottovoce._types import Array, Matrix
 from sottovoce.consortium.encoding import REFUSE, Column, Encoded, Label, refuse
+from sottovoce.data.load import format_of, load
 from sottovoce.data.tables import unit_rows
-from sottovoce.data.typed import MISSING, Columns, as_text
+from sottovoce.data.typed import MISSING, Columns, as_text, read_columns
 from sottovoce.errors import DataError, SpecError
 
 
@@ -105,6 +106,17 @@ class Schema:
         """How many features there are."""
         return self.numbered or len(self.features or ())
 
+    def read(self, path: Path, format: str | None = None) -> Matrix:
+        """The rows of a file of records to predict: no label or unit is needed."""
+        kind = format_of(path, format)
+        if self.numbered:
+            if kind != "svmlight":
+                raise DataError(f"{path}: the model has numbered features; give an svmlight file")
+            return self._clipped(load(path, format=kind, n_features=self.numbered).X)
+        numbers = [c.name for c in self.columns if c.kind == "number"]
+        texts = [c.name for c in self.columns if c.kind != "number"]
+        return self.encode_features(read_columns(path, kind, numbers, texts, self.missing_values))
+
     @property
     def numbers(self) -> tuple[str, ...]:
         """Columns to read as numbers."""
@@ -117,24 +129,30 @@ class Schema:
         mine = (self.label.column,) if self.label.classes is not None else ()
         return (*mine, *((self.unit,) if self.unit else ()), *(c.name for c in self.columns if c.kind != "number"))
 
+    def encode_features(self, columns: Columns) -> Matrix:
+        """The rows of named columns, each from its own values and the schema alone."""
+        return self._bounded(np.hstack([column.encode(columns) for column in self.columns]))
+
     def encode(self, columns: Columns) -> Encoded:
-        """Rows, targets and units of named columns, each record from its own values and the schema alone."""
-        X = np.hstack([column.encode(columns) for column in self.columns])
+        """Rows, targets and units of named columns."""
         name = self.label.column
         real = self.label.classes is None
         y = self.label.encode_numbers(columns.numbers[name]) if real else self.label.encode_texts(columns.texts[name])
         units = None if self.unit is None else columns.texts[self.unit]
         if units is not None:
             refuse(np.array([unit is None for unit in units], dtype=bool), str(self.unit), "has no value")
-        return Encoded(self._bounded(X), y, units)
+        return Encoded(self.encode_features(columns), y, units)
 
     def encode_numbered(self, X: Matrix, y: Array) -> Encoded:
         """The same for numbered features: clipped to the common bounds; zeros stay zeros."""
+        return Encoded(self._clipped(X), self.label.encode_numbers(y), None)
+
+    def _clipped(self, X: Matrix) -> Matrix:
         if X.shape[1] > self.numbered:
             raise DataError(f"the records have {X.shape[1]} features, but the schema says {self.numbered}")
         clipped = sparse.csr_array(X, shape=(X.shape[0], self.numbered), copy=True)
         clipped.data = np.clip(clipped.data, self.low, self.high)
-        return Encoded(self._bounded(clipped), self.label.encode_numbers(y), None)
+        return self._bounded(clipped)
 
     def _bounded(self, X: Matrix) -> Matrix:
         return unit_rows(X, self.row_norm) if self.row_norm < self.widest else X
