@@ -87,10 +87,12 @@ class Member:
 
     def run(self) -> dict[str, Any]:
         """Train, agree on the mean of all models, test it, keep the results."""
+        began = time.perf_counter()
         outcome = self.node.run()
+        seconds = time.perf_counter() - began
         models = self._gather(outcome.model)
         count = None if self.examiner is None else self.examiner.count(models.mean(axis=0))
-        folder = results.save(self.kit, self.store.path, self.agreement, models)
+        folder = results.save(self.kit, self.store.path, self.agreement, models, seconds)
         log.info("the model and its statement are in %s", folder)
         return {"finished": True, "right": count, "unheard": list(outcome.unheard)}
 

@@ -14,7 +14,7 @@ FOLDER = "results"
 ENGINE = "nodes over FLARE"
 
 
-def save(kit: Path, state: Path, agreement: Agreement, models: Array) -> Path:
+def save(kit: Path, state: Path, agreement: Agreement, models: Array, seconds: float) -> Path:
     """Write everybody's final models, the statement and the schema under the node's own folder."""
     plan = agreement.plan
     made = statement(agreement)
@@ -27,7 +27,7 @@ def save(kit: Path, state: Path, agreement: Agreement, models: Array) -> Path:
         classes=agreement.schema.label.classes,
         features=agreement.schema.features,
         nodes=plan.nodes,
-        environment=environment(ENGINE, 0.0),
+        environment=environment(ENGINE, seconds),
     )
     folder = result.save(state / FOLDER / str(agreement.run["run"]))
     shutil.copyfile(kit / "local" / agreement.schema_file, folder / SCHEMA_FILE)

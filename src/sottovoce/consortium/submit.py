@@ -5,10 +5,11 @@ A job is two lines of configuration: our two classes, and the digest of the plan
 
 import json
 import re
-import sys
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
+from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -72,10 +73,10 @@ class Administrator:
     def __init__(self, session: Any, agreement: Agreement) -> None:
         self.session, self.agreement = session, agreement
 
-    def missing(self) -> list[str]:
-        """Sites that are not connected."""
-        there = {client.name for client in self._call("get_system_info").client_info}
-        return [site.name for site in self.agreement.sites if site.name not in there]
+    def missing(self, since: float = 0.0) -> list[str]:
+        """Sites that the server has not heard of since then (seconds since 1970); it keeps dead ones for a while."""
+        heard = {client.name: float(client.last_connect_time) for client in self._call("get_system_info").client_info}
+        return [site.name for site in self.agreement.sites if heard.get(site.name, -1.0) < since]
 
     def submit(self) -> str:
         """Start a run, or let a paused one go on; a job of the same plan that still runs is ended first."""
@@ -131,7 +132,7 @@ class Administrator:
     def _call(self, command: str, *args: Any, **kwargs: Any) -> Any:
         """A command of FLARE's API; its errors are sentences, and what it prints is not for stdout."""
         try:
-            with redirect_stdout(sys.stderr):
+            with redirect_stdout(StringIO()):
                 return getattr(self.session, command)(*args, **kwargs)
         except (ValueError, TypeError, AttributeError):
             raise
@@ -148,14 +149,31 @@ def administrator(kit: Path, patience: float = 10.0) -> Iterator[Administrator]:
     except (OSError, ValueError, KeyError):
         raise SpecError(f"'{kit}' is no administrator's kit: it has no startup/fed_admin.json") from None
     api = flare("fuel.flare_api.flare_api")
+    until = time.monotonic() + patience
+    _wait_for(agreement.host, agreement.port, until)
     try:
-        with redirect_stdout(sys.stderr):
-            session = api.new_secure_session(name, str(kit.resolve()), timeout=patience)
+        with redirect_stdout(StringIO()):
+            session = api.new_secure_session(name, str(kit.resolve()), timeout=max(5.0, until - time.monotonic()))
     except Exception as error:
-        where = f"{agreement.host}:{agreement.port}"
-        raise NetworkError(f"the server at {where} cannot be reached ({error}); is it started?") from None
+        raise _unreachable(agreement.host, agreement.port, error) from None
     try:
         yield Administrator(session, agreement)
     finally:
-        with redirect_stdout(sys.stderr):
+        with redirect_stdout(StringIO()):
             session.close()
+
+
+def _wait_for(host: str, port: int, until: float) -> None:
+    """Until the server listens: FLARE would fill the screen with its attempts."""
+    while True:
+        try:
+            socket.create_connection((host, port), timeout=2.0).close()
+            return
+        except OSError as error:
+            if time.monotonic() > until:
+                raise _unreachable(host, port, error) from None
+            time.sleep(0.3)
+
+
+def _unreachable(host: str, port: int, error: Exception) -> NetworkError:
+    return NetworkError(f"the server at {host}:{port} cannot be reached ({error}); is it started?")
