@@ -30,12 +30,12 @@ ROUND = 1  # the one release of an evaluation
 HALF = 0.5  # a right or wrong answer, seen from the middle
 
 
-def test_event(held_out: int, epsilon: float, delta: float) -> Event:
+def count_event(held_out: int, epsilon: float, delta: float) -> Event:
     """What a noisy count of right answers among q held-out records is accounted as, with the noise that it needs.
 
     Examples
     --------
-    >>> event = test_event(100, 1.0, 1e-5)
+    >>> event = count_event(100, 1.0, 1e-5)
     >>> round(noise_of(event), 2)
     3.73
     """
@@ -48,20 +48,20 @@ def noise_of(event: Event) -> float:
     return event.sigma * event.records
 
 
-def test_events(agreement: Agreement) -> dict[int, Event]:
+def count_events(agreement: Agreement) -> dict[int, Event]:
     """The event of every site that holds records out, by node number."""
     delta = agreement.plan.spec.privacy.delta
     sizes = {i: site.held_out(agreement.held_out) for i, site in enumerate(agreement.sites)}
-    return {i: test_event(q, agreement.test_epsilon, delta) for i, q in sizes.items() if q}
+    return {i: count_event(q, agreement.test_epsilon, delta) for i, q in sizes.items() if q}
 
 
 def statement(agreement: Agreement) -> PrivacyStatement:
     """What the run guarantees, its test included."""
-    events = test_events(agreement)
+    events = count_events(agreement)
     return with_held_out(agreement.plan.statement, events) if events else agreement.plan.statement
 
 
-def test_digest(agreement: Agreement) -> str:
+def count_digest(agreement: Agreement) -> str:
     """The name of the evaluation in ledgers: a run of its own, that follows from the plan."""
     return hashlib.blake2b(b"evaluation" + bytes.fromhex(agreement.plan.digest), digest_size=32).hexdigest()
 
@@ -78,7 +78,7 @@ def noisy_count(count: int, event: Event, secret: bytes, digest: str) -> int:
 
     Examples
     --------
-    >>> event = test_event(100, 1.0, 1e-5)
+    >>> event = count_event(100, 1.0, 1e-5)
     >>> noisy_count(80, event, bytes(32), "ab") - 80 == noisy_count(10, event, bytes(32), "ab") - 10
     True
     """
@@ -127,7 +127,7 @@ class Evaluation:
 
 def evaluation(agreement: Agreement, counts: Mapping[str, int]) -> Evaluation:
     """The counts that came in, with what is public about them."""
-    events = {agreement.sites[i].name: event for i, event in test_events(agreement).items()}
+    events = {agreement.sites[i].name: event for i, event in count_events(agreement).items()}
     heard = {name: counts[name] for name in events if name in counts}
     return Evaluation(
         heard,

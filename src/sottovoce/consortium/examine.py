@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from sottovoce._types import Array
 from sottovoce.consortium.agreement import Agreement
-from sottovoce.consortium.evaluate import ROUND, noisy_count, right_answers, test_digest, test_events
+from sottovoce.consortium.evaluate import ROUND, noisy_count, right_answers, count_digest, count_events
 from sottovoce.consortium.shares import HELD_OUT
 from sottovoce.errors import StoreError
 from sottovoce.node import budget, entropy
@@ -25,8 +25,8 @@ class Examiner:
         self.plan, self.name, self.problem, self.store = agreement.plan, name, problem, store
         self.me = self.plan.number(name)
         self.dataset, self.whole = dataset + HELD_OUT, dataset
-        self.event, self.tolerance = test_events(agreement)[self.me], agreement.tolerance
-        self.digest = test_digest(agreement)
+        self.event, self.tolerance = count_events(agreement)[self.me], agreement.tolerance
+        self.digest = count_digest(agreement)
         self.fingerprint = entropy.fingerprint(store.secret, problem.shards)
 
     def refuse_unless_affordable(self) -> None:

@@ -1,5 +1,6 @@
 """Starting a kit: the command that FLARE's own start script would run, with this Python."""
 
+import os
 import re
 import shlex
 import signal
@@ -48,11 +49,12 @@ class Trial:
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         logs.mkdir(parents=True, exist_ok=True)
 
-    def start(self, *names: str) -> None:
-        """Start some of them."""
+    def start(self, *names: str, environment: Mapping[str, str] | None = None) -> None:
+        """Start some of them, with more in their environment if need be."""
+        settings = {**os.environ, **(environment or {})}
         for name in names:
             with open(self.logs / f"{name}.log", "ab") as log:
-                self._running[name] = subprocess.Popen(command(self.kits[name]), stdout=log, stderr=log)
+                self._running[name] = subprocess.Popen(command(self.kits[name]), stdout=log, stderr=log, env=settings)
 
     def kill(self, name: str) -> None:
         """End a server or a site at once, its job and all (SIGKILL): what a power cut does."""

@@ -184,8 +184,8 @@ def schema_of(data: dict[str, Any]) -> Schema:
     (('age',), 1.0, ('0', '1'))
     """
     try:
-        rest = dict(data)
-        label = dict(rest.pop("label"))
+        rest = _floats(dict(data)) | ({"row_norm": float(data["row_norm"])} if "row_norm" in data else {})
+        label = _floats(dict(rest.pop("label")))
         classes = label.pop("classes", None)
         columns = tuple(_column(name, dict(table)) for name, table in rest.pop("columns", {}).items())
         return Schema(
@@ -203,9 +203,16 @@ def schema_of(data: dict[str, Any]) -> Schema:
         raise SpecError(f"schema: this is no schema of sottovoce ({error})") from None
 
 
+def _floats(table: dict[str, Any]) -> dict[str, Any]:
+    """Bounds as floats: 1 and 1.0 are one bound, also for the digest."""
+    table.update({name: float(table[name]) for name in ("low", "high") if name in table})
+    return table
+
+
 def _column(name: str, table: dict[str, Any]) -> Column:
     missing = table.pop("missing", REFUSE)
     kind = table.pop("type", "number")
+    _floats(table)
     return Column(
         name,
         kind,
