@@ -111,6 +111,12 @@ def small(tmp_path):
 
 
 @pytest.fixture(scope="session")
+def small_at():
+    """The same, in a folder of one's choice."""
+    return Small
+
+
+@pytest.fixture(scope="session")
 def cells():
     """The module beside this one; with pytest's importlib mode, folders of tests are no packages."""
     pytest.importorskip("nvflare", reason="the extra 'flare' is not installed")

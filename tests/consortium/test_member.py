@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 
+from sottovoce.consortium import evaluate
 from sottovoce.consortium.agreement import read_agreement
 from sottovoce.consortium.carrier import PROGRESS, Wire
-from sottovoce.consortium import evaluate
 from sottovoce.consortium.evaluate import evaluation, noise_of, statement
 from sottovoce.consortium.member import Member
 from sottovoce.errors import NetworkError, PrivacyError, SpecError
@@ -85,8 +85,7 @@ def test_every_message_is_sent_encrypted_and_a_plaintext_one_is_refused(small, c
     assert all(secure for topic, secure, _ in net.passed[1:] if topic != PROGRESS)
 
 
-def test_a_node_without_a_certificate_sends_nothing(small, cells):
-    made = small()
+def test_a_node_without_a_certificate_sends_nothing(cells):
     with pytest.raises(NetworkError, match="plaintext"):
         Wire(cells.Cells().cell("ash", secure=False), "job-1")
 

@@ -23,7 +23,7 @@ from sottovoce.consortium.agreement import FILE, Agreement, read_agreement
 from sottovoce.consortium.carrier import ORDER, PROGRESS, Wire
 from sottovoce.consortium.evaluate import evaluation, statement
 from sottovoce.consortium.executor import PREPARE, TRAIN
-from sottovoce.consortium.flare import kit_of
+from sottovoce.consortium.flare import kit_of, simulated
 from sottovoce.consortium.submit import REPORT
 from sottovoce.errors import SottovoceError, SpecError
 from sottovoce.node import skips
@@ -81,17 +81,16 @@ class GossipController(Controller):  # type: ignore[misc]
             self._end(fl_ctx, {"failed": {"server": str(error)}}, str(error))
 
     def _agreement(self, fl_ctx: FLContext) -> Agreement:
-        simulated = bool(fl_ctx.get_prop(FLContextKey.SIMULATE_MODE, False))
-        agreement = read_agreement(
-            kit_of(fl_ctx.get_prop(FLContextKey.WORKSPACE_OBJECT), "server", simulated) / "local" / FILE
-        )
+        cell = fl_ctx.get_engine().get_cell().core_cell
+        kit = kit_of(fl_ctx.get_prop(FLContextKey.WORKSPACE_OBJECT), "server", cell)
+        agreement = read_agreement(kit / "local" / FILE)
         if agreement.plan.digest != self.digest:
             raise SpecError("the job is for another plan than the server's agreement; give all the same files")
         return agreement
 
     def _wire(self, fl_ctx: FLContext) -> Wire:
-        simulated = bool(fl_ctx.get_prop(FLContextKey.SIMULATE_MODE, False))
-        return Wire(fl_ctx.get_engine().get_cell().core_cell, str(fl_ctx.get_job_id()), plaintext=simulated)
+        cell = fl_ctx.get_engine().get_cell().core_cell
+        return Wire(cell, str(fl_ctx.get_job_id()), plaintext=simulated(cell))
 
     def _ask_all(self, task: str, names: list[str], fl_ctx: FLContext, abort_signal: Signal) -> None:
         self.broadcast_and_wait(

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from sottovoce._types import Array
 from sottovoce.consortium.agreement import Agreement
-from sottovoce.consortium.evaluate import ROUND, noisy_count, right_answers, count_digest, count_events
+from sottovoce.consortium.evaluate import ROUND, count_digest, count_events, noisy_count, right_answers
 from sottovoce.consortium.shares import HELD_OUT
 from sottovoce.errors import StoreError
 from sottovoce.node import budget, entropy

@@ -17,7 +17,7 @@ from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
 
 from sottovoce.consortium.carrier import Wire
-from sottovoce.consortium.flare import kit_of
+from sottovoce.consortium.flare import kit_of, simulated
 from sottovoce.consortium.member import Member
 from sottovoce.errors import SottovoceError
 
@@ -60,9 +60,9 @@ class GossipExecutor(Executor):  # type: ignore[misc]
 
     def _prepare(self, fl_ctx: FLContext) -> dict[str, Any]:
         name = str(fl_ctx.get_identity_name())
-        simulated = bool(fl_ctx.get_prop(FLContextKey.SIMULATE_MODE, False))
-        kit = kit_of(fl_ctx.get_prop(FLContextKey.WORKSPACE_OBJECT), name, simulated)
-        wire = Wire(fl_ctx.get_engine().get_cell().core_cell, str(fl_ctx.get_job_id()), plaintext=simulated)
+        cell = fl_ctx.get_engine().get_cell().core_cell
+        kit = kit_of(fl_ctx.get_prop(FLContextKey.WORKSPACE_OBJECT), name, cell)
+        wire = Wire(cell, str(fl_ctx.get_job_id()), plaintext=simulated(cell))
         self._member = Member(kit, name, self.digest, wire, self._stopped)
         return self._member.ready()
 

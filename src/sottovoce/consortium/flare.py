@@ -11,7 +11,7 @@ from sottovoce.errors import SpecError
 
 VERSION = "2.9.0"  # routing changed since 2.8.3, and our messages use it directly
 SIMULATED = "SOTTOVOCE_KITS"
-"""The environment variable that names the folder of all kits, for FLARE's simulator: it has no kits of its own."""
+"""The environment variable with the folder of all kits, for FLARE's simulator, which has none of its own."""
 
 
 def installed() -> str | None:
@@ -34,10 +34,11 @@ def flare(module: str) -> ModuleType:
     return import_module(f"nvflare.{module}")
 
 
-def kit_of(workspace: Any, name: str, simulated: bool) -> Path:
+def simulated(cell: Any) -> bool:
+    """Whether this is FLARE's simulator: its owner says so, and its processes have no certificates."""
+    return SIMULATED in os.environ and not cell.supports_secure_messages()
+
+
+def kit_of(workspace: Any, name: str, cell: Any) -> Path:
     """The folder of this process's kit. A job has no say in it: FLARE has, or the owner of a simulation."""
-    if not simulated:
-        return Path(workspace.get_root_dir())
-    if SIMULATED not in os.environ:
-        raise SpecError(f"under FLARE's simulator, {SIMULATED} must name the folder that holds the kits; set it")
-    return Path(os.environ[SIMULATED]) / name
+    return Path(os.environ[SIMULATED]) / name if simulated(cell) else Path(workspace.get_root_dir())
