@@ -36,6 +36,7 @@
 Every site keeps a copy of the file and of the schema, and runs nothing else: a job names the digest of the plan only.
 """
 
+import hashlib
 import math
 import tomllib
 from dataclasses import dataclass
@@ -132,12 +133,12 @@ class Agreement:
         """What every node runs. Its digest also covers the schema and the held-out share, by the run's name."""
         sizes = {site.name: site.records - site.held_out(self.held_out) for site in self.sites}
         classes = self.schema.label.classes
-        test = f"{self.held_out!r},{self.test_epsilon!r},{self.tolerance!r}" if self.held_out else "none"
-        label = f"{self.run['run']} schema:{self.schema.digest[:32]} test:{test}"
+        test = (self.held_out, self.test_epsilon, self.tolerance) if self.held_out else None
+        mark = hashlib.sha256(f"{self.schema.digest} {test!r}".encode()).hexdigest()[:16]
         return make_plan(
             self.run
             | {
-                "run": label,
+                "run": f"{self.run['run']} ({mark})",
                 "nodes": sizes,
                 "features": self.schema.m if self.schema.features is None else list(self.schema.features),
                 "label": self.schema.label.column,

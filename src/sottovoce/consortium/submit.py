@@ -4,6 +4,7 @@ A job is two lines of configuration: our two classes, and the digest of the plan
 """
 
 import json
+import logging
 import re
 import socket
 import time
@@ -141,7 +142,7 @@ class Administrator:
 
 
 @contextmanager
-def administrator(kit: Path, patience: float = 10.0) -> Iterator[Administrator]:
+def administrator(kit: Path, patience: float = 30.0) -> Iterator[Administrator]:
     """A session with the server from an administrator's kit; closed in any case, or the process would never end."""
     agreement = read_agreement(kit / "local" / FILE)
     try:
@@ -151,16 +152,20 @@ def administrator(kit: Path, patience: float = 10.0) -> Iterator[Administrator]:
     api = flare("fuel.flare_api.flare_api")
     until = time.monotonic() + patience
     _wait_for(agreement.host, agreement.port, until)
+    silent = logging.NullHandler()  # without any handler, FLARE's warnings would go to the screen
+    logging.getLogger().addHandler(silent)
     try:
         with redirect_stdout(StringIO()):
             session = api.new_secure_session(name, str(kit.resolve()), timeout=max(5.0, until - time.monotonic()))
     except Exception as error:
+        logging.getLogger().removeHandler(silent)
         raise _unreachable(agreement.host, agreement.port, error) from None
     try:
         yield Administrator(session, agreement)
     finally:
         with redirect_stdout(StringIO()):
             session.close()
+        logging.getLogger().removeHandler(silent)
 
 
 def _wait_for(host: str, port: int, until: float) -> None:

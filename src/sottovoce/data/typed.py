@@ -76,6 +76,7 @@ def read_columns(
 def _read_text(file: IO[bytes], delimiter: str, wanted: Sequence[str], missing: Sequence[str]) -> Any:
     return pa.csv.read_csv(
         file,
+        read_options=pa.csv.ReadOptions(use_threads=False),
         parse_options=pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
         convert_options=pa.csv.ConvertOptions(
             include_columns=list(wanted),
