@@ -40,11 +40,11 @@ def own_secret(folder: Path) -> bytes:
 
 def _read(path: Path) -> bytes:
     try:
-        if stat.S_IMODE(path.stat().st_mode) & 0o077:
-            raise StoreError(f"the secret key '{path}' can be read by others than its owner; run: chmod 600 '{path}'")
-        secret = bytes.fromhex(path.read_text().strip())
+        mode, secret = stat.S_IMODE(path.stat().st_mode), bytes.fromhex(path.read_text().strip())
     except (OSError, ValueError):
-        secret = b""
+        mode, secret = 0, b""
+    if mode & 0o077:
+        raise StoreError(f"the secret key '{path}' can be read by others than its owner; run: chmod 600 '{path}'")
     if len(secret) != SIZE:
         raise StoreError(
             f"the secret key '{path}' is damaged; restore that one file, since with another key a published round "

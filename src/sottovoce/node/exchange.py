@@ -7,7 +7,7 @@ is stopped; then the run is paused, not failed: all is on the disk, and the node
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Protocol
 
@@ -72,13 +72,21 @@ class Exchange:
     def __init__(self, carrier: Carrier, postbox: Postbox, skips: Skips) -> None:
         self.carrier, self.postbox, self.skips = carrier, postbox, skips
         self.timeout = postbox.plan.timeout
+        self._offered: set[tuple[int, int]] = set()
         skips.on_change = postbox.nudge
+
+    def offer(self, t: int, peers: Iterable[int], payload: bytes) -> None:
+        """Start a round's message to all of its peers at once, before waiting for any of theirs."""
+        self._offered = {(t, peer) for peer in peers if not self.skips.skipped(t, peer)}
+        for _, peer in sorted(self._offered):
+            self.carrier.send(peer, payload)
 
     def exchange(self, t: int, peer: int, payload: bytes, timeout: float | None = None) -> bytes:
         """Give a round's message for the peer's; raises `Paused`, or `Skipped` where the controller said so."""
         if self.skips.skipped(t, peer):
             raise Skipped
-        self.carrier.send(peer, payload)
+        if (t, peer) not in self._offered:
+            self.carrier.send(peer, payload)
         patience = self.timeout if timeout is None else timeout
         watch, sent = Stopwatch(), 0.0
         while (answer := self.postbox.heard(t, peer)) is None:

@@ -124,9 +124,10 @@ class Folder:
 
     def close(self) -> None:
         """Give the folder free."""
-        if hasattr(self, "_db"):
-            self._db.close()
-        self._release_lock()
+        with self._guard:  # a peer's hello may be looking something up
+            if hasattr(self, "_db"):
+                self._db.close()
+            self._release_lock()
 
     @contextmanager
     def transaction(self) -> Iterator[None]:

@@ -6,6 +6,7 @@ the disk in one transaction; only then do peers get to see it. A round whose mes
 made anew: the stored bytes are sent, and the step is repeated only for what else it computes.
 """
 
+from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -75,7 +76,7 @@ class Participant:
         self.skips = Skips(plan, self.me, store, saved.skips, saved.round)
         self._own = (problem, job.method, job.schedule, job.release, own)
         self._cost = plan.event(self.me), plan.spec.privacy.adversary
-        if not self.finished:  # nobody else writes to the folder, so what is affordable now stays so
+        if not store.ledger.has("open", plan.digest):  # nobody else writes here, so what is affordable now stays so
             rows = store.rows()
             budget.refuse_unless_affordable(rows, dataset, self.fingerprint, *self._cost, plan.digest)
 
@@ -137,28 +138,35 @@ class Participant:
         self.postbox.mixed(t)
 
     def _mix(self, t: int, message: Array) -> Array:
+        """Let the message out, get those of the peers, and mix what the weights and the controller say."""
         payload = self._pending.get(t)
         if payload is None:
             payload = self._release(t, message)
-        mine = unpack(payload, Header(self.plan.run, t, self.me), message.shape)
-        if not np.allclose(mine, message, rtol=SAME, atol=SAME):
+        else:
+            message = self._as_released(t, payload, message)
+        row = self.plan.row(t, self.me)
+        peers = [peer for peer in sorted(row) if peer != self.me]
+        answers: dict[int, Array] = {}
+        self.network.offer(t, peers, payload)
+        for peer in peers:
+            with suppress(Skipped):
+                self.network.exchange(t, peer, payload)
+                answers[peer] = self.postbox.message(t, peer, message.shape)
+        self.network.settle(t)
+        for peer in peers:
+            if self.skips.skipped(t, peer):  # both ends keep the edge's weight to themselves
+                row[self.me] = row.get(self.me, 0.0) + row.pop(peer)
+        return mixed(self.me, row, message, answers.__getitem__)
+
+    def _as_released(self, t: int, payload: bytes, message: Array) -> Array:
+        """The message that is out already, in place of the one that was made again."""
+        out = unpack(payload, Header(self.plan.run, t, self.me), message.shape)
+        if not np.allclose(out, message, rtol=SAME, atol=SAME):
             raise StoreError(
                 f"round {t} was released with another message than the records and the key in '{self.store.path}' "
                 "give now; nothing more is sent: restore what was changed"
             )
-        answers: dict[int, Array] = {}
-        row = dict(self.plan.links(t, self.me))
-        for peer in row:
-            try:
-                answer = self.network.exchange(t, peer, payload)
-                answers[peer] = unpack(answer, Header(self.plan.run, t, peer), message.shape)
-            except Skipped:
-                continue
-        self.network.settle(t)
-        kept = {peer: w for peer, w in row.items() if not self.skips.skipped(t, peer)}
-        weights = dict(zip(*(part.tolist() for part in self.plan.prepared.job.schedule.peers(t, self.me)), strict=True))
-        own = weights.get(self.me, 0.0) + sum(w for peer, w in row.items() if peer not in kept)
-        return mixed(self.me, {**kept, self.me: own}, mine, answers.__getitem__)
+        return out
 
     def _release(self, t: int, message: Array) -> bytes:
         """Write a round's message down, with all that it comes from; afterwards it may be seen."""
@@ -196,5 +204,5 @@ class Participant:
         return tuple(unheard)
 
     def model(self) -> Array:
-        """x̃_i of the rounds done so far: made of released messages only, so it may be published."""
+        """x̃_i at the end: a function of released messages only, so that it costs nothing to publish it."""
         return self.plan.prepared.job.method.average(self._state, self.plan.T)[0]

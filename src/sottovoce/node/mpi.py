@@ -4,7 +4,6 @@ MPI encrypts nothing and trusts every rank: it is for a cluster of one owner. Ac
 A rank that dies takes the job with it; started again, the same command goes on where every node's folder stands.
 """
 
-import os
 import time
 from contextlib import suppress
 from typing import Any
@@ -13,7 +12,8 @@ from sottovoce.errors import NetworkError, SpecError
 from sottovoce.node.postbox import Postbox
 
 TAG = 7
-SPINS = 200  # polls before a waiting rank begins to sleep, so that many ranks can share a core
+HELD = 32  # messages that may be on their way before it is looked whether some have left
+SPINS = 50  # polls before a waiting rank begins to sleep, so that many ranks can share a core
 NAP = 0.0002
 
 
@@ -42,17 +42,16 @@ class MpiCarrier:
 
     def send(self, peer: int, payload: bytes) -> None:
         """Start a message; its bytes are held until MPI is done with them."""
-        request = self._comm.Isend([payload, self._mpi.BYTE], dest=peer, tag=TAG)
-        self._sending = [(r, p) for r, p in self._sending if not r.Test()]
-        self._sending.append((request, payload))
+        self._sending.append((self._comm.Isend([payload, self._mpi.BYTE], dest=peer, tag=TAG), payload))
+        if len(self._sending) > HELD:
+            self._sending = [(r, p) for r, p in self._sending if not r.Test()]
 
     def wait(self, seconds: float) -> None:
         """Take in whatever has come, from whomever; polling also moves this rank's own sends along."""
         spins, until = 0, 0.0
         while not self._receive():
             spins += 1
-            if spins < SPINS:
-                os.sched_yield()
+            if spins < SPINS:  # a probe that finds nothing lets others run, where ranks share cores
                 continue
             now = time.monotonic()
             until = until or now + seconds

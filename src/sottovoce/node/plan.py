@@ -27,7 +27,8 @@ import tomllib
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, get_type_hints
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 import numpy as np
 from scipy import sparse
@@ -118,10 +119,14 @@ class Plan:
         places = np.flatnonzero(schedule.active == i)
         return np.searchsorted(schedule.starts, places, side="right").astype(np.int64)
 
+    def row(self, t: int, i: int) -> dict[int, float]:
+        """w_ij of round t, for every message that node i mixes, its own among them."""
+        peers, weights = self.prepared.job.schedule.peers(t, i)
+        return dict(zip(peers.tolist(), weights.tolist(), strict=True))
+
     def links(self, t: int, i: int) -> list[tuple[int, float]]:
         """The peers of node i in round t, in the agreed order, and the weights of their messages."""
-        peers, weights = self.prepared.job.schedule.peers(t, i)
-        return [(j, w) for j, w in sorted(zip(peers.tolist(), weights.tolist(), strict=True)) if j != i]
+        return [(j, w) for j, w in sorted(self.row(t, i).items()) if j != i]
 
     def neighbours(self, i: int) -> dict[int, IntArray]:
         """Every node that i ever exchanges messages with, and in which rounds."""
@@ -244,5 +249,20 @@ def _spec(data: Any, seed: int) -> Spec:
         odd = sorted(set(given) - known)
         if odd:
             raise SpecError(f"[spec.{part}] has no field '{odd[0]}'; its fields are {', '.join(sorted(known))}")
+        kinds = get_type_hints(parts[part])
+        for name, value in given.items():
+            if not _fits(value, kinds[name]):
+                raise SpecError(f"[spec.{part}] has {name} = {value!r}, which is not of the right type")
         values[part] = parts[part](**{k: tuple(v) if isinstance(v, list) else v for k, v in given.items()})
     return Spec(**values, seed=seed)
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    """Whether a value of a TOML file is of a field's type."""
+    if get_origin(kind) is UnionType:
+        return any(_fits(value, one) for one in get_args(kind))
+    if get_origin(kind) is tuple:
+        return isinstance(value, list)
+    if kind is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    return type(value) is kind

@@ -15,11 +15,12 @@ from typing import Any
 
 import numpy as np
 
+from sottovoce._types import Array
 from sottovoce._version import __version__
 from sottovoce.errors import NetworkError, SottovoceError, StoreError
 from sottovoce.node.plan import Plan
 from sottovoce.node.store import Mark, Saved
-from sottovoce.node.wire import CHECK, Header, Message, check, pack_text, read, unpack_text
+from sottovoce.node.wire import Header, Message, check, pack_text, read, shape_of, unpack_text
 
 KEPT = 2  # messages on a link that a peer may still lack
 NOISE_TOLERANCE = 0.01  # σ comes from a search; processors may differ in its last digits
@@ -27,6 +28,10 @@ NOISE_TOLERANCE = 0.01  # σ comes from a search; processors may differ in its l
 
 class OldCopy(StoreError):
     """A folder that is behind what peers have seen from its node."""
+
+
+class Stranger(NetworkError):
+    """A peer that does not run the same plan: nothing is exchanged with it."""
 
 
 class Postbox:
@@ -51,10 +56,12 @@ class Postbox:
         """Why messages were refused, the latest last."""
         self._mixed = saved.round
         self._seen = dict(saved.seen)
-        self._inbox: dict[int, dict[int, bytes]] = {j: {} for j in self.peers}
+        self._inbox: dict[int, dict[int, tuple[bytes, Message]]] = {j: {} for j in self.peers}
         self._outbox: dict[int, bytes] = {}
+        self._last: dict[int, list[int]] = {j: [] for j in self.peers}
+        self._strangers: dict[int, Stranger] = {}
         self._failure: SottovoceError | None = None
-        self._changed = Condition()
+        self._changed = Condition()  # its lock may be taken again by whoever holds it
         for t, payload in sorted(saved.outbox.items()):
             self.post(t, payload)
 
@@ -66,30 +73,31 @@ class Postbox:
     def post(self, t: int, payload: bytes) -> None:
         """Hand a message out from now on; it is on the disk already."""
         with self._changed:
-            self._outbox[t] = payload
-            self.shape = read(payload).array.shape
-            for old in self._stale():
+            for old in self.stale(t):
                 del self._outbox[old]
+            for peer in self._peers_of(t):
+                self._last[peer] = [*self._last[peer], t][-KEPT:]
+            self._outbox[t] = payload
+            self.shape = shape_of(payload)
 
     def stale(self, t: int) -> list[int]:
         """Which kept messages no peer can lack any more once that of round t is kept."""
         with self._changed:
-            return self._stale(t)
+            mine = set(self._peers_of(t))
+            needed = {r for peer, last in self._last.items() for r in (last[1 - KEPT :] if peer in mine else last)}
+            return [r for r in self._outbox if r not in needed]
 
-    def _stale(self, *more: int) -> list[int]:
-        kept = {*self._outbox, *more}
-        needed = {max(kept)} if kept else set()
-        for rounds in self.peers.values():
-            needed |= set(rounds[: np.searchsorted(rounds, max(kept, default=0), side="right")][-KEPT:].tolist())
-        return sorted(kept - needed)
+    def _peers_of(self, t: int) -> list[int]:
+        return [peer for peer, rounds in self._when.items() if t in rounds]
 
     def hello(self, peer: int) -> bytes:
         """Who this node is, what it saw from the peer, and what the peer may lack."""
         with self._changed:
-            mark = self._seen.get(peer)
-            last = [self._outbox[t] for t in sorted(self._outbox) if t in self._when[peer]][-KEPT:]
+            mark, known = self._seen.get(peer), peer not in self._strangers
+            last = [self._outbox[t] for t in sorted(self._outbox) if known and t in self._when[peer]][-KEPT:]
             value = {
                 "node": self.plan.nodes[self.me],
+                "to": self.plan.nodes[peer],
                 "digest": self.plan.digest,
                 "version": __version__,
                 "sigma": self.plan.event(self.me).sigma,
@@ -121,7 +129,10 @@ class Postbox:
 
         This is what a transport with requests and replies (FLARE) calls for an incoming request.
         """
-        t = self.deliver(peer, payload)
+        try:
+            t = self.deliver(peer, payload)
+        except Stranger:
+            return self.hello(peer)  # so that the other side learns of it too
         if t == 0:
             return self.hello(peer)
         with self._changed:
@@ -133,11 +144,11 @@ class Postbox:
         if peer not in self.peers:
             raise NetworkError(f"node {peer} never speaks with node {self.me} in this run; refused")
         t = message.header.round
+        if t == 0 and message.array.dtype == np.uint8 and message.header.sender == peer:
+            self._welcome(peer, *unpack_text(message))
         if t in (0, self.plan.T + 1):
             check(message, Header(self.plan.run, t, peer), None, "|u1")
-            if t == 0:
-                self._welcome(peer, *unpack_text(message))
-            self._inbox[peer][t] = payload
+            self._inbox[peer][t] = payload, message
             return
         check(message, Header(self.plan.run, t, peer), self.shape)
         name, digest = self.plan.nodes[peer], message.digest.hex()
@@ -149,11 +160,11 @@ class Postbox:
             raise NetworkError(f"node '{name}' sent a second, different message for round {t}; refused")
         if t <= self._mixed or t in box:
             return  # a duplicate of what was mixed or waits to be
-        have = max(self._mixed, *box) if box else self._mixed
+        have = max([self._mixed, *(r for r in box if r <= self.plan.T)])
         due = rounds[np.searchsorted(rounds, have, side="right")]
         if t != due:
             raise NetworkError(f"node '{name}' sent round {t} before round {due}; refused")
-        box[t] = payload
+        box[t] = payload, message
         if mark is None or t > mark.round:
             self._seen[peer] = Mark(t, digest)
 
@@ -161,14 +172,19 @@ class Postbox:
         name = self.plan.nodes[peer]
         expected = {"node": name, "digest": self.plan.digest}
         if not isinstance(value, dict) or any(value.get(key) != text for key, text in expected.items()):
-            raise NetworkError(
+            self._strangers[peer] = Stranger(
                 f"node '{name}' does not run the same plan; give all nodes the same run file and version of sottovoce"
             )
+            raise self._strangers[peer]
         mine, theirs = self.plan.event(peer).sigma, value.get("sigma")
         if not isinstance(theirs, int | float) or abs(theirs - mine) > NOISE_TOLERANCE * mine:
-            raise NetworkError(
+            self._strangers[peer] = Stranger(
                 f"node '{name}' would add noise of σ = {theirs}, where the plan gives σ = {mine:.6g}; nothing was sent"
             )
+            raise self._strangers[peer]
+        self._strangers.pop(peer, None)
+        if value.get("to") != self.plan.nodes[self.me]:
+            raise NetworkError(f"a hello of node '{name}' to node '{value.get('to')}' came here; refused")
         self._check_own(name, value.get("seen"))
         for payload in attached:
             message = read(payload)
@@ -197,9 +213,18 @@ class Postbox:
     def heard(self, t: int, peer: int) -> bytes | None:
         """The peer's message of a round, if it is here; an error if this node must stop."""
         with self._changed:
-            if self._failure is not None:
-                raise self._failure
-            return self._inbox[peer].get(t)
+            if self._failure is not None or peer in self._strangers:
+                raise self._failure or self._strangers[peer]
+            found = self._inbox[peer].get(t)
+            return None if found is None else found[0]
+
+    def message(self, t: int, peer: int, shape: tuple[int, ...]) -> Array:
+        """The same, as the array that was checked when it came."""
+        with self._changed:
+            array = self._inbox[peer][t][1].array
+        if array.shape != shape:  # it came before this node knew the shape
+            raise NetworkError(f"node {peer} sent shape {array.shape} in round {t}, but {shape} is expected; refused")
+        return array
 
     def wait(self, seconds: float) -> None:
         """Until something changes, at most so long."""
@@ -230,8 +255,3 @@ class Postbox:
         """The latest message of every peer."""
         with self._changed:
             return dict(self._seen)
-
-
-def digest_of(payload: bytes) -> str:
-    """What ledgers and marks call a message."""
-    return payload[-CHECK:].hex()

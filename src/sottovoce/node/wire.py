@@ -7,13 +7,13 @@ Little endian throughout. Releases are float64; what nodes say about themselves 
 the same frame. There is no receiver: a node's message of a round is the same for all of its peers. And there is no
 clock: a message is addressed by its round, so that skewed clocks cannot matter.
 
-The checksum (BLAKE2b) finds damage, not malice: whoever can write to the link can compute it. That a message comes
+The checksum (SHA-256) finds damage, not malice: whoever can write to the link can compute it. That a message comes
 from the node that it names is for the transport to prove (mutual TLS under FLARE, one trust domain under MPI).
 """
 
 import json
 import struct
-from hashlib import blake2b
+from hashlib import sha256
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -68,7 +68,7 @@ def pack(header: Header, array: NDArray[Any]) -> bytes:
     body = np.ascontiguousarray(array, dtype=dtype)
     head = _HEAD.pack(MAGIC, VERSION, dtype.encode(), array.ndim, header.sender, header.round, header.run)
     whole = b"".join((head, struct.pack(f"<{array.ndim}Q", *array.shape), body.tobytes()))
-    return whole + blake2b(whole, digest_size=CHECK).digest()
+    return whole + sha256(whole).digest()
 
 
 def read(payload: bytes) -> Message:
@@ -84,7 +84,7 @@ def read(payload: bytes) -> Message:
             "install the same version of sottovoce at all nodes"
         )
     view = memoryview(payload)
-    digest = blake2b(view[:-CHECK], digest_size=CHECK).digest()
+    digest = sha256(view[:-CHECK]).digest()
     if digest != payload[-CHECK:]:
         raise NetworkError("a message was damaged or cut short on its way: its checksum is wrong; send it again")
     dtype = kind.rstrip(b"\0").decode("ascii", "replace")
@@ -101,6 +101,11 @@ def read(payload: bytes) -> Message:
         raise NetworkError(f"a message of shape {shape} does not fill its {len(payload)} bytes; it was made up")
     array = np.frombuffer(view[start:-CHECK], dtype=dtype).reshape(shape)
     return Message(Header(run, t, sender), array, digest)
+
+
+def shape_of(payload: bytes) -> tuple[int, ...]:
+    """The shape of a message that this node made itself."""
+    return struct.unpack_from(f"<{_HEAD.unpack_from(payload)[3]}Q", payload, _HEAD.size)
 
 
 def check(message: Message, expected: Header, shape: tuple[int, ...] | None, dtype: str = "<f8") -> None:
