@@ -1,16 +1,19 @@
 """Members of a run on a network inside this process: the model, the test, resumption, and what is refused."""
 
 import json
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 from sottovoce.consortium import evaluate
 from sottovoce.consortium.agreement import read_agreement
-from sottovoce.consortium.carrier import PROGRESS, Wire
+from sottovoce.consortium.carrier import ORDER, PROGRESS, Wire
 from sottovoce.consortium.evaluate import evaluation, noise_of, statement
 from sottovoce.consortium.member import Member
 from sottovoce.errors import NetworkError, PrivacyError, SpecError
+from sottovoce.node.skips import Controller
 from sottovoce.node.store import Store
 from sottovoce.result import Result
 
@@ -133,3 +136,31 @@ def test_progress_says_nothing_but_rounds(small, cells):
     assert json.loads(answer) == {"round": 0, "rounds": 4, "waits": None}
     for member in members.values():
         member.close()
+
+
+def test_an_edge_to_a_straggler_is_skipped_at_both_ends(small, cells, tmp_path):
+    made = small(rounds=3)
+    net = cells.Cells()
+    kits = made.kits()
+    members = cells.join(made, kits, net)
+    wire = Wire(net.cell("server"), "job-1")
+    plan = made.agreement.plan
+    controller = Controller(plan, tmp_path / "skips", lambda i, order: wire.ask(plan.nodes[i], ORDER, order))
+    quick = {name: member for name, member in members.items() if name != "cedar"}
+    with ThreadPoolExecutor(2) as pool:
+        going = pool.submit(cells.run, quick)
+        members["cedar"].node.greet()
+        until = time.monotonic() + 20
+        while (members["ash"].progress()["waits"] or {}).get("for") != "cedar" and time.monotonic() < until:
+            time.sleep(0.05)
+        assert controller.skip(1, 0, 2) and controller.skip(1, 1, 2)
+        while members["ash"].progress()["round"] < 1 and time.monotonic() < until:
+            time.sleep(0.05)
+        assert members["ash"].progress()["round"] == members["birch"].progress()["round"] == 1
+        last = cells.run({"cedar": members["cedar"]})
+        answers = going.result(timeout=60) | last
+    assert all(answer["finished"] for answer in answers.values()), answers
+    skipped = {name: [r.round for r in Store(kit / "state").rows() if r.kind == "skip"] for name, kit in kits.items()}
+    assert skipped == {"ash": [1], "birch": [1], "cedar": [1, 1]}
+    models = result(kits)
+    assert all(np.array_equal(kept.models, models["ash"].models) for kept in models.values())

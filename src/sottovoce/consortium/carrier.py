@@ -95,7 +95,7 @@ class FlareCarrier:
         self._pool = ThreadPoolExecutor(max(1, len(postbox.peers)), thread_name_prefix="carrier")
         self._under_way: dict[int, bytes] = {}
         self._asked: dict[int, bytes] = {}
-        self._latest: tuple[int, int, float] | None = None
+        self._since: dict[int, tuple[int, float]] = {}
         self._changes, self._noticed = 0, 0
         self._changed = Condition()
         wire.serve(MESSAGE, self._answer)
@@ -105,7 +105,7 @@ class FlareCarrier:
         with self._changed:
             first = self._asked.get(peer) != payload
             if first:
-                self._latest = (read(payload).header.round, peer, time.monotonic())
+                self._since[peer] = (read(payload).header.round, time.monotonic())
             self._asked[peer] = payload
             self._change()  # a request may wait for this very message
             if self._under_way.get(peer) == payload or (first and peer < self.postbox.me):
@@ -153,12 +153,13 @@ class FlareCarrier:
             self._changed.wait_for(lambda: self._changes != self._noticed, timeout=seconds)
             self._noticed = self._changes
 
-    def waiting(self) -> tuple[int, int, float] | None:
-        """The round, the peer and the seconds that this node has waited for it; None where it waits for nobody."""
-        latest = self._latest
-        if latest is None or self.postbox.plan.T < latest[0] or self.postbox.heard(*latest[:2]) is not None:
-            return None
-        return (*latest[:2], time.monotonic() - latest[2])
+    def waiting(self, t: int) -> tuple[int, float] | None:
+        """The peer whose message of round t this node has waited for the longest, and for how many seconds."""
+        with self._changed:
+            began = {peer: when for peer, (r, when) in self._since.items() if r == t}
+        late = [peer for peer in began if self.postbox.heard(t, peer) is None]
+        peer = min(late, key=began.__getitem__, default=None)
+        return None if peer is None else (peer, time.monotonic() - began[peer])
 
     def close(self) -> None:
         """Send nothing more."""

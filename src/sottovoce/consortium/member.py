@@ -77,13 +77,11 @@ class Member:
 
     def progress(self) -> dict[str, Any]:
         """How far this node is; rounds and who speaks in them are public."""
-        waiting = self.carrier.waiting()
-        waits = None
-        if waiting is not None:
-            t, peer, seconds = waiting
-            waits = {"round": t, "for": self.plan.nodes[peer], "seconds": round(seconds, 1)}
         left = self.node.rounds
-        return {"round": int(left[0]) - 1 if len(left) else self.plan.T, "rounds": self.plan.T, "waits": waits}
+        t = int(left[0]) if len(left) else self.plan.T + 1
+        late = self.carrier.waiting(t) if t <= self.plan.T else None
+        waits = None if late is None else {"round": t, "for": self.plan.nodes[late[0]], "seconds": round(late[1], 1)}
+        return {"round": t - 1, "rounds": self.plan.T, "waits": waits}
 
     def run(self) -> dict[str, Any]:
         """Train, agree on the mean of all models, test it, keep the results."""
