@@ -55,8 +55,9 @@ def prepare(folder: Path, features: int):
     agreement = read_agreement(folder / "consortium.toml")
     kits = provision(agreement, folder / "consortium.toml", folder / "kits")
     rng = np.random.default_rng(0)
-    for name in SITES:
+    for name in (agreement.host, *SITES):
         widen(kits[name])
+    for name in SITES:
         X = rng.normal(size=(RECORDS, features)) / np.sqrt(features)
         dump_svmlight_file(X, rng.choice([-1, 1], RECORDS), str(folder / f"{name}.svm"), zero_based=False)
     return agreement, kits
@@ -108,7 +109,6 @@ def main() -> None:
         with Trial(kits, folder / "logs") as trial:
             settle(kits, folder, 0)
             trial.start(agreement.host, environment=paths)
-            widen(kits[agreement.host])  # after its start, which settles a server's kit
             trial.start(*SITES, environment=paths)
             with administrator(kits[agreement.admin], patience=120) as admin:
                 while admin.missing():

@@ -51,7 +51,9 @@ def test_a_stopped_run_goes_on_to_the_same_model_and_releases_nothing_twice(smal
     assert all(answer["finished"] for answer in done.values()), done
     for name, kept in result(rough, "rough").items():
         assert np.array_equal(kept.models, undisturbed[name].models)
-        rows = Store(rough[name] / "rough", reading=True).rows()
+        store = Store(rough[name] / "rough", reading=True)
+        assert store.verify() == []
+        rows = store.rows()
         released = [(row.run, row.round) for row in rows if row.kind == "release"]
         assert len(released) == len(set(released)) == 30 + 1  # the rounds, and the test
     again = cells.run(cells.join(made, rough))

@@ -50,7 +50,7 @@ def test_a_job_can_start_our_classes_only_and_nobody_can_look_in(provisioned):
             assert all(rights.get(right, "none") == "none" for right in ("byoc", "shell_commands"))
         settings = json.loads((kits[name] / "startup" / "fed_client.json").read_text())
         assert settings["client"]["connection_security"] == "mtls"
-    command(kits["localhost"])  # a kit that was moved is settled again when it is started
+    command(kits["localhost"])  # a server's kit that was moved keeps its jobs inside again
     server = local(kits["localhost"], "resources.json")
     assert server["class_allow_list"] == ALLOWED["server"]
     assert str(kits["localhost"].resolve()) in json.dumps(server) and "/tmp/nvflare" not in json.dumps(server)

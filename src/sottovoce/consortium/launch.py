@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Self
 
 from sottovoce.consortium.flare import flare
-from sottovoce.consortium.project import settle_server
+from sottovoce.consortium.project import keep_inside
 from sottovoce.errors import SpecError
 
 _START = re.compile(r"^\s*exec python3 -u -m (nvflare\S+) -m \S+ -s (\S+) --set (.*)$", re.MULTILINE)
@@ -30,7 +30,7 @@ def command(kit: Path) -> list[str]:
         raise SpecError(f"'{kit}' is no kit of a server or a site; give a folder that `sottovoce consortium init` made")
     module, config, settings = found.groups()
     if "server" in module:
-        settle_server(kit)
+        keep_inside(kit)
     (kit / "transfer").mkdir(exist_ok=True)
     return [sys.executable, "-u", "-m", module, "-m", str(kit.resolve()), "-s", config, "--set", *shlex.split(settings)]
 

@@ -71,8 +71,9 @@ def provision(agreement: Agreement, source: Path, out: Path) -> dict[str, Path]:
     if done.get(flare("lighter.constants").CtxKey.BUILD_ERROR):
         raise SpecError(f"FLARE's provisioning failed: {said.getvalue().strip() or 'it does not say why'}")
     folder = Path(done[flare("lighter.constants").CtxKey.CURRENT_PROD_DIR])
+    (folder.parent / "state").chmod(0o700)  # the authority's private key
     kits = {name: folder / name for name in (agreement.host, *(s.name for s in agreement.sites), agreement.admin)}
-    settle_server(kits[agreement.host])
+    _settle_server(kits[agreement.host])
     _copy_agreement(agreement, source, kits[agreement.host] / "local")
     (kits[agreement.host] / "README.md").write_text(pages.server(agreement))
     for site in agreement.sites:
@@ -83,17 +84,23 @@ def provision(agreement: Agreement, source: Path, out: Path) -> dict[str, Path]:
     return kits
 
 
-def settle_server(kit: Path) -> None:
-    """Classes, permissions, and storage inside the kit; again wherever the kit is moved to."""
+def _settle_server(kit: Path) -> None:
     resources = _defaults(kit, "resources.json")
     resources["class_allow_list"] = ALLOWED["server"]
+    resources["components"] = [c for c in resources["components"] if c["id"] != "log_receiver"]
+    _write(kit, "resources.json", resources)
+    _write(kit, "authorization.json", _permissions(kit))
+    keep_inside(kit)
+
+
+def keep_inside(kit: Path) -> None:
+    """Let a server store jobs in its own kit, wherever that was moved to; FLARE would share a folder of the machine."""
+    resources = json.loads((kit / "local" / "resources.json").read_text())
     resources["snapshot_persistor"]["args"]["storage"]["args"]["root_dir"] = str(kit.resolve() / "snapshots")
     for component in resources["components"]:
         if component["id"] == "job_manager":
             component["args"]["uri_root"] = str(kit.resolve() / "jobs")
-    resources["components"] = [c for c in resources["components"] if c["id"] != "log_receiver"]
     _write(kit, "resources.json", resources)
-    _write(kit, "authorization.json", _permissions(kit))
 
 
 def _settle_site(kit: Path, agreement: Agreement, source: Path) -> None:
