@@ -1,4 +1,4 @@
-"""A soak: real processes on the loopback interface, 100 random SIGKILLs, SIGSTOPs and cut links, lost and torn messages.
+"""A soak: real processes on the loopback interface, random SIGKILLs, SIGSTOPs and cut links, lost and torn messages.
 
 Runs follow one another over the same folders until there have been enough events. After each: no round was released
 with two different messages, the ledgers hold exactly what crossed the wire, and every node's model equals that of the

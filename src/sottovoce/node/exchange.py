@@ -92,11 +92,12 @@ class Exchange:
         while (answer := self.postbox.heard(t, peer)) is None:
             if self.skips.skipped(t, peer):
                 raise Skipped
-            if watch.read() >= patience:
+            waited = watch.read()
+            if waited >= patience:
                 raise Paused(self._gone(t, peer))
-            if self.carrier.lossy and watch.read() - sent >= AGAIN:
+            if self.carrier.lossy and waited - sent >= AGAIN:
                 self.carrier.send(peer, payload)
-                sent = watch.read()
+                sent = waited
                 continue
             self.carrier.wait(min(LOOK, patience))
         return answer

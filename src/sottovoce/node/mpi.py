@@ -13,7 +13,7 @@ from sottovoce.node.postbox import Postbox
 
 TAG = 7
 HELD = 32  # messages that may be on their way before it is looked whether some have left
-SPINS = 50  # polls before a waiting rank begins to sleep, so that many ranks can share a core
+SPIN = 0.001  # seconds of polling before a waiting rank begins to sleep, so that many ranks can share a core
 NAP = 0.0002
 
 
@@ -42,22 +42,19 @@ class MpiCarrier:
 
     def send(self, peer: int, payload: bytes) -> None:
         """Start a message; its bytes are held until MPI is done with them."""
-        self._sending.append((self._comm.Isend([payload, self._mpi.BYTE], dest=peer, tag=TAG), payload))
+        self._sending.append((self._comm.Isend(payload, peer, TAG), payload))
         if len(self._sending) > HELD:
             self._sending = [(r, p) for r, p in self._sending if not r.Test()]
 
     def wait(self, seconds: float) -> None:
         """Take in whatever has come, from whomever; polling also moves this rank's own sends along."""
-        spins, until = 0, 0.0
+        began = time.monotonic()
         while not self._receive():
-            spins += 1
-            if spins < SPINS:  # a probe that finds nothing lets others run, where ranks share cores
-                continue
-            now = time.monotonic()
-            until = until or now + seconds
-            if now >= until:
+            waited = time.monotonic() - began
+            if waited >= seconds:
                 return
-            time.sleep(NAP)
+            if waited > SPIN:  # until then: a probe that finds nothing lets others run, where ranks share cores
+                time.sleep(NAP)
 
     def flush(self) -> None:
         """Wait until every message has left; their receivers have said that they are done, so it is a moment."""
@@ -71,7 +68,7 @@ class MpiCarrier:
             return False
         buffer = bytearray(self._status.Get_count(self._mpi.BYTE))
         peer = self._status.Get_source()
-        message.Recv([buffer, self._mpi.BYTE])
+        message.Recv(buffer)
         with suppress(NetworkError):  # the postbox keeps the reason; whoever waits goes on waiting
             self._postbox.deliver(peer, bytes(buffer))
         return True

@@ -9,6 +9,7 @@ Round 0 is the hello, round T + 1 the farewell. In the hello each peer says the 
 other, and its hash. A node whose ledger does not know that message is an old copy: it stops for good.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable
 from threading import Condition
 from typing import Any
@@ -47,9 +48,9 @@ class Postbox:
 
     def __init__(self, plan: Plan, me: int, saved: Saved, released: Callable[[int], str | None]) -> None:
         self.plan, self.me, self._released = plan, me, released
-        self.peers = plan.neighbours(me)
+        self.peers = {j: rounds.tolist() for j, rounds in plan.neighbours(me).items()}
         """Every node that this one ever speaks with, and in which rounds."""
-        self._when = {j: frozenset(rounds.tolist()) for j, rounds in self.peers.items()}
+        self._when = {j: frozenset(rounds) for j, rounds in self.peers.items()}
         self.shape: tuple[int, ...] | None = None
         """Of this node's own messages, hence of everybody's; None until the first."""
         self.refused: list[str] = []
@@ -78,11 +79,13 @@ class Postbox:
             for peer in self._peers_of(t):
                 self._last[peer] = [*self._last[peer], t][-KEPT:]
             self._outbox[t] = payload
-            self.shape = shape_of(payload)
+            self.shape = self.shape or shape_of(payload)
 
     def stale(self, t: int) -> list[int]:
-        """Which kept messages no peer can lack any more once that of round t is kept."""
+        """Which kept messages no peer can lack any more once that of round t is kept; told when there are some."""
         with self._changed:
+            if len(self._outbox) <= 2 * KEPT * len(self.peers) + 2:
+                return []
             mine = set(self._peers_of(t))
             needed = {r for peer, last in self._last.items() for r in (last[1 - KEPT :] if peer in mine else last)}
             return [r for r in self._outbox if r not in needed]
@@ -161,7 +164,7 @@ class Postbox:
         if t <= self._mixed or t in box:
             return  # a duplicate of what was mixed or waits to be
         have = max([self._mixed, *(r for r in box if r <= self.plan.T)])
-        due = rounds[np.searchsorted(rounds, have, side="right")]
+        due = rounds[bisect_right(rounds, have)]
         if t != due:
             raise NetworkError(f"node '{name}' sent round {t} before round {due}; refused")
         box[t] = payload, message
@@ -247,7 +250,7 @@ class Postbox:
         with self._changed:
             self._mixed = t
             for box in self._inbox.values():
-                for old in [r for r in box if 0 < r <= t]:
+                for old in [r for r in box if 0 < r <= t] if box else ():
                     del box[old]
 
     @property
