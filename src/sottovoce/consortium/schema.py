@@ -38,7 +38,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import sparse
+import scipy  # not its parts: they load when first used
 
 from sottovoce._types import Array, Matrix
 from sottovoce.consortium.encoding import REFUSE, Column, Encoded, Label, refuse
@@ -150,7 +150,7 @@ class Schema:
     def _clipped(self, X: Matrix) -> Matrix:
         if X.shape[1] > self.numbered:
             raise DataError(f"the records have {X.shape[1]} features, but the schema says {self.numbered}")
-        clipped = sparse.csr_array(X, shape=(X.shape[0], self.numbered), copy=True)
+        clipped = scipy.sparse.csr_array(X, shape=(X.shape[0], self.numbered), copy=True)
         clipped.data = np.clip(clipped.data, self.low, self.high)
         return self._bounded(clipped)
 

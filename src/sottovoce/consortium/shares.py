@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+import scipy  # not its parts: they load when first used
 from numpy.typing import NDArray
-from scipy import sparse
 
 from sottovoce._types import IntArray
 from sottovoce.consortium.encoding import Encoded
@@ -80,14 +80,14 @@ def refuse_moved(spendings: Sequence[Spending], dataset: str, train: str, test: 
 
 def _scores(encoded: Encoded, secret: bytes, dataset: str) -> list[bytes]:
     X, y = encoded.X, encoded.y
-    if sparse.issparse(X):
-        X = sparse.csr_array(X)
+    if scipy.sparse.issparse(X):
+        X = scipy.sparse.csr_array(X)
         X.sort_indices()
     scores = []
     for row in range(len(y)):
         score = hashlib.blake2b(key=secret, person=b"shares", digest_size=32)
         score.update(dataset.encode() + b"\0")
-        if sparse.issparse(X):
+        if scipy.sparse.issparse(X):
             at = slice(int(X.indptr[row]), int(X.indptr[row + 1]))
             stored = X.data[at] != 0
             score.update(X.indices[at][stored].astype("<i8").tobytes())

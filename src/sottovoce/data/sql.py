@@ -5,7 +5,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from sottovoce.data.columns import chosen, to_table
 from sottovoce.data.tables import Table
 from sottovoce.errors import DataError, SpecError
 
@@ -34,6 +33,8 @@ def load_sql(
     group : the column that names every record's owner
     columns : the features to take, by name and in this order; all others but the label are left alone
     """
+    from sottovoce.data.columns import chosen, to_table  # here: Arrow's parts are slow to load
+
     name, answer = answer_of(url, query)
     table = pa.table({column: _column(name, column, values) for column, values in answer.items()})
     if columns is not None:

@@ -16,7 +16,6 @@ import pyarrow.csv
 from numpy.typing import NDArray
 
 from sottovoce._types import Array
-from sottovoce.data.columns import read_parquet
 from sottovoce.data.load import GARBLED, OPEN
 from sottovoce.errors import DataError
 
@@ -54,6 +53,8 @@ def read_columns(
         raise DataError(f"{path}: there is no such file; check the path")
     try:
         if format == "parquet":
+            from sottovoce.data.columns import read_parquet  # here: Arrow's parts are slow to load
+
             raw = read_parquet(path)
         else:
             file: IO[bytes]

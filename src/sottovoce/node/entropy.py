@@ -11,7 +11,7 @@ import stat
 from pathlib import Path
 
 import numpy as np
-from scipy import sparse
+import scipy  # not its parts: they load when first used
 
 from sottovoce.errors import StoreError
 from sottovoce.problem.shards import Shards
@@ -104,7 +104,7 @@ def fingerprint(secret: bytes, shards: Shards) -> str:
     X, y = shards.X, shards.y
     each = []
     for row in range(X.shape[0]):
-        if sparse.issparse(X):
+        if scipy.sparse.issparse(X):
             at = slice(int(X.indptr[row]), int(X.indptr[row + 1]))
             columns, values = X.indices[at], np.asarray(X.data[at], dtype="<f8")
             columns, values = columns[values != 0], values[values != 0]

@@ -31,7 +31,7 @@ from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
 import numpy as np
-from scipy import sparse
+import scipy  # not its parts: they load when first used
 
 from sottovoce._types import IntArray
 from sottovoce.build import Prepared, prepare
@@ -78,7 +78,7 @@ class Plan:
     def prepared(self) -> Prepared:
         """Schedule, method and release, made as in a simulation but from records that hold nothing: all is public."""
         records = sum(self.sizes)
-        nothing = sparse.csr_array((records, self.width), dtype=np.float64)
+        nothing = scipy.sparse.csr_array((records, self.width), dtype=np.float64)
         phantom = Shards.of(nothing, np.ones(records), np.concatenate([[0], np.cumsum(self.sizes)]))
         return replace(prepare(self.spec, phantom), seeded=False)  # the seed is the schedule's alone
 
