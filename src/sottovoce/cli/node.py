@@ -4,7 +4,7 @@ from dataclasses import replace
 from json import dumps
 from pathlib import Path
 from time import perf_counter
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -109,7 +109,7 @@ def _result(plan: Plan, who: str, outcome: Outcome, seconds: float) -> Result:
         history=History(),
         statement=plan.statement,
         public=plan.prepared.public | {"run": plan.digest, "schedule_seed": plan.spec.seed},
-        classes=plan.classes,
+        classes=cast(Any, plan.classes),
         features=plan.features,
         nodes=(who,),
         environment=environment("mpi", seconds),
