@@ -106,7 +106,7 @@ def test_a_node_that_never_speaks_with_this_one_is_not_heard():
 def test_a_hello_brings_what_was_missed_and_checks_what_was_seen(box):
     box.deliver(PEER, hello(attached=[message(FIRST), message(SECOND)], seen=[FIRST, "aa" * 32]))
     assert box.heard(FIRST, PEER) == message(FIRST) and box.heard(SECOND, PEER) == message(SECOND)
-    reply = Postbox(PLAN, PEER, EMPTY, lambda t: None)
+    reply = Postbox(PLAN, PEER, EMPTY, {SECOND: message(SECOND)[-32:].hex()}.get)
     reply.deliver(ME, box.hello(PEER))  # and its own hello brings this node's last message
     assert reply.heard(FIRST, ME) == message(FIRST, sender=ME)
 
