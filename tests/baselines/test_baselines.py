@@ -97,6 +97,12 @@ def test_the_weight_of_dual_averaging_makes_its_bound_least():
         assert all(bound(gamma) <= bound(other) for other in (0.9 * gamma, 0.99 * gamma, 1.01 * gamma, 1.1 * gamma))
 
 
+@pytest.mark.parametrize(("gossip", "centre"), [("dsgd", "dpsgd"), ("dual_averaging", "central_da")])
+def test_with_one_node_it_is_its_centralised_twin(gossip, centre):
+    alone = make_baseline(gossip).spec(FACTS.pooled())
+    assert alone.but(privacy__adversary="central") == make_baseline(centre).spec(FACTS)
+
+
 def test_correlated_noise_leaves_next_to_nothing_on_the_table():
     """DECOR's ratio: a victim is hidden by all but a hundredth of what n nodes' independent parts could do."""
     spec = make_baseline("decor").spec(Facts((40,) * 20, 6, 1.0, batch=8))
