@@ -13,6 +13,7 @@ from sottovoce.compare.study import KEY, Study, merged
 from sottovoce.compare.summary import summarise
 from sottovoce.errors import DataError, SpecError
 from sottovoce.problem.losses import make_loss
+from sottovoce.result import save_rows
 from sottovoce.solve import solve
 from sottovoce.spec import Execution, Spec
 
@@ -58,6 +59,20 @@ def test_a_comparison_goes_on_where_it_was(table, data, monkeypatch):
     with pytest.raises(KeyError):  # other settings are other runs
         compare(Study.of(data, NAMES, SETTINGS | {"epochs": 3.0}), out)
     assert run[1].seed == 0
+
+
+def test_a_row_of_another_version_is_run_again(table, data, tmp_path):
+    _, rows = table
+    old = [dict(row) for row in rows if row["epsilon"] == 1.0 and row["seed"] == 0]
+    spoilt = next(row for row in old if row["algorithm"] == "dsgd")
+    spoilt["spec"], spoilt["objective"] = (
+        Spec.from_json(spoilt["spec"]).but(algorithm__eta="constant(9)").to_json(),
+        7.0,
+    )
+    save_rows(old, tmp_path / "old.parquet")
+    again = compare(Study.of(data, NAMES, SETTINGS, seeds=1), tmp_path / "old.parquet")
+    fresh = [row for row in rows if row["epsilon"] == 1.0 and row["seed"] == 0]
+    assert [r["objective"] for r in again] == [r["objective"] for r in fresh]
 
 
 def test_rankings_never_mix_adversaries(table):

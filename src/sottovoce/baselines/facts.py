@@ -12,6 +12,7 @@ import numpy as np
 
 from sottovoce.build import activation_of, h_from_text, loss_from_text, make_lipschitz, make_network, rounds_for_epochs
 from sottovoce.errors import SpecError
+from sottovoce.network.graphs import Graph
 from sottovoce.noising import make_law
 from sottovoce.notation import write
 from sottovoce.privacy.adversaries import make_adversary
@@ -107,6 +108,11 @@ class Facts:
         return h_from_text(self.h)
 
     @cached_property
+    def made_graph(self) -> Graph:
+        """The graph."""
+        return make_network(NetworkSpec(graph=self.graph), self.n)
+
+    @cached_property
     def L(self) -> float:
         """The bound of a record's subgradient."""
         return make_lipschitz(self.made_loss, self.spec("descent", 1))
@@ -155,7 +161,7 @@ class Facts:
     def needed_sigma(self, spec: Spec) -> float:
         """σ of a spec at the smallest node, for the rounds in which it is expected to speak; shapes left aside."""
         sampling, sizes = make_sampling(spec.privacy.sampling), np.array(self.sizes)
-        law = make_law(spec.privacy.law, make_network(spec.network, self.n), None, sampling, sizes, self.m)
+        law = make_law(spec.privacy.law, self.made_graph, None, sampling, sizes, self.m)
         adversary = make_adversary(spec.privacy.adversary)
         spoken = math.ceil(activation_of(spec, self.n) * spec.algorithm.rounds * (1 - 1e-12))
         unit = Release(sampling, self.L, (1.0,) * self.n, adversary, law)

@@ -9,7 +9,6 @@ from sottovoce.algorithm.muffliato import acceleration
 from sottovoce.baselines.baseline import Baseline
 from sottovoce.baselines.facts import Facts
 from sottovoce.baselines.steps import step_size, stepped
-from sottovoce.build import make_network
 from sottovoce.network.weights import metropolis
 from sottovoce.notation import write
 from sottovoce.spec import Spec
@@ -42,8 +41,8 @@ def tracking(facts: Facts) -> Spec:
 
 def muffliato(facts: Facts) -> Spec:
     """Cyffers et al. 2022: full gradients, accelerated gossip between them."""
-    W = metropolis(make_network(facts.spec("descent", 1).network, facts.n).adjacency())
-    return stepped(facts, facts.spec(write("muffliato", *acceleration(W)), sampling="full"))
+    gossip = acceleration(metropolis(facts.made_graph.adjacency()))
+    return stepped(facts, facts.spec(write("muffliato", *gossip), sampling="full"))
 
 
 def decor(facts: Facts) -> Spec:
@@ -51,9 +50,8 @@ def decor(facts: Facts) -> Spec:
 
     [Σ⁻¹]_ii ≤ (1/n + (1 − 1/n)/(1 + λ₂r²))/σ², so that r² = (n − 1)/(λ₂·waste) leaves all but that share of nσ².
     """
-    degrees = np.diag(make_network(facts.spec("descent", 1).network, facts.n).degrees)
-    adjacency = make_network(facts.spec("descent", 1).network, facts.n).adjacency()
-    second = float(np.linalg.eigvalsh(degrees - adjacency)[1])
+    laplacian = np.diag(facts.made_graph.degrees) - facts.made_graph.adjacency()
+    second = float(np.linalg.eigvalsh(laplacian)[1])
     ratio = math.sqrt((facts.n - 1) / (second * WASTE))
     law = write("pairs", round(ratio, 6))
     return stepped(facts, facts.spec("descent", privacy__law=law, privacy__adversary="secret_pairs"))

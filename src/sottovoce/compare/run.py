@@ -34,7 +34,7 @@ def compare(study: Study, out: Path | None = None, jobs: int = 1, done: Done | N
     table = load_rows(out) if out is not None and out.exists() else []
     known = {_key(row): row for row in table}
     cells = study.cells()
-    missing = [cell for cell in cells if _key(study.head(cell)) not in known]
+    missing = [c for c in cells if (row := known.get(_key(study.head(c)))) is None or not study.holds(c, row)]
     f_star = study.f_star() if missing else float("nan")
     missing = _tune(study, missing, list(known.values()), f_star, jobs)
     for count, row in enumerate(_run(study, missing, f_star, jobs), 1):

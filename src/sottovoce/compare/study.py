@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -118,12 +119,29 @@ class Study:
             "seed": cell.seed,
         }
 
+    def spec(self, cell: Cell) -> Spec:
+        """What is run."""
+        facts = replace(self.facts, epsilon=cell.epsilon, boost=cell.factor)
+        return _spec(cell.algorithm, facts).but(seed=cell.seed)
+
+    def holds(self, cell: Cell, row: Row) -> bool:
+        """Whether a row is of this very run, and not of one that an older version made of the same words."""
+        try:
+            return Spec.from_json(row["spec"]) == self.spec(cell._replace(factor=row["factor"]))
+        except SpecError:
+            return False
+
     def f_star(self) -> float:
         """F*, certified; not a number where there is no certificate for this h."""
         try:
             return optimum(make_problem(self.facts.spec("descent", 1).problem, self.dataset.shards), gap=GAP).value
         except SpecError:
             return math.nan
+
+
+@lru_cache(maxsize=1024)  # all seeds have the same
+def _spec(algorithm: str, facts: Facts) -> Spec:
+    return make_baseline(algorithm).spec(facts)
 
 
 def merged(shards: Shards) -> Shards:
@@ -135,23 +153,21 @@ def merged(shards: Shards) -> Shards:
 
 def run_cell(study: Study, cell: Cell, f_star: float) -> Row:
     """Run it, and tell what happened."""
-    baseline = make_baseline(cell.algorithm)
-    facts = replace(study.facts, epsilon=cell.epsilon, boost=cell.factor)
-    spec = baseline.spec(facts).but(seed=cell.seed)
-    shards = merged(study.dataset.shards) if baseline.central else study.dataset.shards
+    spec, central = study.spec(cell), make_baseline(cell.algorithm).central
+    shards = merged(study.dataset.shards) if central else study.dataset.shards
     if spec.algorithm.method in ONESHOT:
         result = perturb(spec, shards, test=study.dataset.test, f_star=f_star)
     else:
-        look = Execution(_engine(spec, facts), observations=1)
+        look = Execution(_engine(spec, shards), observations=1)
         result = solve(spec, shards, test=study.dataset.test, f_star=f_star, execution=look)
     return study.head(cell) | _row(result, cell)
 
 
-def _engine(spec: Spec, facts: Facts) -> str:
+def _engine(spec: Spec, shards: Shards) -> str:
     """Compiled sooner than for a single run: it is loaded once for many."""
     known = spec.algorithm.method in ("dual_averaging", "descent", "combine_first")
-    releases = activation_of(spec, facts.n) * facts.n * spec.algorithm.rounds
-    many = releases * (facts.m + OVERHEAD) > WORTH_COMPILING
+    releases = activation_of(spec, shards.n) * shards.n * spec.algorithm.rounds
+    many = releases * (shards.m + OVERHEAD) > WORTH_COMPILING
     return "compiled" if known and many and spec.privacy.law == "gaussian" else "auto"
 
 
