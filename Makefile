@@ -6,11 +6,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo test lint format bench docs pictures dist lock clean
+.PHONY: help setup demo consortium-demo test lint format bench docs pictures dist lock clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
 setup: $(READY)  ## create .venv with the pinned versions and this package, editable
 
@@ -32,6 +32,9 @@ $(READY): constraints.txt pyproject.toml src/sottovoce/_version.py
 
 demo: $(READY)  ## twenty nodes train a private SVM by gossip
 	@$(BIN)/sottovoce demo
+
+consortium-demo: $(READY)  ## three provisioned sites over FLARE, one killed midway and resumed: two or three minutes
+	@$(BIN)/python examples/consortium_demo.py
 
 test: $(READY)  ## style, types, unit tests, laws, doctests
 	$(MAKE) --no-print-directory lint

@@ -23,19 +23,21 @@ MAY_IMPORT: dict[str, set[str]] = {
         "spec": "",
         "presets": "spec",
         "result": "privacy spec",
-        "planning": "algorithm bounds network privacy build spec",
-        "planner": "privacy build spec",
+        "planning": "problem algorithm bounds network privacy build spec",
+        "planner": "problem network privacy algorithm build spec",
         "noising": "network privacy problem spec",
         "build": "problem network privacy algorithm engine noising spec",
         "solve": "problem algorithm engine build spec result",
-        "baselines": "algorithm network privacy problem build noising result spec",
+        "baselines": "algorithm network privacy problem build noising result spec planner",
         "sweep": "problem build solve spec result",
         "report": "network privacy spec result",
         "paper": "data problem privacy algorithm engine bounds build presets spec result report solve",
         "compare": "baselines data paper privacy problem build solve spec result",
         "estimators": "data problem privacy build planner solve spec",
-        "cli": "baselines compare data problem privacy build planner planning presets solve sweep spec result report "
-        "paper",
+        "node": "data problem network privacy algorithm engine build spec result",
+        "consortium": "node data problem privacy build result",
+        "cli": "consortium node baselines compare data problem privacy build planner planning presets solve sweep "
+        "spec result report paper",
         "__init__": "problem result solve spec estimators",
     }.items()
 }
@@ -54,6 +56,11 @@ ONLY_IN = {
     "rich": {"cli"},
     "pyarrow": {"data", "result.py", "paper", "cli/reproduce.py"},
     "sklearn": {"data", "estimators"},
+    "sqlalchemy": {"data/sql.py"},
+    "sqlite3": {"node/folder.py", "node/ledger.py"},
+    "mpi4py": {"node/mpi.py"},
+    "nvflare": {"consortium/controller.py", "consortium/executor.py"},  # elsewhere through consortium/flare.py
+    "cryptography": {"consortium/check.py"},
 }
 LONGEST = 300
 FILES = sorted(PACKAGE.rglob("*.py"))

@@ -41,5 +41,11 @@ class PrivacyError(SottovoceError):
     exit_code = 5
 
 
+class StoreError(SottovoceError):
+    """A node's folder that cannot be trusted: damaged, an old copy, in use, or without its key."""
+
+    exit_code = 6
+
+
 class PrivacyLeakWarning(UserWarning):
     """Something that ought to be public was not given, and was inferred from the data or replaced by a default."""

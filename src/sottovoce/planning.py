@@ -2,11 +2,11 @@
 
 A plan is a sampler, an activation scheme and a number of rounds. For a target (ε, δ) its price is the noise σ that it
 needs, what that noise does to the model, a bound on the error, and the bytes that it sends. Before a schedule exists
-the number of rounds in which a node will speak is random: the accounting is over that mixture.
+the number of rounds in which a node will speak is random: the accounting is over that mixture. The planner compares
+plans by closed forms; this is the exact price of one.
 """
 
 import math
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,13 +14,14 @@ import numpy as np
 from sottovoce import bounds
 from sottovoce._types import FLOAT_BYTES, IntArray
 from sottovoce.algorithm.stepsizes import StepSizes, make_sequence, prefix_sums
-from sottovoce.build import h_from_text, make_network, rounds_for_epochs, scheme_of
+from sottovoce.build import h_from_text, make_network, scheme_of
 from sottovoce.network.graphs import Graph
 from sottovoce.network.mixing import activation_rate, beta
 from sottovoce.network.schedule import draw_schedule
 from sottovoce.network.scheme import Activation
 from sottovoce.privacy.calibration import sigma as calibrated_sigma
 from sottovoce.privacy.sampling import make_sampling
+from sottovoce.problem.objective import weigh
 from sottovoce.spec import Spec
 
 
@@ -60,7 +61,8 @@ def price(spec: Spec, sizes: IntArray, m: int, lipschitz: float, epsilon: float,
     sigmas = np.array([needed[int(q)] for q in sizes])
     steps = StepSizes(make_sequence(spec.algorithm.a, T), make_sequence(spec.algorithm.gamma, T))
     h = h_from_text(spec.problem.h)
-    rms = float(np.sqrt(np.mean((factors * sigmas) ** 2)))  # factors act on what is already noised
+    scale = n * weigh(spec.problem.weights, sizes) * factors  # both act on what is already noised
+    rms = float(np.sqrt(np.mean((scale * sigmas) ** 2)))
     setting = bounds.Setting(L=lipschitz, m=m, n=n, iota=iota, beta=mixing.beta, mu=h.modulus, sigma=rms)
     links = _messages_a_round(spec, graph, activation)
     used = sum(sampling.batch(int(q)) for q in sizes)
@@ -88,21 +90,6 @@ def noise_variance(steps: StepSizes, iota: float, n: int, mu: float, sigma: floa
     S = prefix_sums(steps.a / (iota * mu * steps.A[1:] + steps.gamma))
     weights = steps.a * (S[-1] - S[1:]) / steps.A[-1]
     return float(np.sum(weights**2)) * iota * sigma**2 / n
-
-
-def grid(
-    base: Spec, sizes: IntArray, samplings: Iterable[str], activations: Iterable[str], epochs: Iterable[float]
-) -> Iterator[Spec]:
-    """Every combination whose batch the smallest node can fill, with as many rounds as make the given epochs."""
-    smallest = int(np.min(sizes))
-    for activation in activations:
-        for sampling in samplings:
-            size = getattr(make_sampling(sampling), "size", 1)
-            if size > smallest:
-                continue
-            for passes in epochs:
-                spec = base.but(network__activation=activation, privacy__sampling=sampling)
-                yield spec.but(algorithm__rounds=rounds_for_epochs(spec, sizes, passes))
 
 
 def _messages_a_round(spec: Spec, graph: Graph, activation: Activation) -> float:

@@ -77,16 +77,16 @@ def test_a_saved_run_can_be_verified_and_a_doctored_one_is_caught(sottovoce, svm
     assert sottovoce("account", "--verify", tmp_path / "nothing.json")[0] == 5
 
 
-def test_plan_prices_and_draws(sottovoce, tmp_path):
+def test_plan_chooses_explains_and_draws(sottovoce, tmp_path):
     picture = tmp_path / "plan.png"
-    args = ("plan", "--nodes", 5, "--records", 2000, "--features", 20, "--sampling", "one", "--sampling", "poisson:64",
-            "--plot", picture)  # fmt: skip
+    args = ("plan", "--nodes", 5, "--records", 2000, "--features", 20, "--plot", picture)
     found = report(sottovoce, *args)
-    assert len(found["plans"]) == 4 and found["adversary"] == "transcript"
-    noises = [p["noise_in_model"] for p in found["plans"]]
-    assert noises == sorted(noises) and picture.read_bytes().startswith(b"\x89PNG")
+    assert found["adversary"] == "transcript" and found["spec"]["privacy"]["noise"] == "private(1.0)"
+    best = min(p["loss"] for p in found["plans"])
+    assert best <= found["predicted_loss"] <= best + 0.001 and picture.read_bytes().startswith(b"\x89PNG")
+    assert found["price"]["rounds"] == found["spec"]["algorithm"]["rounds"] == found["plans"][0]["rounds"]
     code, text, _ = sottovoce(*args)
-    assert code == 0 and "poisson(64)" in text and "neighbouring data" in text
+    assert code == 0 and found["reasons"][1] in text and "neighbouring data" in text
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_plan_prices_and_draws(sottovoce, tmp_path):
         (("account", "--records", 10, "--rounds", 5, "--sigma", 1, "--activity", 0), 5, "activity"),
         (("calibrate", "--records", 10, "--rounds", 5, "--epsilon", -1), 5, "over 0"),
         (("plan", "--nodes", 3, "--records", 5, "--records", 6, "--features", 2), 2, "once for each of the 3"),
-        (("plan", "--nodes", 3, "--records", 5, "--features", 2, "--sampling", "poisson:9"), 2, "no plan fits"),
+        (("plan", "--nodes", 3, "--records", 5, "--features", 2, "--sampling", "poisson:9"), 2, "a batch of 9 records"),
         (("plan", "--nodes", 3, "--records", 5, "--features", 2, "--adversary", "central"), 5, "in clear"),
     ],
 )

@@ -112,6 +112,12 @@ def test_a_saved_run_is_drawn_as_it_was(one, written, tmp_path):
     assert visible(again) == visible(written[0])
 
 
+def test_sizes_that_differ_are_ranges(one, tmp_path):
+    longer = replace(one, spec=one.spec.but(algorithm__rounds=1200))
+    text = report.write([one, longer], tmp_path / "r.html").read_text("utf-8")
+    assert "5 nodes, 200 records, 6 features, 60 to 1,200 rounds" in text
+
+
 def test_regression_reports_a_coefficient_of_determination(one, tmp_path):
     text = report.write(replace(one, classes=None), tmp_path / "r.html").read_text("utf-8")
     assert "R² of the mean model" in text and "accuracy of the mean model" not in text

@@ -1,10 +1,12 @@
 """All baselines, by name. Adding one is a row of a family's `ROWS`."""
 
-from sottovoce.baselines import central, dual, federated, gossip
+from sottovoce.baselines import central, dual, federated, gossip, planned
 from sottovoce.baselines.baseline import Baseline
 from sottovoce.errors import SpecError
 
-BASELINES: dict[str, Baseline] = {row.name: row for row in (*dual.ROWS, *gossip.ROWS, *federated.ROWS, *central.ROWS)}
+BASELINES: dict[str, Baseline] = {
+    row.name: row for row in (*planned.ROWS, *dual.ROWS, *gossip.ROWS, *federated.ROWS, *central.ROWS)
+}
 
 
 def make_baseline(name: str) -> Baseline:

@@ -1,6 +1,7 @@
 """`sottovoce compare`: algorithms × data × ε × seeds at an equal, true (ε, δ), in one table that can be resumed."""
 
 import itertools
+import math
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,6 +18,7 @@ from sottovoce.compare.run import compare as run_study
 from sottovoce.compare.study import Row, Study
 from sottovoce.compare.summary import Line, summarise
 from sottovoce.errors import Interrupted
+from sottovoce.paper.intervals import Interval
 from sottovoce.privacy.adversaries import make_adversary
 from sottovoce.privacy.event import ADJACENCY
 from sottovoce.privacy.statement import number
@@ -130,13 +132,18 @@ def _show(lines: list[Line], delta: float, refused: dict[str, str]) -> None:
             table.add_row(
                 f"{'=' if x.tied else ''}{x.rank}",
                 x.algorithm + (" (pure ε)" if x.pure else ""),
-                str(x.suboptimality if x.suboptimality.mean == x.suboptimality.mean else x.objective),
-                str(x.test_accuracy),
+                _mean(x.objective if math.isnan(x.suboptimality.mean) else x.suboptimality),
+                _mean(x.test_accuracy),
                 "–" if tuned else number(x.true_epsilon),
                 screen.bytes_text(x.bytes),
                 f"{x.seconds:.1f}",
             )
         screen.out.print(table)
-    notes = [f"'=': not told apart from the one above it by 95 % intervals. Neighbouring data: {ADJACENCY}."]
-    notes += [f"not run: {name}: {reason}" for name, reason in refused.items()]
+    notes = [f"'{name}' was not run: {reason}." for name, reason in refused.items()]
+    notes.append(f"'=': not told apart from the one above it by 95 % intervals. Neighbouring data: {ADJACENCY}.")
     screen.out.print(f"[dim]{' '.join(notes)} F and accuracies are {NOT_PRIVATE}.[/]", soft_wrap=True)
+
+
+def _mean(found: Interval) -> str:
+    """One run has no interval."""
+    return str(found) if found.seeds > 1 else f"{found.mean:.4g}"

@@ -7,6 +7,8 @@ import numpy as np
 import typer
 
 from sottovoce.cli import screen
+from sottovoce.consortium.agreement import SCHEMA_FILE
+from sottovoce.consortium.schema import read_schema
 from sottovoce.data.load import load
 from sottovoce.result import Result
 
@@ -21,13 +23,16 @@ def predict(
 ) -> None:
     """Predict the label (or the number) of every record in FILE with the mean model of a saved run."""
     result = Result.load(model)
-    if result.features is not None:
-        table = load(file, columns=result.features)  # by name: other columns, and their order, do not matter
+    if (model / SCHEMA_FILE).exists():  # of a consortium: raw columns, encoded as its sites encoded theirs
+        X = read_schema(model / SCHEMA_FILE).read(file)
+    elif result.features is not None:
+        X = load(file, columns=result.features).X  # by name: other columns, and their order, do not matter
     else:
-        table = load(file, label=label, group=group, n_features=result.coef.shape[-1], require_label=False)
-    labels = result.predict(table.X)
+        width = result.coef.shape[-1]
+        X = load(file, label=label, group=group, n_features=width, require_label=False).X
+    labels = result.predict(X)
     if json:
-        screen.say_json({"predictions": labels.tolist(), "decisions": result.decide(table.X).tolist()})
+        screen.say_json({"predictions": labels.tolist(), "decisions": result.decide(X).tolist()})
         return
     text = "\n".join(f"{value:g}" if isinstance(value, float) else str(value) for value in labels.tolist())
     if out is None:

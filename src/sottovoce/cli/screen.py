@@ -29,7 +29,7 @@ out, err = Console(highlight=False), Console(stderr=True, highlight=False)
 
 def fail(message: str) -> None:
     """One sentence, in red."""
-    err.print(f"[bold red]Error:[/] {_plain(message)}", soft_wrap=True)
+    err.print(f"[bold red]Error:[/] {plain(message)}", soft_wrap=True)
 
 
 def say_json(value: Any) -> None:
@@ -106,7 +106,7 @@ def privacy_panel(result: Result) -> Panel:
     """The verdict, against whom, and in which units: never one without the others."""
     statement = result.statement
     lines = [
-        f"[bold]{_plain(statement.verdict())}[/]",
+        f"[bold]{plain(statement.verdict())}[/]",
         f"adversary: {statement.adversary}, who sees {make_adversary(statement.adversary).sees}",
         f"neighbouring data: {statement.adjacency}",
     ]
@@ -176,5 +176,6 @@ def _finite(value: Any) -> Any:
     return value
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
+    """Text that Rich shows as it is."""
     return text.replace("[", r"\[")

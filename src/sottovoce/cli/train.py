@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -15,11 +15,27 @@ from sottovoce.cli.report import NAME, write_report
 from sottovoce.data.load import load
 from sottovoce.errors import SpecError
 from sottovoce.notation import parse, write
+from sottovoce.planner import Facts, choose
 from sottovoce.presets import PRESETS, make_preset
 from sottovoce.problem.optimum import optimum
+from sottovoce.problem.shards import Shards
 from sottovoce.solve import ENGINES, solve
 from sottovoce.spec import Execution, Spec
 
+FIXED = {
+    "h": "problem__h",
+    "weights": "problem__weights",
+    "on_violation": "problem__on_violation",
+    "activation": "network__activation",
+    "mixing": "network__weights",
+    "correct": "network__correct",
+    "a": "algorithm__a",
+    "gamma": "algorithm__gamma",
+    "primal": "algorithm__primal",
+    "sampling": "privacy__sampling",
+    "clip": "privacy__clip",
+}
+"""Settings of the planner, and the fields of a spec that they are."""
 DATA, MODEL, NETWORK, STEPS, PRIVACY, RUN = "Data", "Model", "Network", "Algorithm", "Privacy", "Run"
 
 
@@ -39,8 +55,8 @@ def train(
     features: Annotated[int | None, _option("--features", "Number of features (svmlight).", DATA)] = None,
     unit_rows: Annotated[bool, _option("--unit-rows", "Scale rows over the bound down to it.", DATA)] = False,
     preset: Annotated[
-        str, _option("--preset", f"Start from {', '.join(PRESETS)}; the options below change it.", MODEL)
-    ] = "private",
+        str, _option("--preset", f"Start from auto (the planner), {', '.join(PRESETS)}; options change it.", MODEL)
+    ] = "auto",
     loss: Annotated[str | None, _option("--loss", "hinge, logistic, huber:1.35, …", MODEL)] = None,
     h: Annotated[str | None, _option("--h", "Regulariser: l2:5e-4, l1:5e-4, elastic_net:…, box:-1,1, …", MODEL)] = None,
     intercept: Annotated[
@@ -57,7 +73,7 @@ def train(
     mixing: Annotated[str | None, _option("--mixing", "metropolis, lazy, max_degree, uniform.", NETWORK)] = None,
     correct: Annotated[bool, _option("--correct", "Weigh unevenly active nodes.", NETWORK)] = False,
     rounds: Annotated[int | None, _option("--rounds", "T; or give --epochs.", STEPS)] = None,
-    epochs: Annotated[float | None, _option("--epochs", "Passes over the data (10).", STEPS)] = None,
+    epochs: Annotated[float | None, _option("--epochs", "Passes over the data.", STEPS)] = None,
     a: Annotated[str | None, _option("--a", "a_t: linear:1 or constant:1.", STEPS)] = None,
     gamma: Annotated[str | None, _option("--gamma", "γ_t: constant:20 or sqrt:0.01.", STEPS)] = None,
     primal: Annotated[str | None, _option("--primal", "recompute or as_written (line 8).", STEPS)] = None,
@@ -113,7 +129,8 @@ def train(
         "privacy__adversary": adversary,
         "seed": seed,
     }
-    spec = make_preset(preset, 1).but(**{key: value for key, value in changes.items() if value is not None})
+    base = make_preset("private" if preset == "auto" else preset, 1)
+    spec = base.but(**{key: value for key, value in changes.items() if value is not None})
     model = loss_from_text(spec.problem.loss)
     table = load(file, format=format, label=label, group=group, n_features=features)
     held_out = None if test is None else load(test, format=format, label=label, group=group, n_features=table.m)
@@ -127,11 +144,16 @@ def train(
         unit_norm=spec.problem.row_norm if unit_rows else None,
         seed=seed,
     )
-    wanted = spec.privacy.sampling
-    if sampling is None:
-        spec = _fitted(spec, int(data.shards.sizes.min()))
+    said: list[str] = []
+    if preset == "auto" and noise is None:  # the planner plans for an ε
+        spec, said = _planned(spec, changes, data.shards, rounds, epochs)
+    else:
+        wanted = spec.privacy.sampling
+        spec = spec if sampling is not None else _fitted(spec, int(data.shards.sizes.min()))
+        spec = _with_rounds(spec, rounds, 10.0 if epochs is None else epochs, data.shards.sizes)
+        if spec.privacy.sampling != wanted:
+            said = [f"[yellow]Note:[/] {spec.privacy.sampling}, not {wanted}: the smallest node has no more records."]
     _mention_small_nodes(spec, data.shards.sizes, data.names.get("nodes"))
-    spec = _with_rounds(spec, rounds, 10.0 if epochs is None else epochs, data.shards.sizes)
     f_star = optimum(make_problem(spec.problem, data.shards), gap=1e-6).value if certify else float("nan")
     _mention_earlier_work(out, seed)
     with screen.bar("gossip", quiet=json) as progress:
@@ -145,10 +167,8 @@ def train(
             checkpoint=out if out is not None and seed is not None else None,
             **data.names,
         )
-    if spec.privacy.sampling != wanted:
-        screen.err.print(
-            f"[yellow]Note:[/] {spec.privacy.sampling}, not {wanted}: the smallest node has no more records."
-        )
+    for line in said:
+        screen.err.print(line, soft_wrap=True)
     saved = report = None
     title = f"{table.name}: {spec.problem.loss} + {spec.problem.h}"
     if out is not None:
@@ -186,6 +206,32 @@ def _mention_small_nodes(spec: Spec, sizes: IntArray, names: tuple[str, ...] | N
             f"noise, and no batch can be larger than its records{hint}.",
             soft_wrap=True,
         )
+
+
+def _planned(
+    spec: Spec, changes: dict[str, Any], shards: Shards, rounds: int | None, epochs: float | None
+) -> tuple[Spec, list[str]]:
+    """The planner's choice around what the user has fixed, and its reasons."""
+    problem, privacy = spec.problem, spec.privacy
+    fixed = {name: changes[key] for name, key in FIXED.items()} | {"rounds": rounds}
+    if epochs is not None:  # passes over the data speak of batches
+        spec = spec if fixed["sampling"] is not None else _fitted(spec, int(shards.sizes.min()))
+        fixed["rounds"] = _with_rounds(spec, None, epochs, shards.sizes).algorithm.rounds
+        fixed |= {"sampling": spec.privacy.sampling, "activation": spec.network.activation}
+    facts = Facts(
+        sizes=tuple(shards.sizes.tolist()),
+        features=shards.m + (problem.intercept > 0),
+        loss=problem.loss,
+        epsilon=parse(privacy.noise).args[0],
+        delta=privacy.delta,
+        adversary=privacy.adversary,
+        graph=spec.network.graph,
+        row_norm=problem.row_norm,
+        intercept=problem.intercept,
+    )
+    choice = choose(facts, **fixed)
+    reasons = ["[bold]The plan[/], from public numbers alone:", *(f"· {reason}" for reason in choice.reasons)]
+    return choice.spec.but(seed=spec.seed), reasons
 
 
 def _fitted(spec: Spec, smallest: int) -> Spec:

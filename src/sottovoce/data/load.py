@@ -67,7 +67,8 @@ def load(
         of them, or a CSV or Parquet file with another number, is refused
     positive : the class that becomes +1, the other one −1; by default labels stay as they are (see `as_signs`)
     require_label : False for files to predict, where a missing label column gives y = None
-    columns : the features to take from a CSV or Parquet file, by name and in this order; all others are left alone
+    columns : the features to take from a CSV or Parquet file, by name and in this order; all others, but for a
+        label that is named, are left alone
 
     Notes
     -----
@@ -101,7 +102,8 @@ def load(
 
             raw = _read(path, format, compression, group)
             if columns is not None:
-                raw, label, require_label = chosen(raw, columns, name), None, False
+                raw = chosen(raw, [*columns, *([label] if label is not None else [])], name)
+                require_label = label is not None
             table = to_table(raw, name, label, group, require_label)
     except SottovoceError:
         raise
@@ -178,6 +180,11 @@ def as_reals(y: ArrayLike) -> Array:
     if values.dtype.kind == "U":
         raise DataError(f"a regression's targets must be numbers, not text such as '{values[0]}'; encode them first")
     return values
+
+
+def format_of(path: Path, format: str | None = None) -> str:
+    """The format of a file: the one named, else the one that its ending says."""
+    return _format(path, format)[0]
 
 
 def _format(path: Path, format: str | None) -> tuple[str, str]:

@@ -4,8 +4,10 @@ It proves the seam to real nodes: the same `step` as in the reference engine, on
 A node knows the public schedule, its own records and its own randomness; nothing of anybody else's but messages.
 """
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -40,28 +42,34 @@ class Node:
     def run(self, state: State, rounds: IntArray) -> State:
         """Take part in the given rounds (those of the schedule in which this node is active)."""
         for t in rounds.tolist():
-            now = np.array([t])
-            speaks = np.array([self.schedule.speaks_in(t, self.name)])
-            records, noise = draw(self.draws, self._me, now, speaks, state.z.shape[1])
-            gradient = gradients(self.problem, self.release, ONLY, records)
-            state = self.method.step(state, t, self._me, speaks, gradient, noise, self._mixer(t)).state
+            state = self.turn(state, t, partial(self._mix, t))
         return state
 
-    def _mixer(self, t: int) -> Mix:
+    def turn(self, state: State, t: int, mix: Mix) -> State:
+        """One round: this node's own draws, the one step, and whatever `mix` does to its message."""
+        now = np.array([t])
+        speaks = np.array([self.schedule.speaks_in(t, self.name)])
+        records, noise = draw(self.draws, self._me, now, speaks, state.z.shape[1])
+        gradient = gradients(self.problem, self.release, ONLY, records)
+        return self.method.step(state, t, self._me, speaks, gradient, noise, mix).state
+
+    def _mix(self, t: int, message: Array) -> Array:
         peers, weights = self.schedule.peers(t, self.name)
+        row = dict(zip(peers.tolist(), weights.tolist(), strict=True))
+        payload = message.tobytes()
 
-        def mix(message: Array) -> Array:
-            mixed = np.zeros_like(message)
-            payload = message.tobytes()
-            for peer, weight in sorted(zip(peers.tolist(), weights.tolist(), strict=True)):
-                if peer == self.name:
-                    mixed += weight * message
-                else:
-                    answer = self.transport.exchange(t, peer, payload)
-                    mixed += weight * np.frombuffer(answer).reshape(message.shape)
-            return mixed
+        def others(peer: int) -> Array:
+            return np.frombuffer(self.transport.exchange(t, peer, payload)).reshape(message.shape)
 
-        return mix
+        return mixed(self.name, row, message, others)
+
+
+def mixed(me: int, row: dict[int, float], message: Array, others: Callable[[int], Array]) -> Array:
+    """Σ_j w_ij s_j for one node, always summed in the order of the nodes, so that it is the same to the last bit."""
+    total = np.zeros_like(message)
+    for peer, weight in sorted(row.items()):
+        total += weight * (message if peer == me else others(peer))
+    return total
 
 
 def run(job: Job, state: State, start: int, stop: int) -> State:

@@ -72,7 +72,7 @@ def refuse_small_nodes(
 
 def plan(facts: Facts, private: bool, given: dict[str, Any]) -> Choice:
     """The planner's choice, with what the user fixed among an estimator's parameters."""
-    fixed: dict[str, Any] = {"weights": "records"}
+    fixed: dict[str, Any] = {}
     if given["activation"] != "auto":
         fixed["activation"] = given["activation"]
     if given["rounds"] != "auto":
@@ -89,18 +89,20 @@ def plan(facts: Facts, private: bool, given: dict[str, Any]) -> Choice:
 
 
 def _without_noise(spec: Spec, facts: Facts) -> Spec:
-    """The same plan without noise: there is nothing to stop early for, so γ is as small as a steady descent allows.
+    """The same plan without noise: there is nothing to stop early for, and nothing that a clip would save.
 
-    With a_t = t the steps a_t/(μA_t + γ) are at most 1/√(2μγ); curvatures are at most R² + B² for every loss here that
-    has one. Where that asks for more than A_T/REACH, few rounds had better go far than steadily.
+    γ is as small as a steady descent allows: with a_t = t the steps a_t/(μA_t + γ) are at most 1/√(2μγ), and curvatures
+    at most R² + B² for every loss here that has one. Where that asks for more than A_T/REACH, few rounds had better go
+    far than steadily.
     """
+    if math.isfinite(loss_from_text(facts.loss).slope_bound):
+        spec = spec.but(privacy__clip=None)
     mu = h_from_text(spec.problem.h).modulus
-    spec = spec.but(privacy__noise="none")
-    if mu == 0 or not spec.algorithm.gamma.startswith("constant"):
-        return spec
-    steady = (facts.row_norm**2 + facts.intercept**2) ** 2 / (2 * mu)
-    far = spec.algorithm.rounds * (spec.algorithm.rounds + 1) / 2 / REACH
-    return spec.but(algorithm__gamma=write("constant", min(steady, far)))
+    if mu > 0:
+        steady = (facts.row_norm**2 + facts.intercept**2) ** 2 / (2 * mu)
+        far = spec.algorithm.rounds * (spec.algorithm.rounds + 1) / 2 / REACH
+        spec = spec.but(algorithm__a="linear(1)", algorithm__gamma=write("constant", min(steady, far)))
+    return spec.but(privacy__noise="none")
 
 
 def regulariser(penalty: str, alpha: Any, l1_ratio: Any) -> str:

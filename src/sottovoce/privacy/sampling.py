@@ -2,6 +2,7 @@
 
 `fixed(b)`: b distinct records, uniformly, without replacement; `one` is fixed(1), the paper's choice.
 `poisson(b)`: every record independently with probability b/q; the batch size varies, the divisor stays the public b.
+`poisson(0.05)`, a number below 1: b is that share of each node's own records.
 `full`: all of them.
 Draws are independent from round to round: a shuffled pass over the data is a different mechanism, and not offered.
 `cyclic(b)`: b after b in the order of the file, pass after pass: no chance in it, hence nothing gained from sampling.
@@ -45,7 +46,7 @@ class Sampling(Protocol):
 
 @dataclass(frozen=True)
 class _Batch:
-    size: int = 1
+    size: float = 1
 
     def __post_init__(self) -> None:
         """A batch has at least one record."""
@@ -76,7 +77,7 @@ class Fixed(_Batch):
     @property
     def stretch(self) -> int:
         """One uniform a record."""
-        return self.size
+        return int(self.size)
 
     def draw(self, uniforms: Uniforms, q: int, t: int = 1) -> IntArray:
         """Floyd's algorithm (Bentley and Floyd 1987): b uniforms, no shuffling of q."""
@@ -92,9 +93,19 @@ class Fixed(_Batch):
 
 @dataclass(frozen=True)
 class Poisson(_Batch):
-    """Each record independently with probability b/q; possibly none."""
+    """Each record independently with probability b/q; possibly none. A size below 1 is a share of the records."""
 
+    size: float = 1
     kind = "poisson"
+
+    def __post_init__(self) -> None:
+        """A batch has at least one record, a share is below 1."""
+        if not (isinstance(self.size, float) and 0 < self.size < 1):
+            super().__post_init__()
+
+    def batch(self, q: int) -> int:
+        """The batch size, where the node has that many records; or the share of them, one record at least."""
+        return max(1, round(self.size * q)) if self.size < 1 else super().batch(q)
 
     @property
     def text(self) -> str:
@@ -103,15 +114,15 @@ class Poisson(_Batch):
 
     @property
     def stretch(self) -> int:
-        """One uniform a record and one to pass the end, for all but the largest batches."""
-        return int(self.size + 4 * np.sqrt(self.size)) + 4
+        """One uniform a record and one to pass the end, for all but the largest batches; of a share, not known."""
+        return 0 if self.size < 1 else _enough(int(self.size))
 
     def draw(self, uniforms: Uniforms, q: int, t: int = 1) -> IntArray:
         """Skip from one chosen record to the next by geometric gaps: O(b), not O(q)."""
         b = self.batch(q)
         if b == q:
             return np.arange(q)
-        stretch = self.stretch
+        stretch = _enough(b)
         scale = 1.0 / np.log1p(-b / q)
         found: list[IntArray] = []
         at, first = -1.0, 0
@@ -121,6 +132,10 @@ class Poisson(_Batch):
             found.append(places[places < q].astype(np.int64))
             at, first = float(places[-1]), first + stretch
         return np.concatenate(found)
+
+
+def _enough(b: int) -> int:
+    return int(b + 4 * np.sqrt(b)) + 4
 
 
 @dataclass(frozen=True)
@@ -177,6 +192,8 @@ def make_sampling(text: str) -> Sampling:
     Poisson(size=32)
     >>> make_sampling("one")
     Fixed(size=1)
+    >>> make_sampling("poisson(0.05)").batch(2000)
+    100
     """
     name, args, kwargs = parse(text)
     if name not in SAMPLINGS:

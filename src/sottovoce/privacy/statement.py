@@ -7,35 +7,26 @@ No ε is ever shown without its δ, its adversary and its adjacency.
 
 import json
 import math
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from sottovoce._types import IntArray
 from sottovoce.errors import PrivacyError
 from sottovoce.privacy.adversaries import make_adversary, refuse_unless_runnable
 from sottovoce.privacy.event import Event
+from sottovoce.privacy.groups import Group, Grouped, grouped_by_event
 from sottovoce.privacy.pricing import price, price_risk
 from sottovoce.privacy.release import Release
 from sottovoce.privacy.theorem1 import Theorem1
 from sottovoce.privacy.units import RECORD, Unit, make_unit
 
 FORMAT = 1
-LEVELS = 4  # nodes that differ only in how often they spoke are accounted at this many counts, each rounded up
 
 EXTRA_ASSUMPTIONS = {
     "central": ("there is one trusted place that holds all records and publishes nothing but the final model",),
     "secret_pairs": ("the seeds that pairs of nodes share stay secret, but for those of the declared coalition",),
 }
-
-
-@dataclass(frozen=True)
-class Group:
-    """Nodes with the same guarantee: their event, with the largest count among them, and its ε."""
-
-    nodes: tuple[int, ...]
-    event: Event
-    epsilon: float
 
 
 @dataclass(frozen=True)
@@ -50,6 +41,7 @@ class PrivacyStatement:
     adversary, adjacency : against whom, and for which change of the data
     unit : whose data that is: one record's, or one person's
     groups : the guarantees of all nodes
+    held_out : the same for records that were kept out of training and used once, to count right answers with noise
     error : by how much the numerics may have raised ε, as a share of it
     claimed : the ε that the paper's Theorem 1 claims for this noise, where that is the noise
     simulation : a seed was given, so whoever knows it can remove the noise
@@ -66,6 +58,7 @@ class PrivacyStatement:
     unit: str
     assumptions: tuple[str, ...]
     not_covered: tuple[str, ...]
+    held_out: tuple[Group, ...] = ()
     error: float = 0.0
     claimed: float | None = None
     simulation: bool = False
@@ -81,7 +74,7 @@ class PrivacyStatement:
     @property
     def worst(self) -> Group:
         """The nodes whose records are protected least."""
-        return max(self.groups, key=lambda group: group.epsilon)
+        return max((*self.groups, *self.held_out), key=lambda group: group.epsilon)
 
     def verdict(self) -> str:
         """One line: the guarantee, or that there is none."""
@@ -91,7 +84,10 @@ class PrivacyStatement:
         if self.private:
             noun = make_unit(self.unit).noun
             return f"Every {noun} has {true}-differential privacy against '{self.adversary}' ({self.adjacency})."
-        return f"NOT PRIVATE as claimed: Theorem 1 claims ε = {self.claimed:g}, the truth is {true}."
+        return (
+            f"NOT PRIVATE as claimed: Theorem 1 claims ε = {self.claimed:g}; against '{self.adversary}' "
+            f"({self.adjacency}) the truth is {true}."
+        )
 
     def paragraph(self) -> str:
         """The statement in plain words, for somebody who signs it."""
@@ -112,6 +108,11 @@ class PrivacyStatement:
                 "observer."
             )
         lines = [f"{self.verdict()} {body}", f"It rests on this: {'; '.join(self.assumptions)}."]
+        if self.held_out:
+            lines.append(
+                "Some records were held out of training, by a secret choice that did not look at them, and used once, "
+                "to count right answers with noise. A record is in one of the two shares; the ε above covers both."
+            )
         if self.simulation:
             lines.append("This was a simulation: a seed was given, and whoever knows it can remove the noise.")
         return "\n\n".join([*lines, f"It does not cover: {'; '.join(self.not_covered)}."])
@@ -120,7 +121,7 @@ class PrivacyStatement:
         """The largest share of true alarms that a test with the given share of false alarms can have."""
         if math.isinf(self.epsilon):
             return 1.0
-        return max(price_risk(group.event, fpr) for group in self.groups)
+        return max(price_risk(group.event, fpr) for group in (*self.groups, *self.held_out))
 
     def verify(self) -> None:
         """Make the statement again from its events and compare; raise if anything that follows from them does not.
@@ -131,6 +132,9 @@ class PrivacyStatement:
         listed = sorted(i for group in self.groups for i in group.nodes)
         if not listed or listed != list(range(len(listed))):
             raise PrivacyError(f"the statement does not list every node once: it lists {listed}")
+        counted = [i for group in self.held_out for i in group.nodes]
+        if len(set(counted)) != len(counted) or not set(counted) <= set(listed):
+            raise PrivacyError(f"the statement's held-out records are of nodes {counted}: each of its nodes once")
         again = _state(
             [(group.event, group.nodes) for group in self.groups],
             self.delta,
@@ -138,6 +142,7 @@ class PrivacyStatement:
             self.claimed,
             self.simulation,
             make_unit(self.unit),
+            [(group.event, group.nodes) for group in self.held_out],
         )
         for name in (f.name for f in fields(self)):
             mine, theirs = getattr(self, name), getattr(again, name)
@@ -158,10 +163,12 @@ class PrivacyStatement:
         try:
             if data["format"] != FORMAT:
                 raise PrivacyError("this statement was made by another version of sottovoce; use that one to read it")
-            values = {f.name: _number(data[f.name]) for f in fields(cls)}
-            values["groups"] = tuple(
-                Group(tuple(g["nodes"]), Event(**g["event"]), float(_number(g["epsilon"]))) for g in data["groups"]
-            )
+            values = {f.name: _number(data[f.name]) for f in fields(cls) if f.name != "held_out"}
+            for name in ("groups", "held_out"):  # statements of runs without an evaluation need not have the second
+                values[name] = tuple(
+                    Group(tuple(g["nodes"]), Event(**g["event"]), float(_number(g["epsilon"])))
+                    for g in (data[name] if name == "groups" else data.get(name, ()))
+                )
             for name in ("assumptions", "not_covered"):
                 values[name] = tuple(data[name])
             for name in ("epsilon", "delta", "epsilon_lower", "epsilon_rdp", "error"):
@@ -196,24 +203,48 @@ def make_statement(
     check_delta(delta)
     events = [release.event(i, int(q), int(participations[i])) for i, q in enumerate(sizes)]
     claimed = claims[0].epsilon if claims else None
-    return _state(_grouped(events), delta, release.adversary.name, claimed, simulation, unit)
+    return _state(grouped_by_event(events), delta, release.adversary.name, claimed, simulation, unit)
+
+
+def with_held_out(statement: PrivacyStatement, events: Mapping[int, Event]) -> PrivacyStatement:
+    """The same statement, with what the held-out records of some nodes were used for.
+
+    A record is either trained on or held out, by a choice that does not look at it, so its ε is that of the one use
+    that is made of it: the larger of the two covers everybody (parallel composition).
+    """
+    trained = [(group.event, group.nodes) for group in statement.groups]
+    held_out = grouped_by_event([events[i] for i in sorted(events)])
+    named = [(event, tuple(sorted(events)[i] for i in places)) for event, places in held_out]
+    return _state(
+        trained,
+        statement.delta,
+        statement.adversary,
+        statement.claimed,
+        statement.simulation,
+        make_unit(statement.unit),
+        named,
+    )
 
 
 def _state(
-    grouped: list[tuple[Event, tuple[int, ...]]],
+    trained: Grouped,
     delta: float,
     adversary: str,
     claimed: float | None,
     simulation: bool,
     unit: Unit,
+    held_out: Grouped = (),
 ) -> PrivacyStatement:
     """Account for every group, against an adversary that these events are accounted against."""
-    nodes = sum(len(members) for _, members in grouped)
-    for event, _ in grouped:
+    nodes = sum(len(members) for _, members in trained)
+    for event, _ in trained:
         refuse_unless_runnable(make_adversary(adversary), event.law, nodes)
     check_delta(delta)
-    accounts = [price(event, delta) for event, _ in grouped]
+    accounts = [price(event, delta) for event, _ in (*trained, *held_out)]
     worst = max(accounts, key=lambda found: found.epsilon)
+    groups = tuple(
+        Group(nodes, event, a.epsilon) for (event, nodes), a in zip((*trained, *held_out), accounts, strict=True)
+    )
     return PrivacyStatement(
         epsilon=worst.epsilon,
         delta=delta,
@@ -221,7 +252,8 @@ def _state(
         epsilon_rdp=worst.epsilon_rdp,
         adversary=adversary,
         adjacency=unit.adjacency,
-        groups=tuple(Group(nodes, event, a.epsilon) for (event, nodes), a in zip(grouped, accounts, strict=True)),
+        groups=groups[: len(trained)],
+        held_out=groups[len(trained) :],
         unit=unit.name,
         assumptions=unit.assumptions + EXTRA_ASSUMPTIONS.get(adversary, ()),
         not_covered=unit.not_covered,
@@ -235,21 +267,6 @@ def check_delta(delta: float) -> None:
     """A δ of 0 needs pure noise, a δ of 1 promises nothing."""
     if not 0 < delta < 1:
         raise PrivacyError(f"δ must lie strictly between 0 and 1, not {delta}")
-
-
-def _grouped(events: list[Event]) -> list[tuple[Event, tuple[int, ...]]]:
-    """Nodes whose events differ in their count alone, at a few counts each rounded up: more is never less private."""
-    kinds: dict[Event, list[int]] = {}
-    for i, event in enumerate(events):
-        kinds.setdefault(replace(event, rounds=0), []).append(i)
-    result: list[tuple[Event, tuple[int, ...]]] = []
-    for nodes in kinds.values():
-        counts = sorted({events[i].rounds for i in nodes})
-        levels = counts[len(counts) - 1 :: -max(1, math.ceil(len(counts) / LEVELS))][::-1]
-        for low, high in zip([-1, *levels], levels, strict=False):
-            mine = tuple(i for i in nodes if low < events[i].rounds <= high)
-            result.append((replace(events[mine[0]], rounds=high), mine))
-    return result
 
 
 def _alike(mine: Any, theirs: Any) -> bool:

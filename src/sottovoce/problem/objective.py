@@ -1,8 +1,9 @@
 """The objective of eq. (1), F(x) = Σ_i w_i f_i(x) + h(x) with f_i(x) = (1/q_i) Σ_j φ(⟨c_ij, x⟩, y_ij).
 
 Weights: `nodes` is the paper's w_i = 1/n, every node counts the same; `records` is w_i = q_i/N, the pooled problem.
-The two agree where all nodes have as many records. Where units are people, q_i counts people, and f_i is the mean over
-them of the mean over each one's rows.
+The two agree where all nodes have as many records. `records(κ)` is w_i ∝ q_i²/(q_i + κ): records, but nodes with fewer
+than κ of them count less, so that their large noise does not drown the rest. Where units are people, q_i counts people,
+and f_i is the mean over them of the mean over each one's rows.
 
 A model of K outputs is one vector x of K·m' numbers, class by class: x.reshape(K, m')[k] are the weights of class k.
 """
@@ -14,14 +15,31 @@ import numpy as np
 
 from sottovoce._types import Array, IntArray
 from sottovoce.errors import SpecError
+from sottovoce.notation import parse
 from sottovoce.problem.losses import Loss
 from sottovoce.problem.outputs import Joint, lengths
 from sottovoce.problem.regularisers import Regulariser
 from sottovoce.problem.shards import Shards
 from sottovoce.problem.units import clipped_units
 
-WEIGHTS = ("nodes", "records")
+WEIGHTS = ("nodes", "records", "records(κ)")
 TOGETHER = 16  # models judged in one reading of the data: the margins of all records are held for each
+
+
+def weigh(text: str, sizes: IntArray) -> Array:
+    """w_i, summing to one, from public sizes alone.
+
+    Examples
+    --------
+    >>> weigh("records", np.array([100, 300])), weigh("records(100)", np.array([100, 300])).round(3)
+    (array([0.25, 0.75]), array([0.182, 0.818]))
+    """
+    name, args, named = parse(text)
+    if named or name not in ("nodes", "records") or len(args) > (name == "records") or any(k < 0 for k in args):
+        raise SpecError(f"weights must be one of {', '.join(WEIGHTS)} with κ not negative, not {text!r}")
+    q = np.asarray(sizes, dtype=np.float64)
+    counts = np.ones_like(q) if name == "nodes" else q * q / (q + sum(args))
+    return np.asarray(counts / counts.sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,8 +55,7 @@ class Problem:
 
     def __post_init__(self) -> None:
         """Refuse targets that the loss does not understand."""
-        if self.weights not in WEIGHTS:
-            raise SpecError(f"weights must be 'nodes' or 'records', not {self.weights!r}")
+        weigh(self.weights, self.shards.sizes)
         self.joint.check(self.shards.y)
 
     @cached_property
@@ -54,8 +71,7 @@ class Problem:
     @cached_property
     def node_weights(self) -> Array:
         """w_i, summing to one."""
-        q = self.shards.sizes
-        return np.full(len(q), 1.0 / len(q)) if self.weights == "nodes" else q / q.sum()
+        return weigh(self.weights, self.shards.sizes)
 
     @cached_property
     def record_weights(self) -> Array:

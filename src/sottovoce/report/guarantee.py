@@ -6,7 +6,8 @@ from typing import Literal
 from xml.etree.ElementTree import Element
 
 from sottovoce.privacy.adversaries import make_adversary
-from sottovoce.privacy.statement import Group, PrivacyStatement, number
+from sottovoce.privacy.groups import Group
+from sottovoce.privacy.statement import PrivacyStatement, number
 from sottovoce.report.budget import terms
 from sottovoce.report.document import Section
 from sottovoce.report.html import pairs, table, tag

@@ -93,7 +93,7 @@ def _several(settings: Sequence[Setting], title: str | None) -> str:
         what_was_run(settings),
     ]
     heading = title or f"{len(settings)} settings compared in {runs} runs"
-    head = [tag("p", _sizes(settings[0]), class_="subtitle"), _verdict_of_all(settings)]
+    head = [tag("p", _sizes(settings), class_="subtitle"), _verdict_of_all(settings)]
     return page(heading, [s for s in sections if s is not None], head)
 
 
@@ -103,14 +103,23 @@ def _history(setting: Setting) -> list[dict[str, Any]]:
     return [seed | row for seed, run in zip(seeds, setting.runs, strict=True) for row in run.history.rows]
 
 
-def _sizes(setting: Setting) -> str:
-    public, rounds = setting.first.public, setting.first.spec.algorithm.rounds
-    return f"{public['n']:,} nodes, {sum(public['records']):,} records, {public['m']:,} features, {rounds:,} rounds"
+def _sizes(settings: Sequence[Setting]) -> str:
+    """How large the runs were, as ranges where they differ."""
+    firsts = [s.first for s in settings]
+    counts = {
+        "nodes": [r.public["n"] for r in firsts],
+        "records": [sum(r.public["records"]) for r in firsts],
+        "features": [r.public["m"] for r in firsts],
+        "rounds": [r.spec.algorithm.rounds for r in firsts],
+    }
+    return ", ".join(
+        f"{min(v):,} {name}" if min(v) == max(v) else f"{min(v):,} to {max(v):,} {name}" for name, v in counts.items()
+    )
 
 
 def _subtitle(setting: Setting) -> Element:
     seeds = f", {len(setting.runs)} seeds" if len(setting.runs) > 1 else ""
-    return tag("p", _sizes(setting) + seeds, class_="subtitle")
+    return tag("p", _sizes([setting]) + seeds, class_="subtitle")
 
 
 def _tiles(setting: Setting) -> Element:

@@ -1,0 +1,142 @@
+"""Exchanges a second over MPI: the node's own exchange (packed, checked, idempotent) against a bare mpi4py ping.
+
+Starts itself under mpirun with 8 ranks, which form pairs; both are measured in the same run, in turn, and the better of
+two is taken of each. With --durable the whole loop is measured too: a transaction on the disk for every round.
+
+    python benchmarks/exchange.py [--ranks 8] [--bytes 16000] [--exchanges 3000] [--durable]
+"""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+
+def options():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ranks", type=int, default=8)
+    parser.add_argument("--bytes", type=int, default=16_000)
+    parser.add_argument("--exchanges", type=int, default=3000)
+    parser.add_argument("--durable", action="store_true")
+    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def launch():
+    beside = Path(sys.executable).parent / "mpirun"
+    mpirun = str(beside) if beside.exists() else shutil.which("mpirun")
+    if mpirun is None:
+        print("there is no mpirun; install sottovoce[mpi]")
+        return 1
+    ranks = str(options().ranks)
+    command = [mpirun, "--oversubscribe", "-n", ranks, sys.executable, __file__, "--inside", *sys.argv[1:]]
+    env = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMP_NUM_THREADS": "1"}
+    return subprocess.run(command, env=env, check=False).returncode
+
+
+def plan_for(ranks, numbers, rounds):
+    """Every node in every round, in disjoint pairs: ranks / 2 exchanges a round."""
+    from sottovoce.node.plan import make_plan
+
+    spec = {
+        "algorithm": {"rounds": rounds},
+        "network": {"activation": f"matching({ranks // 2})"},
+        "privacy": {"noise": "gaussian(1.0)"},
+    }
+    nodes = {f"node{i}": 20 for i in range(ranks)}
+    data = {"run": "bench", "schedule_seed": 1, "features": numbers, "classes": [-1, 1], "nodes": nodes, "spec": spec}
+    return make_plan(data)
+
+
+def per_second(comm, work, exchanges):
+    """Exchanges a second of all pairs together."""
+    comm.Barrier()
+    began = time.perf_counter()
+    work()
+    comm.Barrier()
+    return exchanges * comm.Get_size() / 2 / (time.perf_counter() - began)
+
+
+def ping(comm, size, peers):
+    """The least that two ranks can do to have each other's bytes."""
+    out, buffer = bytes(size), bytearray(size)
+    for peer in peers:
+        comm.Sendrecv(out, peer, 0, buffer, peer, 0)
+
+
+def measure():
+    from sottovoce.node.exchange import Exchange
+    from sottovoce.node.mpi import MpiCarrier, world
+    from sottovoce.node.postbox import Postbox
+    from sottovoce.node.skips import Skips
+    from sottovoce.node.store import Saved
+    from sottovoce.node.wire import Header, pack
+
+    args, comm = options(), world()
+    me, numbers = comm.Get_rank(), args.bytes // 8
+    plan = plan_for(comm.Get_size(), numbers, args.exchanges)
+    postbox = Postbox(plan, me, Saved(0, None, {}, {}, {}), lambda t: None)
+    network = Exchange(MpiCarrier(comm, postbox), postbox, Skips(plan, me, None, {}, 0))
+    vector = np.random.default_rng(me).normal(size=(1, numbers))
+    peers = {t: plan.links(t, me)[0][0] for t in plan.rounds(me).tolist()}
+
+    def exchanges(first, last):
+        for t in range(first, last + 1):
+            payload = pack(Header(plan.run, t, me), vector)
+            postbox.post(t, payload)
+            network.exchange(t, peers[t], payload)
+            postbox.message(t, peers[t], vector.shape)
+            postbox.mixed(t)
+
+    half, bare, ours = args.exchanges // 2, [], []
+    for first, last in ((1, half), (half + 1, args.exchanges)):
+        count = last - first + 1
+        partners = [peers[t] for t in range(first, last + 1)]
+        bare.append(per_second(comm, partial(ping, comm, args.bytes, partners), count))
+        ours.append(per_second(comm, partial(exchanges, first, last), count))
+    found = {"ranks": comm.Get_size(), "bytes": args.bytes, "bare_ping": max(bare), "exchange": max(ours)}
+    if args.durable:
+        found["durable_loop"] = durable(comm, numbers)
+    if me == 0:
+        print(json.dumps({k: round(v) for k, v in found.items()} | {"ratio": round(max(ours) / max(bare), 2)}))
+
+
+def durable(comm, numbers, rounds=100):
+    """The whole loop: draw, step, a transaction, exchange, mix."""
+    from sottovoce.data.tables import Table
+    from sottovoce.node.budget import Budget
+    from sottovoce.node.loop import Participant
+    from sottovoce.node.mpi import MpiCarrier
+    from sottovoce.node.site import own_problem
+    from sottovoce.node.store import Store
+
+    plan = replace(plan_for(comm.Get_size(), numbers, rounds), name="durable")
+    name = plan.nodes[comm.Get_rank()]
+    X = np.random.default_rng(comm.Get_rank()).normal(size=(20, numbers)) / (2 * numbers**0.5)
+    table = Table(X, np.where(X[:, 0] > 0, 1.0, -1.0), None, None, name)
+    with tempfile.TemporaryDirectory() as folder:
+        store = Store(Path(folder) / name)
+        store.set_budget(Budget(float("inf"), 1e-5).detail("records"))
+        participant = Participant(plan, name, own_problem(plan, name, table), store)
+        carrier = MpiCarrier(comm, participant.postbox)
+        participant.connect(carrier)
+        speed = per_second(comm, participant.run, rounds)
+        carrier.flush()
+        store.close()
+    return speed
+
+
+if __name__ == "__main__":
+    if options().inside:
+        measure()
+    else:
+        sys.exit(launch())

@@ -1,0 +1,134 @@
+"""Exchanges a second over FLARE, mutual TLS and end-to-end encryption on loopback, beside a bare Executor's.
+
+    python benchmarks/flare.py [FEATURES]
+
+The same deployment runs, one after the other and twice in turn, a bare Executor that only averages vectors along the
+same schedule, and ours, which also draws noise, steps, and writes every round to the disk before it is sent.
+"""
+
+import json
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from sklearn.datasets import dump_svmlight_file
+
+from sottovoce.consortium.agreement import read_agreement
+from sottovoce.consortium.launch import Trial
+from sottovoce.consortium.project import provision
+from sottovoce.consortium.submit import COMPLETED, administrator, write_job
+from sottovoce.node.budget import Budget
+from sottovoce.node.store import Store
+from sottovoce.result import Result
+
+SITES = ("ash", "birch", "cedar", "date")
+RECORDS, ROUNDS = 20, 400
+AGREEMENT = """
+name = "bench"
+run = "bench"
+schedule_seed = 1
+[server]
+host = "localhost"
+port = 8112
+[admin]
+email = "lead@example.org"
+org = "bench"
+{sites}
+[network]
+activation = "edges(1)"
+[algorithm]
+rounds = {rounds}
+[privacy]
+epsilon = 8.0
+sampling = "full"
+"""
+
+
+def prepare(folder: Path, features: int):
+    schema = f'features = {features}\nrow_norm = 1.0\n[label]\ncolumn = "y"\nclasses = [-1, 1]\n'
+    (folder / "schema.toml").write_text(schema)
+    sites = "".join(f'[sites.{name}]\norg = "bench"\nrecords = {RECORDS}\n' for name in SITES)
+    (folder / "consortium.toml").write_text(AGREEMENT.format(sites=sites, rounds=ROUNDS))
+    agreement = read_agreement(folder / "consortium.toml")
+    kits = provision(agreement, folder / "consortium.toml", folder / "kits")
+    rng = np.random.default_rng(0)
+    for name in (agreement.host, *SITES):
+        widen(kits[name])
+    for name in SITES:
+        X = rng.normal(size=(RECORDS, features)) / np.sqrt(features)
+        dump_svmlight_file(X, rng.choice([-1, 1], RECORDS), str(folder / f"{name}.svm"), zero_based=False)
+    return agreement, kits
+
+
+def widen(kit: Path) -> None:
+    """Let jobs start the bare classes too."""
+    path = kit / "local" / "resources.json"
+    resources = json.loads(path.read_text())
+    resources["class_allow_list"].append("bare_flare.")
+    path.write_text(json.dumps(resources))
+
+
+def settle(kits, folder: Path, turn: int) -> None:
+    """A fresh state folder for every turn: a finished run would not be run again."""
+    for name in SITES:
+        source = f'dataset = "records"\nstate = "../state{turn}"\nfile = "{folder}/{name}.svm"\n'
+        (kits[name] / "local" / "site.toml").write_text(source)
+        store = Store(kits[name] / f"state{turn}")
+        store.set_budget(Budget(8.0, 1e-5).detail("records"))
+        store.close()
+
+
+def bare_job(agreement, folder: Path, mode: str) -> Path:
+    job = write_job(agreement, folder)
+    config = job / "app" / "config"
+    server = {"id": "bare", "path": "bare_flare.BareController", "args": {}}
+    site = {"tasks": ["*"], "executor": {"path": "bare_flare.BareExecutor", "args": {"mode": mode}}}
+    (config / "config_fed_server.json").write_text(json.dumps({"format_version": 2, "workflows": [server]}))
+    (config / "config_fed_client.json").write_text(json.dumps({"format_version": 2, "executors": [site]}))
+    return job
+
+
+def finish(admin, job: str) -> None:
+    last = [status.state for status in admin.follow(job)][-1]
+    if last != COMPLETED:
+        sys.exit(f"the job ended as {last}")
+
+
+def main() -> None:
+    features = int(sys.argv[1]) if len(sys.argv) > 1 else 2000
+    here = str(Path(__file__).parent)
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        agreement, kits = prepare(folder, features)
+        exchanges = int(agreement.plan.prepared.job.schedule.up_to()[-1]) / 2
+        paths = {"PYTHONPATH": os.pathsep.join([here, os.environ.get("PYTHONPATH", "")])}
+        rates: dict[str, list[float]] = {"bare, aux": [], "bare, cell": [], "sottovoce": []}
+        with Trial(kits, folder / "logs") as trial:
+            settle(kits, folder, 0)
+            trial.start(agreement.host, environment=paths)
+            trial.start(*SITES, environment=paths)
+            with administrator(kits[agreement.admin], patience=120) as admin:
+                while admin.missing():
+                    time.sleep(0.3)
+                for turn in range(2):
+                    for mode in ("aux", "cell"):
+                        job = bare_job(agreement, folder / f"{mode}{turn}", mode)
+                        finish(admin, admin._call("submit_job", str(job)))
+                        files = [kits[name] / f"bare-{mode}.json" for name in SITES]
+                        seconds = max(json.loads(file.read_text())["seconds"] for file in files)
+                        rates[f"bare, {mode}"].append(exchanges / seconds)
+                    settle(kits, folder, turn + 1)
+                    finish(admin, admin.submit())
+                    saved = [Result.load(kits[n] / f"state{turn + 1}" / "results" / "bench") for n in SITES]
+                    rates["sottovoce"].append(exchanges / max(r.environment["seconds"] for r in saved))
+    for name, found in rates.items():
+        print(f"{name:12} {np.mean(found):7.1f} exchanges/s of {features * 8:,} bytes  {np.round(found, 1).tolist()}")
+    for name in ("bare, aux", "bare, cell"):
+        print(f"sottovoce / ({name}): {np.mean(rates['sottovoce']) / np.mean(rates[name]):.2f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""A soak: real processes on the loopback interface, random SIGKILLs, SIGSTOPs and cut links, lost and torn messages.
+
+Runs follow one another over the same folders until there have been enough events. After each: no round was released
+with two different messages, the ledgers hold exactly what crossed the wire, and every node's model equals that of the
+undisturbed simulation from the same keys to 1e-9. Exit code 1 where that is not so.
+
+    python benchmarks/soak.py [--events 100] [--nodes 5] [--rounds 300] [--seed 0] [--folder DIR]
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "node"))
+
+from loopback import Cluster
+from net import records, run_file, secrets, simulated
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--events", type=int, default=100)
+    parser.add_argument("--nodes", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--folder", type=Path, default=None)
+    args = parser.parse_args()
+    root = args.folder or Path(tempfile.mkdtemp(prefix="soak-"))
+    total, starts, messages, number, worst = Counter(), 0, 0, 0, 0.0
+    began = time.monotonic()
+    while sum(total.values()) < args.events:
+        number += 1
+        nodes = {f"node{i}": 10 + i for i in range(args.nodes)}
+        data = run_file(args.rounds, run=f"soak-{number}", nodes=nodes, timeout=60.0, network__activation="edges(2)")
+        cluster = Cluster(root, data, seed=args.seed + number)
+        cluster.faulty = 0.05
+        made = cluster.run(events=args.events - sum(total.values()), every=0.4, limit=900)
+        cluster.check_wire()
+        plan = cluster.plan
+        expected = simulated(plan, records(plan), secrets(plan, root))
+        worst = max(worst, float(np.max(np.abs(cluster.models() - expected))))
+        assert worst < 1e-9, f"the models differ from the simulation by {worst}"
+        total.update(made)
+        starts += sum(cluster.starts.values())
+        messages += sum(map(len, cluster.wire.values()))
+        print(f"run {number}: {made}, {sum(cluster.starts.values())} starts, as simulated", file=sys.stderr, flush=True)
+    found = {"events": dict(total), "runs": number, "starts": starts, "releases_on_the_wire": messages}
+    print(json.dumps(found | {"largest_difference": worst, "seconds": round(time.monotonic() - began)}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,10 @@
+"""Modules whose libraries are extras are left out where those are not installed, so that their doctests do not fail."""
+
+from importlib.util import find_spec
+
+NEED_FLARE = (
+    "src/sottovoce/consortium/controller.py",
+    "src/sottovoce/consortium/executor.py",
+    "tests/consortium/cells.py",
+)
+collect_ignore = [] if find_spec("nvflare") else list(NEED_FLARE)

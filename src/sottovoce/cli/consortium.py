@@ -1,0 +1,175 @@
+"""`sottovoce consortium`: kits for every member, a server or site started, runs submitted, followed and fetched."""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.table import Table
+
+from sottovoce.cli import screen
+from sottovoce.consortium import check as checks
+from sottovoce.consortium.agreement import read_agreement
+from sottovoce.consortium.evaluate import statement
+from sottovoce.consortium.launch import command
+from sottovoce.consortium.project import provision
+from sottovoce.consortium.submit import COMPLETED, Administrator, Status, administrator
+from sottovoce.errors import Interrupted, NetworkError, SottovoceError, SpecError
+
+app = typer.Typer(help="Train with other organisations, over NVIDIA FLARE.", no_args_is_help=True)
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Kit = Annotated[Path, typer.Argument(help="A folder that `sottovoce consortium init` made.")]
+AdminKit = Annotated[Path, typer.Argument(help="The administrator's kit.")]
+
+
+@app.command()
+def init(
+    file: Annotated[Path, typer.Argument(help="consortium.toml; the schema lies beside it.")],
+    out: Annotated[Path, typer.Option("--out", help="Where the kits go.")] = Path("kits"),
+    json: Json = False,
+) -> None:
+    """Make a kit for every member: certificates, start scripts, what a job may do there, and a page that explains."""
+    agreement = read_agreement(file)
+    promised = statement(agreement)
+    screen.writable(out)
+    kits = provision(agreement, file, out)
+    if json:
+        folders = {name: str(path) for name, path in kits.items()}
+        screen.say_json({"kits": folders, "digest": agreement.plan.digest, "privacy": promised.to_dict()})
+        return
+    for name, path in kits.items():
+        screen.out.print(f"{name}: {path}", soft_wrap=True)
+    screen.out.print(promised.verdict(), soft_wrap=True)
+    screen.out.print(f"digest {agreement.plan.digest}", soft_wrap=True)
+    screen.err.print(
+        f"[yellow]Note:[/] {out / agreement.name / 'state'} holds the authority's private key: whoever has it can pose "
+        "as any member. Keep it apart, or delete it once all kits are made.",
+        soft_wrap=True,
+    )
+
+
+@app.command()
+def start(kit: Kit = Path()) -> None:
+    """Run the server or the site that a kit is for, until it is stopped."""
+    line = command(kit)
+    os.execv(line[0], line)
+
+
+@app.command()
+def submit(
+    kit: AdminKit = Path(),
+    follow: Annotated[bool, typer.Option("--follow", help="Stay and watch until it is over.")] = False,
+    json: Json = False,
+) -> None:
+    """Start the run, or let a paused one go on where it was."""
+    with administrator(kit) as admin:
+        job = admin.submit()
+        if follow:
+            _watch(admin, job, json)
+            _show_results(admin.results(job), json)
+            return
+    if json:
+        screen.say_json({"job": job})
+    else:
+        screen.out.print(f"submitted as {job}")
+
+
+@app.command()
+def status(
+    kit: AdminKit = Path(),
+    follow: Annotated[bool, typer.Option("--follow", help="Stay and watch until it is over.")] = False,
+    json: Json = False,
+) -> None:
+    """Show how far the latest run is at every site."""
+    with administrator(kit) as admin:
+        job = admin.latest()
+        if follow:
+            _watch(admin, job, json)
+        found = admin.status(job)
+    if json:
+        screen.say_json(found._asdict())
+        return
+    screen.out.print(f"{found.job}: {found.state}")
+    for name, row in found.progress.items():
+        screen.out.print(f"  {name}: round {row['round']} of {row['rounds']}{_waits(row)}")
+
+
+@app.command()
+def results(kit: AdminKit = Path(), json: Json = False) -> None:
+    """Fetch what everybody may know of the latest run: its statement, and how often the model was right."""
+    with administrator(kit) as admin:
+        _show_results(admin.results(admin.latest()), json)
+
+
+def check(
+    kit: Annotated[Path, typer.Argument(help="The site's kit.")] = Path(),
+    json: Json = False,
+) -> None:
+    """Look for anything that would keep this site from joining; nothing is sent."""
+    findings = checks.check_kit(kit)
+    bad = [finding for finding in findings if not finding.good]
+    if json:
+        screen.say_json({"ready": not bad, "findings": [finding._asdict() for finding in findings]})
+    else:
+        table = Table(box=None, padding=(0, 2), show_header=False)
+        table.add_column(no_wrap=True)
+        table.add_column(no_wrap=True)
+        table.add_column(overflow="fold")
+        for finding in findings:
+            table.add_row("[green]ok[/]" if finding.good else "[red]no[/]", finding.what, screen.plain(finding.detail))
+        screen.out.print(table)
+    if bad:
+        raise SpecError(f"this site is not ready: {bad[0].what}: {bad[0].detail}")
+
+
+def _watch(admin: Administrator, job: str, quiet: bool) -> None:
+    """A bar for every site, until the job is over."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=None),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[note]}"),
+    )
+    last = Status(job, "", {})
+    try:
+        with Progress(*columns, console=screen.err, disable=quiet) as progress:
+            bars = {s.name: progress.add_task(s.name, total=None, note="") for s in admin.agreement.sites}
+            for last in admin.follow(job):
+                for name, row in last.progress.items():
+                    progress.update(bars[name], total=row["rounds"], completed=row["round"], note=_waits(row))
+    except KeyboardInterrupt:
+        raise Interrupted("stopped watching; the run goes on: see `sottovoce consortium status`") from None
+    if last.state != COMPLETED:
+        reason = ""
+        with suppress(SottovoceError):
+            reason = f" ({admin.results(job).get('failed')})"
+        raise NetworkError(
+            f"the job ended as {last.state}{reason}; when all sites are back, submit again: the run goes on"
+        )
+
+
+def _waits(row: dict[str, Any]) -> str:
+    waits = row.get("waits")
+    return f", waits for {waits['for']} since {waits['seconds']:.0f} s" if waits and waits["seconds"] >= 2 else ""
+
+
+def _show_results(report: dict[str, Any], json: bool) -> None:
+    if json:
+        screen.say_json(report)
+        return
+    if "privacy" in report:
+        screen.out.print(report["privacy"]["verdict"], soft_wrap=True)
+    if report.get("evaluation"):
+        found = report["evaluation"]
+        total = sum(site["records"] for site in found["sites"].values())
+        screen.out.print(
+            f"right on {100 * found['accuracy']:.1f} % of {total:,} held-out records, give or take "
+            f"{100 * found['standard_error']:.1f} (one standard error, the noise included)"
+        )
+    if report.get("failed"):
+        screen.out.print(f"[red]not finished:[/] {report['failed']}")
+    else:
+        screen.out.print("every site has the model and its statement in its own state folder, under results")

@@ -1,0 +1,166 @@
+"""Messages between nodes over FLARE's cells: through the server, end-to-end encrypted, never in plaintext.
+
+FLARE has two ways for a job's processes to talk. Auxiliary messages (`send_aux_request`) stream every payload in chunks
+with acknowledgements, and their handlers are not told whether what came was encrypted. The cell below them sends one
+message and one reply, three times as fast, and its handlers see the headers. So we use the cell, with `secure` set,
+and refuse whatever came without it, or in another name than its certificate's.
+
+One request does a whole exchange: the node with the smaller number sends its message, and the other one's reply is its
+own message of the round, for which the request waits a little. Should the smaller one have nothing to ask for any
+more (it is a round ahead of a peer that was restarted), the other one asks after half a second by itself.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from threading import Condition
+from typing import Any
+
+from sottovoce.consortium.flare import flare
+from sottovoce.errors import NetworkError, SottovoceError
+from sottovoce.node.exchange import LOOK
+from sottovoce.node.plan import Plan
+from sottovoce.node.postbox import Postbox
+from sottovoce.node.wire import read
+
+CHANNEL = "sottovoce"
+MESSAGE, MODEL, ORDER, PROGRESS = "message", "model", "order", "progress"
+"""What a request may be about: a round's message, a final model, a controller's order, how far a node is."""
+
+HOLD = 5.0  # seconds that a request waits for the other end's message of the same round
+PATIENCE = 15.0  # seconds after which a request without a reply is given up, and sent again if need be
+
+log = logging.getLogger(__name__)
+
+
+class Wire:
+    """Requests and replies between the cells of one job.
+
+    Parameters
+    ----------
+    cell : FLARE's core cell of this process
+    job : FLARE's name of the job
+    plaintext : accept unencrypted messages; only for FLARE's simulator, where one owner has everything anyway
+    """
+
+    def __init__(self, cell: Any, job: str, plaintext: bool = False) -> None:
+        core = flare("fuel.f3.cellnet.core_cell")
+        self._cell, self._job, self._core, self._plaintext = cell, job, core, plaintext
+        self._keys = core.MessageHeaderKey
+        if not plaintext and not (cell.is_secure() and cell.supports_secure_messages()):
+            raise NetworkError(
+                "this node has no certificate to encrypt its messages with, and nothing is sent in plaintext; start it "
+                "from a provisioned kit"
+            )
+
+    def ask(self, site: str, topic: str, payload: bytes, patience: float = PATIENCE) -> bytes | None:
+        """Another process's reply; None where it cannot be reached, or would not answer."""
+        request = self._core.Message({}, payload)
+        target = f"{site}.{self._job}"
+        secure = not self._plaintext
+        reply = self._cell.send_request(CHANNEL, topic, target, request, patience, secure=secure, optional=True)
+        if reply.get_header(self._keys.RETURN_CODE) != self._core.ReturnCode.OK:
+            return None
+        if secure and not reply.get_header(self._keys.SECURE, False):
+            log.error("the reply of %s was not encrypted; refused", site)
+            return None
+        return bytes(reply.payload or b"")
+
+    def serve(self, topic: str, answer: Callable[[str, bytes], bytes]) -> None:
+        """Answer requests about a topic; `answer` is told who asks, and its errors are refusals."""
+
+        def handle(message: Any) -> Any:
+            origin = str(message.get_header(self._keys.ORIGIN))
+            site, _, job = origin.partition(".")
+            if job != self._job or not (self._plaintext or message.get_header(self._keys.SECURE, False)):
+                log.error("a message of %s was not encrypted, or is of another job; refused", origin)
+                return self._core.make_reply(self._core.ReturnCode.UNAUTHENTICATED)
+            try:
+                return self._core.make_reply(self._core.ReturnCode.OK, body=answer(site, bytes(message.payload or b"")))
+            except SottovoceError as error:
+                log.warning("a message of %s was refused: %s", site, error)
+                return self._core.make_reply(self._core.ReturnCode.INVALID_REQUEST)
+
+        self._cell.register_request_cb(CHANNEL, topic, handle)
+
+
+class FlareCarrier:
+    """A `node.exchange.Carrier` over FLARE."""
+
+    lossy = True
+
+    def __init__(self, wire: Wire, plan: Plan, postbox: Postbox, stopped: Callable[[], bool]) -> None:
+        self.wire, self.plan, self.postbox, self._stopped = wire, plan, postbox, stopped
+        self._pool = ThreadPoolExecutor(max(1, len(postbox.peers)), thread_name_prefix="carrier")
+        self._under_way: dict[int, bytes] = {}
+        self._asked: dict[int, bytes] = {}
+        self._since: dict[int, tuple[int, float]] = {}
+        self._changes, self._noticed = 0, 0
+        self._changed = Condition()
+        wire.serve(MESSAGE, self._answer)
+
+    def send(self, peer: int, payload: bytes) -> None:
+        """Ask with a message; the node with the larger number first waits to be asked."""
+        with self._changed:
+            first = self._asked.get(peer) != payload
+            if first:
+                self._since[peer] = (read(payload).header.round, time.monotonic())
+            self._asked[peer] = payload
+            self._change()  # a request may wait for this very message
+            if self._under_way.get(peer) == payload or (first and peer < self.postbox.me):
+                return
+            self._under_way[peer] = payload
+        self._pool.submit(self._exchange, peer, payload)
+
+    def _exchange(self, peer: int, payload: bytes) -> None:
+        try:
+            answer = self.wire.ask(self.plan.nodes[peer], MESSAGE, payload)
+            if answer:
+                self.postbox.deliver(peer, answer)
+        except NetworkError as error:
+            log.warning("the reply of %s was refused: %s", self.plan.nodes[peer], error)
+        except SottovoceError as error:
+            self.postbox.fail(error)
+        finally:
+            with self._changed:
+                if self._under_way.get(peer) == payload:
+                    del self._under_way[peer]
+                self._change()
+
+    def _answer(self, site: str, payload: bytes) -> bytes:
+        peer, until = self.plan.number(site), time.monotonic() + HOLD
+        seen = self._changes
+        answer = self.postbox.answer(peer, payload)
+        with self._changed:
+            self._change()  # this node may wait for what was just delivered
+        while not answer and time.monotonic() < until and not self._stopped():
+            with self._changed:
+                self._changed.wait_for(lambda past=seen: self._changes != past, timeout=LOOK)  # type: ignore[misc]
+                seen = self._changes
+            answer = self.postbox.answer(peer, payload)
+        return answer
+
+    def _change(self) -> None:
+        self._changes += 1
+        self._changed.notify_all()
+
+    def wait(self, seconds: float) -> None:
+        """Until something came in since the last time; a job that was ended does not wait."""
+        if self._stopped():
+            self.postbox.fail(NetworkError("the job was ended; the run is paused: submit it again, and it goes on"))
+        with self._changed:
+            self._changed.wait_for(lambda: self._changes != self._noticed, timeout=seconds)
+            self._noticed = self._changes
+
+    def waiting(self, t: int) -> tuple[int, float] | None:
+        """The peer whose message of round t this node has waited for the longest, and for how many seconds."""
+        with self._changed:
+            began = {peer: when for peer, (r, when) in self._since.items() if r == t}
+        late = [peer for peer in began if self.postbox.heard(t, peer) is None]
+        peer = min(late, key=began.__getitem__, default=None)
+        return None if peer is None else (peer, time.monotonic() - began[peer])
+
+    def close(self) -> None:
+        """Send nothing more."""
+        self._pool.shutdown(wait=False, cancel_futures=True)

@@ -1,0 +1,162 @@
+"""The server's part of a job: see that all sites agree, follow them, decide about edges of stragglers, collect counts.
+
+It relays what it cannot read and computes nothing. What it writes down, and what an administrator can fetch, is public
+or noisy: the plan, the statement, how far everybody is, the counts of right answers.
+"""
+
+import json
+import logging
+import threading
+from pathlib import Path
+from typing import Any
+
+from nvflare.apis.client import Client
+from nvflare.apis.controller_spec import Task
+from nvflare.apis.fl_constant import FLContextKey
+from nvflare.apis.fl_context import FLContext
+from nvflare.apis.impl.controller import Controller
+from nvflare.apis.shareable import Shareable
+from nvflare.apis.signal import Signal
+from nvflare.widgets.info_collector import InfoCollector
+
+from sottovoce.consortium.agreement import FILE, Agreement, read_agreement
+from sottovoce.consortium.carrier import ORDER, PROGRESS, Wire
+from sottovoce.consortium.evaluate import evaluation, statement
+from sottovoce.consortium.executor import PREPARE, TRAIN
+from sottovoce.consortium.flare import kit_of, simulated
+from sottovoce.consortium.submit import REPORT
+from sottovoce.errors import SottovoceError, SpecError
+from sottovoce.node import skips
+
+LOOK = 1.0  # seconds between two looks at how far the sites are
+log = logging.getLogger(__name__)
+
+
+class GossipController(Controller):  # type: ignore[misc]
+    """What FLARE starts at the server.
+
+    Parameters
+    ----------
+    digest : of the plan that the job is for; the server's own agreement must have the same
+    """
+
+    def __init__(self, digest: str) -> None:
+        super().__init__()
+        self.digest = digest
+        self._replies: dict[str, dict[str, Any]] = {}
+        self._progress: dict[str, Any] = {}
+
+    def start_controller(self, fl_ctx: FLContext) -> None:
+        """Nothing is done before the flow begins."""
+
+    def stop_controller(self, fl_ctx: FLContext) -> None:
+        """Nothing is left to do."""
+
+    def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
+        """Tell an administrator who asks how far the sites are."""
+        super().handle_event(event_type, fl_ctx)
+        if event_type == InfoCollector.EVENT_TYPE_GET_STATS:
+            collector = fl_ctx.get_prop(InfoCollector.CTX_KEY_STATS_COLLECTOR)
+            if collector is not None:
+                collector.set_info("sottovoce", dict(self._progress))
+
+    def control_flow(self, abort_signal: Signal, fl_ctx: FLContext) -> None:
+        """Prepare everybody, then train; a site that cannot ends the job before anything was sent."""
+        try:
+            agreement = self._agreement(fl_ctx)
+            names = [site.name for site in agreement.sites]
+            self._ask_all(PREPARE, names, fl_ctx, abort_signal)
+            wrong = {n: self._replies.get(n, {}).get("error", "no answer") for n in names if not self._ready(n)}
+            if wrong:
+                self._end(fl_ctx, {"failed": wrong}, f"not ready: {wrong}")
+                return
+            self._replies = {}
+            following = threading.Event()
+            follower = threading.Thread(target=self._follow, args=(agreement, fl_ctx, following), daemon=True)
+            follower.start()
+            self._ask_all(TRAIN, names, fl_ctx, abort_signal)
+            following.set()
+            self._conclude(agreement, names, fl_ctx)
+        except SottovoceError as error:
+            self._end(fl_ctx, {"failed": {"server": str(error)}}, str(error))
+
+    def _agreement(self, fl_ctx: FLContext) -> Agreement:
+        cell = fl_ctx.get_engine().get_cell().core_cell
+        kit = kit_of(fl_ctx.get_prop(FLContextKey.WORKSPACE_OBJECT), "server", cell)
+        agreement = read_agreement(kit / "local" / FILE)
+        if agreement.plan.digest != self.digest:
+            raise SpecError("the job is for another plan than the server's agreement; give all the same files")
+        return agreement
+
+    def _wire(self, fl_ctx: FLContext) -> Wire:
+        cell = fl_ctx.get_engine().get_cell().core_cell
+        return Wire(cell, str(fl_ctx.get_job_id()), plaintext=simulated(cell))
+
+    def _ask_all(self, task: str, names: list[str], fl_ctx: FLContext, abort_signal: Signal) -> None:
+        self.broadcast_and_wait(
+            task=Task(name=task, data=Shareable(), result_received_cb=self._received),
+            fl_ctx=fl_ctx,
+            targets=names,
+            min_responses=len(names),
+            abort_signal=abort_signal,
+        )
+
+    def _received(self, client_task: Any, fl_ctx: FLContext) -> None:
+        try:
+            value = json.loads(client_task.result["sottovoce"])
+        except (KeyError, TypeError, ValueError):
+            value = {"error": "an answer that cannot be read"}
+        self._replies[client_task.client.name] = value
+
+    def _ready(self, name: str) -> bool:
+        return self._replies.get(name, {}).get("digest") == self.digest
+
+    def _follow(self, agreement: Agreement, fl_ctx: FLContext, done: threading.Event) -> None:
+        """Look at the sites now and then, and let an edge be skipped whose other end keeps somebody waiting."""
+        plan, wire = agreement.plan, self._wire(fl_ctx)
+        kept = Path(fl_ctx.get_prop(FLContextKey.WORKSPACE_OBJECT).get_root_dir()) / f"{plan.digest[:16]}.skips"
+        orders = skips.Controller(plan, kept, lambda i, order: wire.ask(plan.nodes[i], ORDER, order))
+        orders.repeat()
+        while not done.wait(LOOK):
+            for name in plan.nodes:
+                answer = wire.ask(name, PROGRESS, b"", LOOK)
+                if not answer:
+                    continue
+                found = self._progress[name] = json.loads(answer)
+                waits = found.get("waits")
+                if waits and agreement.skip_after is not None and waits["seconds"] > agreement.skip_after:
+                    done_so = orders.skip(waits["round"], plan.number(name), plan.number(waits["for"]))
+                    log.info("edge of %s and %s in round %d: skipped: %s", name, waits["for"], waits["round"], done_so)
+
+    def _conclude(self, agreement: Agreement, names: list[str], fl_ctx: FLContext) -> None:
+        """Write down what everybody may know."""
+        unfinished = {n: self._replies.get(n, {}).get("error", "no answer") for n in names if not self._finished(n)}
+        counts = {n: reply["right"] for n, reply in self._replies.items() if reply.get("right") is not None}
+        report = {
+            "run": agreement.run["run"],
+            "digest": self.digest,
+            "sites": {n: {"finished": self._finished(n), **self._replies.get(n, {})} for n in names},
+            "privacy": statement(agreement).to_dict(),
+            "evaluation": evaluation(agreement, counts).to_dict() if counts else None,
+        }
+        if unfinished:
+            self._end(fl_ctx, report | {"failed": unfinished}, f"not finished: {unfinished}")
+        else:
+            self._write(fl_ctx, report)
+
+    def _finished(self, name: str) -> bool:
+        return bool(self._replies.get(name, {}).get("finished"))
+
+    def _end(self, fl_ctx: FLContext, report: dict[str, Any], reason: str) -> None:
+        self._write(fl_ctx, report)
+        self.system_panic(f"{reason}; run `sottovoce node check` at those sites, then submit again", fl_ctx)
+
+    def _write(self, fl_ctx: FLContext, report: dict[str, Any]) -> None:
+        folder = Path(fl_ctx.get_prop(FLContextKey.WORKSPACE_OBJECT).get_result_root(fl_ctx.get_job_id()))
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / REPORT).write_text(json.dumps(report, ensure_ascii=False, indent=2), encoding="utf-8")
+
+    def process_result_of_unknown_task(
+        self, client: Client, task_name: str, client_task_id: str, result: Shareable, fl_ctx: FLContext
+    ) -> None:
+        """A late answer of a task that is over means nothing any more."""

@@ -1,0 +1,76 @@
+"""A site's part of a job on FLARE: the node's loop over its own records, with the network of `carrier.py`.
+
+The job brings a digest and nothing else. What is run is the site's own copy of the agreement; a job for another one is
+refused. What goes back to the server is: that the site is ready, how far it is (rounds are public), and at the end
+the noisy count of right answers. An error goes back as its kind only, since its sentence may quote a record; the
+sentence itself stays in the site's own log.
+"""
+
+import json
+import logging
+from typing import Any
+
+from nvflare.apis.executor import Executor
+from nvflare.apis.fl_constant import FLContextKey, ReturnCode
+from nvflare.apis.fl_context import FLContext
+from nvflare.apis.shareable import Shareable, make_reply
+from nvflare.apis.signal import Signal
+
+from sottovoce.consortium.carrier import Wire
+from sottovoce.consortium.flare import kit_of, simulated
+from sottovoce.consortium.member import Member
+from sottovoce.errors import SottovoceError
+
+PREPARE, TRAIN = "prepare", "train"
+log = logging.getLogger(__name__)
+
+
+class GossipExecutor(Executor):  # type: ignore[misc]
+    """What FLARE starts at every site.
+
+    Parameters
+    ----------
+    digest : of the plan that the job is for; the site's own agreement must have the same
+    """
+
+    def __init__(self, digest: str) -> None:
+        super().__init__()
+        self.digest = digest
+        self._member: Member | None = None
+        self._signal: Signal | None = None
+
+    def execute(self, task_name: str, shareable: Shareable, fl_ctx: FLContext, abort_signal: Signal) -> Shareable:
+        """Prepare, so that an error costs nothing; then train, test, and keep the results."""
+        self._signal = abort_signal
+        try:
+            if task_name == PREPARE:
+                return _reply(self._prepare(fl_ctx))
+            if task_name == TRAIN and self._member is not None:
+                return _reply(self._member.run())
+            return make_reply(ReturnCode.TASK_UNKNOWN)
+        except SottovoceError as error:
+            log.error("%s", error)
+            return _reply({"error": type(error).__name__})
+        except Exception:
+            log.exception("an error that should not be; please report it")
+            return _reply({"error": "a fault in the software"})
+        finally:
+            if task_name == TRAIN and self._member is not None:
+                self._member.close()
+
+    def _prepare(self, fl_ctx: FLContext) -> dict[str, Any]:
+        name = str(fl_ctx.get_identity_name())
+        cell = fl_ctx.get_engine().get_cell().core_cell
+        kit = kit_of(fl_ctx.get_prop(FLContextKey.WORKSPACE_OBJECT), name, cell)
+        wire = Wire(cell, str(fl_ctx.get_job_id()), plaintext=simulated(cell))
+        self._member = Member(kit, name, self.digest, wire, self._stopped)
+        return self._member.ready()
+
+    def _stopped(self) -> bool:
+        return self._signal is not None and bool(self._signal.triggered)
+
+
+def _reply(value: dict[str, Any]) -> Shareable:
+    reply = make_reply(ReturnCode.OK)
+    reply["sottovoce"] = json.dumps(value)
+    return reply

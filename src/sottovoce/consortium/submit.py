@@ -1,0 +1,184 @@
+"""What the administrator does: submit a job, follow it, fetch what everybody may know.
+
+A job is two lines of configuration: our two classes, and the digest of the plan. The sites run their own agreement.
+"""
+
+import json
+import logging
+import re
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout, suppress
+from io import StringIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+from sottovoce.consortium.agreement import FILE, Agreement, read_agreement
+from sottovoce.consortium.flare import flare
+from sottovoce.consortium.project import ALLOWED
+from sottovoce.errors import NetworkError, SpecError
+
+OVER = "FINISHED"
+COMPLETED = "FINISHED:COMPLETED"
+REPORT = "sottovoce.json"
+
+
+class Status(NamedTuple):
+    """A job, and how far its sites are."""
+
+    job: str
+    state: str
+    progress: dict[str, dict[str, Any]]
+    """By site: the round that it has done, of how many, and whom it waits for."""
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more will happen."""
+        return self.state.startswith(OVER)
+
+
+def job_name(agreement: Agreement) -> str:
+    """By which jobs of one plan are found again."""
+    return f"{re.sub(r'[^A-Za-z0-9-]', '-', str(agreement.run['run']))}-{agreement.plan.digest[:16]}"
+
+
+def write_job(agreement: Agreement, folder: Path) -> Path:
+    """FLARE's job folder."""
+    names = [site.name for site in agreement.sites]
+    arguments = {"digest": agreement.plan.digest}
+    meta = {
+        "name": job_name(agreement),
+        "resource_spec": {},
+        "deploy_map": {"app": ["@ALL"]},
+        "min_clients": len(names),
+        "mandatory_clients": names,
+    }
+    server = {"id": "gossip", "path": ALLOWED["server"][0], "args": arguments}
+    site = {"tasks": ["*"], "executor": {"path": ALLOWED["site"][0], "args": arguments}}
+    config = folder / "app" / "config"
+    config.mkdir(parents=True)
+    for path, value in (
+        (folder / "meta.json", meta),
+        (config / "config_fed_server.json", {"format_version": 2, "workflows": [server], "components": []}),
+        (config / "config_fed_client.json", {"format_version": 2, "executors": [site], "components": []}),
+    ):
+        path.write_text(json.dumps(value, indent=2))
+    return folder
+
+
+class Administrator:
+    """A session with the server; made by `administrator`, which also closes it."""
+
+    def __init__(self, session: Any, agreement: Agreement) -> None:
+        self.session, self.agreement = session, agreement
+
+    def missing(self, since: float = 0.0) -> list[str]:
+        """Sites that the server has not heard of since then (seconds since 1970); it keeps dead ones for a while."""
+        heard = {client.name: float(client.last_connect_time) for client in self._call("get_system_info").client_info}
+        return [site.name for site in self.agreement.sites if heard.get(site.name, -1.0) < since]
+
+    def submit(self) -> str:
+        """Start a run, or let a paused one go on; a job of the same plan that still runs is ended first."""
+        for job in self.jobs():
+            if not str(job.get("status", OVER)).startswith(OVER):
+                with suppress(NetworkError):  # it ended meanwhile, or with a server that was stopped
+                    self._call("abort_job", job["job_id"])
+        missing = self.missing()
+        if missing:
+            raise NetworkError(f"the sites {', '.join(missing)} are not connected; start them, then submit again")
+        with TemporaryDirectory() as folder:
+            return str(self._call("submit_job", str(write_job(self.agreement, Path(folder, "job")))))
+
+    def jobs(self) -> list[dict[str, Any]]:
+        """All jobs of this plan, the latest first."""
+        return list(self._call("list_jobs", name_prefix=job_name(self.agreement), reverse=True) or [])
+
+    def latest(self) -> str:
+        """The last job of this plan."""
+        jobs = self.jobs()
+        if not jobs:
+            raise SpecError("no job of this plan was submitted yet; run: sottovoce consortium submit")
+        return str(jobs[0]["job_id"])
+
+    def status(self, job: str) -> Status:
+        """Where a job stands."""
+        state = str(self._call("get_job_meta", job).get("status", "?"))
+        progress: dict[str, dict[str, Any]] = {}
+        if state == "RUNNING":
+            with suppress(NetworkError):  # its process is only starting, or just ended
+                stats = self._call("show_stats", job, "server")
+                progress = dict(stats["server"].get("sottovoce", {})) if isinstance(stats.get("server"), dict) else {}
+        return Status(job, state, progress)
+
+    def follow(self, job: str, every: float = 1.0) -> Iterator[Status]:
+        """The job's status now and then, until it is over."""
+        while True:
+            found = self.status(job)
+            yield found
+            if found.over:
+                return
+            time.sleep(every)
+
+    def results(self, job: str) -> dict[str, Any]:
+        """What the controller wrote down: sites, statement, evaluation; who failed, and why."""
+        with TemporaryDirectory() as folder:
+            self._call("download_job_result", job, folder)
+            found = sorted(Path(folder).rglob(REPORT))
+            if not found:
+                raise NetworkError("the job left no report: it was ended before; submit again, and the run goes on")
+            return json.loads(found[0].read_text(encoding="utf-8"))
+
+    def _call(self, command: str, *args: Any, **kwargs: Any) -> Any:
+        """A command of FLARE's API; its errors are sentences, and what it prints is not for stdout."""
+        try:
+            with redirect_stdout(StringIO()):
+                return getattr(self.session, command)(*args, **kwargs)
+        except (ValueError, TypeError, AttributeError):
+            raise
+        except Exception as error:
+            raise NetworkError(f"the server did not do '{command}' ({error}); is it running?") from None
+
+
+@contextmanager
+def administrator(kit: Path, patience: float = 30.0) -> Iterator[Administrator]:
+    """A session with the server from an administrator's kit; closed in any case, or the process would never end."""
+    agreement = read_agreement(kit / "local" / FILE)
+    try:
+        name = str(json.loads((kit / "startup" / "fed_admin.json").read_text())["admin"]["username"])
+    except (OSError, ValueError, KeyError):
+        raise SpecError(f"'{kit}' is no administrator's kit: it has no startup/fed_admin.json") from None
+    api = flare("fuel.flare_api.flare_api")
+    until = time.monotonic() + patience
+    _wait_for(agreement.host, agreement.port, until)
+    silent = logging.NullHandler()  # without any handler, FLARE's warnings would go to the screen
+    logging.getLogger().addHandler(silent)
+    try:
+        with redirect_stdout(StringIO()):
+            session = api.new_secure_session(name, str(kit.resolve()), timeout=max(5.0, until - time.monotonic()))
+    except Exception as error:
+        logging.getLogger().removeHandler(silent)
+        raise _unreachable(agreement.host, agreement.port, error) from None
+    try:
+        yield Administrator(session, agreement)
+    finally:
+        with redirect_stdout(StringIO()):
+            session.close()
+        logging.getLogger().removeHandler(silent)
+
+
+def _wait_for(host: str, port: int, until: float) -> None:
+    """Until the server listens: FLARE would fill the screen with its attempts."""
+    while True:
+        try:
+            socket.create_connection((host, port), timeout=2.0).close()
+            return
+        except OSError as error:
+            if time.monotonic() > until:
+                raise _unreachable(host, port, error) from None
+            time.sleep(0.3)
+
+
+def _unreachable(host: str, port: int, error: Exception) -> NetworkError:
+    return NetworkError(f"the server at {host}:{port} cannot be reached ({error}); is it started?")

@@ -1,0 +1,137 @@
+"""The owner's total budget: what all runs on a data set together may cost, composed by the accountant.
+
+A run that has released anything counts with *all* of its planned rounds, finished or not: it may go on at any time,
+and composition with a number of rounds that was chosen along the way is not what the accountant proves. A run that has
+released nothing costs nothing.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+from sottovoce.errors import PrivacyError
+from sottovoce.node.ledger import Row
+from sottovoce.privacy.accounting import Mechanism, epsilon
+from sottovoce.privacy.adversaries import make_adversary
+from sottovoce.privacy.event import ADJACENCY, Event
+from sottovoce.privacy.statement import check_delta
+
+SLACK = 1e-9  # rounding of the sum itself
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The owner's total for one data set."""
+
+    epsilon: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        """An infinite ε is allowed: the owner says that these records need no protection."""
+        if not self.epsilon > 0:
+            raise PrivacyError(f"a budget's ε must be over 0, not {self.epsilon}")
+        check_delta(self.delta)
+
+    def detail(self, dataset: str) -> dict[str, Any]:
+        """Of the ledger's row."""
+        return {"dataset": dataset, "epsilon": repr(self.epsilon), "delta": self.delta}
+
+
+class Spending(NamedTuple):
+    """What a run has cost, or will have cost when it is done."""
+
+    run: str
+    name: str
+    dataset: str
+    fingerprint: str
+    event: Event
+    released: int
+    state: str
+    """'open', 'closed' or 'stopped'."""
+
+
+def opening(name: str, node: str, dataset: str, fingerprint: str, event: Event, adversary: str) -> dict[str, Any]:
+    """Of the ledger's row that opens a run."""
+    return {
+        "name": name,
+        "node": node,
+        "dataset": dataset,
+        "fingerprint": fingerprint,
+        "event": asdict(event),
+        "adversary": adversary,
+        "adjacency": ADJACENCY,
+    }
+
+
+def budgets(rows: Sequence[Row]) -> dict[str, Budget]:
+    """The latest budget of every data set."""
+    found = (row.detail for row in rows if row.kind == "budget")
+    return {d["dataset"]: Budget(float(d["epsilon"]), float(d["delta"])) for d in found}
+
+
+def spendings(rows: Sequence[Row]) -> list[Spending]:
+    """Every run that was opened."""
+    released: dict[str, int] = {}
+    ended: dict[str, str] = {}
+    for row in rows:
+        if row.kind == "release":
+            released[row.run] = released.get(row.run, 0) + 1
+        elif row.kind in ("close", "stop"):
+            ended[row.run] = "closed" if row.kind == "close" else "stopped"
+    opened = [row for row in rows if row.kind == "open"]
+    try:
+        return [
+            Spending(
+                row.run,
+                row.detail["name"],
+                row.detail["dataset"],
+                row.detail["fingerprint"],
+                Event(**row.detail["event"]),
+                released.get(row.run, 0),
+                ended.get(row.run, "open"),
+            )
+            for row in opened
+        ]
+    except (KeyError, TypeError) as error:
+        raise PrivacyError(f"the ledger holds a run that cannot be accounted for ({error}); verify it") from None
+
+
+def spent(rows: Sequence[Row], dataset: str, fingerprint: str | None = None, but: str = "") -> list[Mechanism]:
+    """All that was or will be released of a data set: under its name, or under any other name with the same records."""
+    return [
+        Mechanism.of(s.event)
+        for s in spendings(rows)
+        if s.run != but and s.released and (s.dataset == dataset or s.fingerprint == fingerprint)
+    ]
+
+
+def total(mechanisms: Sequence[Mechanism], delta: float) -> float:
+    """ε of all of them together at δ."""
+    return epsilon(list(mechanisms), delta) if mechanisms else 0.0
+
+
+def refuse_unless_affordable(
+    rows: Sequence[Row], dataset: str, fingerprint: str, event: Event, adversary: str, run: str
+) -> float:
+    """ε of everything with this run; an error where that passes the owner's budget, or where there is none."""
+    limit = budgets(rows).get(dataset)
+    if limit is None:
+        raise PrivacyError(
+            f"the owner has set no budget for data set '{dataset}'; set one first: sottovoce ledger budget DIR "
+            "--epsilon … --delta …"
+        )
+    before = spent(rows, dataset, fingerprint, but=run)
+    after = total([*before, Mechanism.of(event)], limit.delta)
+    if after > limit.epsilon * (1 + SLACK):
+        already = total(before, limit.delta)
+        raise PrivacyError(
+            f"this run would bring data set '{dataset}' to ε = {_number(after)} at δ = {limit.delta:g} (so far "
+            f"{_number(already)}), over the owner's budget of ε = {limit.epsilon:g}, against "
+            f"'{make_adversary(adversary).name}' ({ADJACENCY}); nothing was sent: plan more noise or fewer rounds"
+        )
+    return after
+
+
+def _number(value: float) -> str:
+    return "∞ (no noise)" if math.isinf(value) else f"{value:.4g}"

@@ -1,0 +1,214 @@
+"""The ledger: an append-only chain of everything that a node ever let out, over all of its runs.
+
+Every row carries the hash of itself and of the row before it. Kinds of rows:
+
+    budget    the owner's total (ε, δ) for a data set
+    open      a run begins to release: plan, data set, fingerprint of the records, the event with its exact K_i
+    release   round t of a run: the hash of the one message, whether or not anybody mixes it
+    skip      the controller ordered an edge to be left out of round t
+    close     all of the run's rounds are done
+    stop      the run may never go on here, and why
+
+A chain proves that nothing was changed, removed or put between *before its head*. That nothing was cut off behind
+the head has to be known elsewhere: the last head is also kept in a file of its own (`ledger.head`), peers keep the
+last message that they saw, and an export can be kept by whoever wants to check later.
+"""
+
+import hashlib
+import json
+import os
+import sqlite3
+import struct
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sottovoce.errors import StoreError
+
+KINDS = ("budget", "open", "release", "skip", "close", "stop")
+GENESIS = bytes(32)
+HEAD_FILE = "ledger.head"
+
+SCHEMA = """
+CREATE TABLE ledger (
+    seq INTEGER PRIMARY KEY, kind TEXT NOT NULL, run TEXT NOT NULL, round INTEGER NOT NULL, message TEXT NOT NULL,
+    detail TEXT NOT NULL, hash BLOB NOT NULL
+);
+CREATE UNIQUE INDEX ledger_once ON ledger (run, round) WHERE kind = 'release';
+CREATE TRIGGER ledger_kept BEFORE DELETE ON ledger BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
+CREATE TRIGGER ledger_fixed BEFORE UPDATE ON ledger BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
+"""
+
+
+class Row(NamedTuple):
+    """One entry."""
+
+    seq: int
+    kind: str
+    run: str
+    """Digest of the plan; empty for a budget."""
+    round: int
+    message: str
+    """Hash of the message that was released, in hexadecimal."""
+    detail: dict[str, Any]
+    hash: bytes
+
+
+class Head(NamedTuple):
+    """How long the chain is, and its last hash."""
+
+    seq: int
+    hash: bytes
+
+
+def chained(before: bytes, seq: int, kind: str, run: str, t: int, message: str, detail: dict[str, Any]) -> bytes:
+    """The hash of a row that follows `before`."""
+    text = json.dumps([seq, kind, run, t, message, detail], sort_keys=True, ensure_ascii=False, allow_nan=False)
+    return hashlib.sha256(before + text.encode()).digest()
+
+
+class Ledger:
+    """The chain inside a node's database; rows are added inside the caller's transaction."""
+
+    def __init__(self, database: sqlite3.Connection) -> None:
+        self._db = database
+
+    @property
+    def head(self) -> Head:
+        """The end of the chain."""
+        found = self._db.execute("SELECT seq, hash FROM ledger ORDER BY seq DESC LIMIT 1").fetchone()
+        return Head(0, GENESIS) if found is None else Head(*found)
+
+    def append(
+        self, kind: str, run: str = "", t: int = 0, message: str = "", detail: dict[str, Any] | None = None
+    ) -> Head:
+        """Add a row; a round that was released before cannot be released again."""
+        seq, before = self.head
+        detail = detail or {}
+        now = chained(before, seq + 1, kind, run, t, message, detail)
+        text = json.dumps(detail, sort_keys=True, ensure_ascii=False, allow_nan=False)
+        try:
+            row = (seq + 1, kind, run, t, message, text, now)
+            self._db.execute("INSERT INTO ledger VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+        except sqlite3.IntegrityError:
+            raise StoreError(f"round {t} of run {run[:12]} is in the ledger; it is never released twice") from None
+        return Head(seq + 1, now)
+
+    def rows(self) -> Iterator[Row]:
+        """All of it, from the beginning."""
+        for seq, kind, run, t, message, detail, digest in self._db.execute("SELECT * FROM ledger ORDER BY seq"):
+            try:
+                parsed = json.loads(detail)
+            except (TypeError, ValueError):
+                parsed = {"damaged": str(detail)}
+            yield Row(seq, kind, run, t, message, parsed, digest)
+
+    def released(self, run: str, t: int) -> str | None:
+        """The hash of the message of a round; None where it was not released."""
+        query = "SELECT message FROM ledger WHERE kind = 'release' AND run = ? AND round = ?"
+        found = self._db.execute(query, (run, t)).fetchone()
+        return None if found is None else str(found[0])
+
+    def last(self, run: str) -> int:
+        """The highest round of a run that was released; 0 where none was."""
+        query = "SELECT MAX(round) FROM ledger WHERE kind = 'release' AND run = ?"
+        return self._db.execute(query, (run,)).fetchone()[0] or 0
+
+    def has(self, kind: str, run: str) -> bool:
+        """Whether a run has a row of this kind."""
+        query = "SELECT 1 FROM ledger WHERE kind = ? AND run = ? LIMIT 1"
+        return self._db.execute(query, (kind, run)).fetchone() is not None
+
+
+class HeadFile:
+    """The head of the chain in a file of its own: two slots, written in turn, so that one is always whole.
+
+    It is made durable when a folder is opened, and written after every commit without waiting for the disk: after a
+    power loss it may be behind the ledger, never ahead of it.
+    """
+
+    _SLOT = struct.Struct("<Q32s16s")
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / HEAD_FILE
+
+    def write(self, head: Head, durable: bool = False) -> None:
+        """Keep a head."""
+        check = hashlib.blake2b(struct.pack("<Q", head.seq) + head.hash, digest_size=16).digest()
+        handle = os.open(self._path, os.O_WRONLY | os.O_CREAT, 0o600)
+        try:
+            os.pwrite(handle, self._SLOT.pack(head.seq, head.hash, check), (head.seq % 2) * self._SLOT.size)
+            if durable:
+                os.fsync(handle)
+        finally:
+            os.close(handle)
+
+    def read(self) -> Head | None:
+        """The latest whole head; None where no head was ever kept."""
+        try:
+            content = self._path.read_bytes()
+        except OSError:
+            return None
+        heads = []
+        for start in (0, self._SLOT.size):
+            if len(content) >= start + self._SLOT.size:
+                seq, digest, check = self._SLOT.unpack_from(content, start)
+                if hashlib.blake2b(struct.pack("<Q", seq) + digest, digest_size=16).digest() == check:
+                    heads.append(Head(seq, digest))
+        return max(heads, default=None)
+
+
+def faults(rows: Sequence[Row], kept: Head | None = None) -> list[str]:
+    """Everything that is wrong with a ledger, in sentences; an empty list is a ledger that holds.
+
+    Parameters
+    ----------
+    rows : as they stand in the database
+    kept : a head that was kept elsewhere
+    """
+    found: list[str] = []
+    before = GENESIS
+    for place, row in enumerate(rows, start=1):
+        if row.seq != place:
+            found.append(f"row {place} is missing: after row {place - 1} comes row {row.seq}")
+            break
+        if row.hash != chained(before, *row[:6]):
+            found.append(f"row {row.seq} was changed, or a row before it removed or moved: its hash does not follow")
+            break
+        before = row.hash
+    if kept is not None and kept.seq > len(rows):
+        found.append(f"rows {len(rows) + 1} to {kept.seq} are gone: a head that was kept apart knows them")
+    elif kept is not None and kept.seq and rows[kept.seq - 1].hash != kept.hash:
+        found.append(f"row {kept.seq} is not the one whose hash was kept apart: the ledger was written anew")
+    return found + _impossible(rows)
+
+
+def _impossible(rows: Sequence[Row]) -> list[str]:
+    """Histories that no honest node writes, even where their hashes are right."""
+    found: list[str] = []
+    planned: dict[str, int] = {}
+    latest: dict[str, int] = {}
+    count: dict[str, int] = {}
+    over: set[str] = set()
+    for row in rows:
+        short = row.run[:12]
+        if row.kind not in KINDS:
+            found.append(f"row {row.seq} is of no known kind: '{row.kind}'")
+        elif row.kind == "open":
+            if row.run in planned:
+                found.append(f"row {row.seq} opens run {short} a second time: a run was replayed")
+            planned[row.run] = int(row.detail.get("event", {}).get("rounds", 0))
+        elif row.kind == "release":
+            if row.run not in planned:
+                found.append(f"row {row.seq} releases for run {short}, which was never opened")
+            elif row.run in over:
+                found.append(f"row {row.seq} releases for run {short} after its end: a run was replayed")
+            if row.round <= latest.get(row.run, 0):
+                found.append(f"row {row.seq} releases round {row.round} of run {short} again: a run was replayed")
+            latest[row.run] = max(row.round, latest.get(row.run, 0))
+            count[row.run] = count.get(row.run, 0) + 1
+            if count[row.run] == planned.get(row.run, 0) + 1:
+                found.append(f"row {row.seq} is one release more than run {short} was accounted for")
+        elif row.kind in ("close", "stop"):
+            over.add(row.run)
+    return found

@@ -1,0 +1,260 @@
+"""What a node has said and heard on each of its links, so that an exchange can be asked for again at any time.
+
+A message is addressed by its round and is the same however often it is sent, so lost messages are sent again and
+duplicates ignored. A node keeps its last two messages on every link and hands them out whenever a peer says hello:
+that is all that a restarted peer can lack. What does not fit (another run, a round in which the two do not speak, a
+second and different message for a round) is refused with a reason, and never mixed in.
+
+Round 0 is the hello, round T + 1 the farewell. In the hello each peer says the highest round that it saw from the
+other, and its hash. A node whose ledger does not know that message is an old copy: it stops for good.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable
+from threading import Condition
+from typing import Any
+
+import numpy as np
+
+from sottovoce._types import Array
+from sottovoce._version import __version__
+from sottovoce.errors import NetworkError, SottovoceError, StoreError
+from sottovoce.node.plan import Plan
+from sottovoce.node.store import Mark, Saved
+from sottovoce.node.wire import Header, Message, check, pack_text, read, shape_of, unpack_text
+
+KEPT = 2  # messages on a link that a peer may still lack
+NOISE_TOLERANCE = 0.01  # σ comes from a search; processors may differ in its last digits
+
+
+class OldCopy(StoreError):
+    """A folder that is behind what peers have seen from its node."""
+
+
+class Stranger(NetworkError):
+    """A peer that does not run the same plan: nothing is exchanged with it."""
+
+
+class Postbox:
+    """The messages of one node in one run; safe to use from several threads.
+
+    Parameters
+    ----------
+    plan : the run
+    me : the node's number
+    saved : what the node's folder holds of the run
+    released : round -> hash of the message that this node's ledger has for it, or None
+    """
+
+    def __init__(self, plan: Plan, me: int, saved: Saved, released: Callable[[int], str | None]) -> None:
+        self.plan, self.me, self._released = plan, me, released
+        self.peers = {j: rounds.tolist() for j, rounds in plan.neighbours(me).items()}
+        """Every node that this one ever speaks with, and in which rounds."""
+        self._when = {j: frozenset(rounds) for j, rounds in self.peers.items()}
+        self.shape: tuple[int, ...] | None = None
+        """Of this node's own messages, hence of everybody's; None until the first."""
+        self.refused: list[str] = []
+        """Why messages were refused, the latest last."""
+        self._mixed = saved.round
+        self._seen = dict(saved.seen)
+        self._inbox: dict[int, dict[int, tuple[bytes, Message]]] = {j: {} for j in self.peers}
+        self._outbox: dict[int, bytes] = {}
+        self._last: dict[int, list[int]] = {j: [] for j in self.peers}
+        self._strangers: dict[int, Stranger] = {}
+        self._failure: SottovoceError | None = None
+        self._changed = Condition()  # its lock may be taken again by whoever holds it
+        for t, payload in sorted(saved.outbox.items()):
+            self.post(t, payload)
+
+    # -- this node's own messages --
+
+    def _header(self, t: int) -> Header:
+        return Header(self.plan.run, t, self.me)
+
+    def post(self, t: int, payload: bytes) -> None:
+        """Hand a message out from now on; it is on the disk already."""
+        with self._changed:
+            for old in self.stale(t):
+                del self._outbox[old]
+            for peer in self._peers_of(t):
+                self._last[peer] = [*self._last[peer], t][-KEPT:]
+            self._outbox[t] = payload
+            self.shape = self.shape or shape_of(payload)
+
+    def stale(self, t: int) -> list[int]:
+        """Which kept messages no peer can lack any more once that of round t is kept; told when there are some."""
+        with self._changed:
+            if len(self._outbox) <= 2 * KEPT * len(self.peers) + 2:
+                return []
+            mine = set(self._peers_of(t))
+            needed = {r for peer, last in self._last.items() for r in (last[1 - KEPT :] if peer in mine else last)}
+            return [r for r in self._outbox if r not in needed]
+
+    def _peers_of(self, t: int) -> list[int]:
+        return [peer for peer, rounds in self._when.items() if t in rounds]
+
+    def hello(self, peer: int) -> bytes:
+        """Who this node is, what it saw from the peer, and what the peer may lack."""
+        with self._changed:
+            mark, known = self._seen.get(peer), peer not in self._strangers
+            last = [self._outbox[t] for t in sorted(self._outbox) if known and t in self._when[peer]][-KEPT:]
+            value = {
+                "node": self.plan.nodes[self.me],
+                "to": self.plan.nodes[peer],
+                "digest": self.plan.digest,
+                "version": __version__,
+                "sigma": self.plan.event(self.me).sigma,
+                "seen": None if mark is None else list(mark),
+            }
+            return pack_text(self._header(0), value, tuple(last))
+
+    def farewell(self) -> bytes:
+        """The notice that this node has done all of its rounds, and has everything that it needs on the disk."""
+        return pack_text(self._header(self.plan.T + 1), "done")
+
+    # -- what others say --
+
+    def deliver(self, peer: int, payload: bytes) -> int:
+        """Take a message in that came over the link from a peer; refuse what does not fit. Returns its round."""
+        try:
+            message = read(payload)
+            with self._changed:
+                self._take(peer, message, payload)
+                self._changed.notify_all()
+            return message.header.round
+        except NetworkError as error:
+            with self._changed:
+                self.refused = [*self.refused[-99:], str(error)]
+            raise
+
+    def answer(self, peer: int, payload: bytes) -> bytes:
+        """`deliver`, and give this node's message of the same round; empty where there is none yet.
+
+        This is what a transport with requests and replies (FLARE) calls for an incoming request.
+        """
+        try:
+            t = self.deliver(peer, payload)
+        except Stranger:
+            return self.hello(peer)  # so that the other side learns of it too
+        if t == 0:
+            return self.hello(peer)
+        with self._changed:
+            if t > self.plan.T:
+                return self.farewell() if self._mixed >= self.plan.T else b""
+            return self._outbox.get(t, b"")
+
+    def _take(self, peer: int, message: Message, payload: bytes) -> None:
+        if peer not in self.peers:
+            raise NetworkError(f"node {peer} never speaks with node {self.me} in this run; refused")
+        t = message.header.round
+        if t == 0 and message.array.dtype == np.uint8 and message.header.sender == peer:
+            self._welcome(peer, *unpack_text(message))
+        if t in (0, self.plan.T + 1):
+            check(message, Header(self.plan.run, t, peer), None, "|u1")
+            self._inbox[peer][t] = payload, message
+            return
+        check(message, Header(self.plan.run, t, peer), self.shape)
+        name, digest = self.plan.nodes[peer], message.digest.hex()
+        rounds, box = self.peers[peer], self._inbox[peer]
+        if t not in self._when[peer]:
+            raise NetworkError(f"node '{name}' sent a message for round {t}, in which the two do not speak; refused")
+        mark = self._seen.get(peer)
+        if mark is not None and mark.round == t and mark.message != digest:
+            raise NetworkError(f"node '{name}' sent a second, different message for round {t}; refused")
+        if t <= self._mixed or t in box:
+            return  # a duplicate of what was mixed or waits to be
+        have = max([self._mixed, *(r for r in box if r <= self.plan.T)])
+        due = rounds[bisect_right(rounds, have)]
+        if t != due:
+            raise NetworkError(f"node '{name}' sent round {t} before round {due}; refused")
+        box[t] = payload, message
+        if mark is None or t > mark.round:
+            self._seen[peer] = Mark(t, digest)
+
+    def _welcome(self, peer: int, value: Any, attached: tuple[bytes, ...]) -> None:
+        name = self.plan.nodes[peer]
+        expected = {"node": name, "digest": self.plan.digest}
+        if not isinstance(value, dict) or any(value.get(key) != text for key, text in expected.items()):
+            self._strangers[peer] = Stranger(
+                f"node '{name}' does not run the same plan; give all nodes the same run file and version of sottovoce"
+            )
+            raise self._strangers[peer]
+        mine, theirs = self.plan.event(peer).sigma, value.get("sigma")
+        if not isinstance(theirs, int | float) or abs(theirs - mine) > NOISE_TOLERANCE * mine:
+            self._strangers[peer] = Stranger(
+                f"node '{name}' would add noise of σ = {theirs}, where the plan gives σ = {mine:.6g}; nothing was sent"
+            )
+            raise self._strangers[peer]
+        self._strangers.pop(peer, None)
+        if value.get("to") != self.plan.nodes[self.me]:
+            raise NetworkError(f"a hello of node '{name}' to node '{value.get('to')}' came here; refused")
+        self._check_own(name, value.get("seen"))
+        for payload in attached:
+            message = read(payload)
+            if message.header.round in (0, self.plan.T + 1):
+                raise NetworkError(f"node '{name}' attached to its hello what is no message of a round; refused")
+            self._take(peer, message, payload)
+
+    def _check_own(self, name: str, seen: Any) -> None:
+        """Stop for good where a peer saw a message that this node's ledger does not know."""
+        if seen is None:
+            return
+        if not (isinstance(seen, list) and len(seen) == 2 and isinstance(seen[0], int)):
+            raise NetworkError(f"node '{name}' does not say what it saw of this node; refused")
+        t, digest = seen
+        if self._released(t) == digest:
+            return
+        self._failure = OldCopy(
+            f"node '{name}' has seen round {t} of this node, which this node's ledger does not know: the folder is an "
+            "old copy or another one. The round would be released twice, so this node stops for good in this run"
+        )
+        self._changed.notify_all()
+        raise self._failure
+
+    # -- the exchange --
+
+    def heard(self, t: int, peer: int) -> bytes | None:
+        """The peer's message of a round, if it is here; an error if this node must stop."""
+        with self._changed:
+            if self._failure is not None or peer in self._strangers:
+                raise self._failure or self._strangers[peer]
+            found = self._inbox[peer].get(t)
+            return None if found is None else found[0]
+
+    def message(self, t: int, peer: int, shape: tuple[int, ...]) -> Array:
+        """The same, as the array that was checked when it came."""
+        with self._changed:
+            array = self._inbox[peer][t][1].array
+        if array.shape != shape:  # it came before this node knew the shape
+            raise NetworkError(f"node {peer} sent shape {array.shape} in round {t}, but {shape} is expected; refused")
+        return array
+
+    def wait(self, seconds: float) -> None:
+        """Until something changes, at most so long."""
+        with self._changed:
+            self._changed.wait(seconds)
+
+    def nudge(self) -> None:
+        """Something changed elsewhere that an exchange may wait for."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def fail(self, error: SottovoceError) -> None:
+        """Let every exchange of this node end with an error."""
+        with self._changed:
+            self._failure = error
+            self._changed.notify_all()
+
+    def mixed(self, t: int) -> None:
+        """All messages up to round t are mixed and can be forgotten; at the end, once they are on the disk."""
+        with self._changed:
+            self._mixed = t
+            for box in self._inbox.values():
+                for old in [r for r in box if 0 < r <= t] if box else ():
+                    del box[old]
+
+    @property
+    def seen(self) -> dict[int, Mark]:
+        """The latest message of every peer."""
+        with self._changed:
+            return dict(self._seen)

@@ -1,0 +1,166 @@
+"""`sottovoce node` and `sottovoce ledger`: what they say, what they refuse, what they leave behind."""
+
+import json
+import shutil
+import sqlite3
+
+import numpy as np
+import pytest
+
+from sottovoce.cli import node as node_command
+from sottovoce.node.store import Store
+from sottovoce.result import Result
+
+RUN = """
+run = "alone"
+schedule_seed = 1
+features = ["age", "bmi"]
+label = "sick"
+classes = ["no", "yes"]
+unit_rows = true
+[nodes]
+clinic = 40
+[spec.algorithm]
+rounds = 20
+gamma = "constant(1)"
+[spec.problem]
+h = "l2(0.1)"
+[spec.privacy]
+sampling = "poisson(8)"
+noise = "private(1.0)"
+"""
+
+
+class Alone:
+    """A communicator of one rank, and a carrier with nobody to write to."""
+
+    def Get_size(self):
+        return 1
+
+    def Get_rank(self):
+        return 0
+
+
+class Nobody:
+    lossy = False
+
+    def __init__(self, comm, postbox):
+        pass
+
+    def flush(self):
+        pass
+
+
+@pytest.fixture
+def site(tmp_path, monkeypatch):
+    """A run file, the same records as a file and as a database, and no MPI."""
+    monkeypatch.setattr(node_command, "world", Alone)
+    monkeypatch.setattr(node_command, "MpiCarrier", Nobody)
+    (tmp_path / "run.toml").write_text(RUN)
+    rng = np.random.default_rng(0)
+    rows = [(a, b, "x", "yes" if a + b > 0 else "no") for a, b in rng.normal(size=(40, 2)).tolist()]
+    lines = "".join(f"{a!r},{name},{b!r},{sick}\n" for a, b, name, sick in rows)
+    (tmp_path / "clinic.csv").write_text("age,name,bmi,sick\n" + lines)
+    with sqlite3.connect(tmp_path / "clinic.db") as db:
+        db.execute("CREATE TABLE patients (age REAL, bmi REAL, name TEXT, sick TEXT)")
+        db.executemany("INSERT INTO patients VALUES (?, ?, ?, ?)", rows)
+    db.close()
+    return tmp_path
+
+
+@pytest.fixture
+def node(sottovoce, site):
+    def call(*more, data=None):
+        data = data or site / "{node}.csv"
+        return sottovoce("node", "--spec", site / "run.toml", "--data", data, "--folder", site / "nodes", *more)
+
+    return call
+
+
+def test_a_node_runs_and_its_model_predicts(node, sottovoce, site):
+    code, out, err = node("--budget", "1.5", "--json")
+    assert code == 0, err
+    said = json.loads(out)
+    assert said["node"] == "clinic" and said["rounds"] == 20 and "against 'transcript'" in said["verdict"]
+    result = Result.load(said["saved"])
+    assert result.models.shape == (1, 2) and result.spec.seed is None and not result.statement.simulation
+    code, out, _ = sottovoce("predict", said["saved"], site / "clinic.csv", "--json")
+    assert code == 0 and set(json.loads(out)["predictions"]) <= {"yes", "no"}
+    again = json.loads(node("--json")[1])  # done already: the same model, nothing more released
+    assert np.array_equal(Result.load(again["saved"]).model, result.model)
+
+
+def test_records_from_a_database_give_the_same_fingerprint(node, site):
+    pytest.importorskip("sqlalchemy")
+    assert node("--budget", "1.5")[0] == 0
+    query = "SELECT sick, bmi, age FROM patients"
+    code, _, err = node("--query", query, "--json", data=f"sqlite:///{site / 'clinic.db'}")
+    assert code == 0, err  # the run is known again by its records, whatever they come from
+
+
+def test_the_ledger_is_shown_verified_and_exported(node, sottovoce, site):
+    node("--budget", "1.5")
+    folder = site / "nodes" / "clinic"
+    shown = json.loads(sottovoce("ledger", "show", folder, "--json")[1])
+    assert [(run["name"], run["state"], run["released"]) for run in shown["runs"]] == [("alone", "closed", 20)]
+    (each,) = shown["datasets"]
+    assert each["epsilon"] <= 1.0 and each["epsilon_budget"] == 1.5 and each["delta"] == 1e-5
+    assert each["adversary"] == "transcript" and "one record" in each["adjacency"]
+    code, out, _ = sottovoce("ledger", "show", folder)
+    assert code == 0 and "δ = 1e-05 against 'transcript'" in " ".join(out.split())
+    code, out, _ = sottovoce("ledger", "verify", folder)
+    assert code == 0 and "holds" in out
+    assert sottovoce("ledger", "export", folder, "--out", site / "kept.json")[0] == 0
+    assert json.loads(sottovoce("ledger", "export", folder)[1]) == json.loads((site / "kept.json").read_text())
+    assert sottovoce("ledger", "verify", folder, "--against", site / "kept.json")[0] == 0
+
+
+def test_a_restored_folder_and_a_changed_row_fail_verification(node, sottovoce, site):
+    folder = site / "nodes" / "clinic"
+    sottovoce("ledger", "budget", folder, "--epsilon", "1.5")
+    shutil.copytree(folder, site / "early")
+    node()
+    sottovoce("ledger", "export", folder, "--out", site / "kept.json")
+    code, _, err = sottovoce("ledger", "verify", site / "early", "--against", site / "kept.json")
+    assert code == 6 and "old copy" in err
+    db = sqlite3.connect(folder / "node.sqlite")
+    db.executescript("DROP TRIGGER ledger_fixed; UPDATE ledger SET round = 99 WHERE seq = 5;")
+    db.close()
+    code, out, err = sottovoce("ledger", "verify", folder, "--json")
+    assert code == 6 and "row 5 was changed" in json.loads(out)["error"]
+    code, _, err = node()
+    assert code == 6 and "does not hold" in err
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "reason"),
+    [
+        ((), 5, "no budget"),
+        (("--budget", "0.5"), 5, "over the owner's budget"),
+        (("--budget", "1.5", "--node", "hospital"), 2, "no node 'hospital'"),
+        (("--query", "SELECT 1"), 2, "--query goes with a database"),
+    ],
+)
+def test_what_cannot_run_is_refused_in_a_sentence(node, more, code, reason):
+    found, _, err = node(*more)
+    assert found == code and reason in " ".join(err.split())
+
+
+def test_arguments_that_are_missing_are_named(sottovoce, site):
+    code, _, err = sottovoce("node", "--spec", site / "run.toml")
+    assert code == 2 and "--data" in err
+    code, _, err = sottovoce("ledger", "show", site)
+    assert code == 6 and "no node's folder" in err
+    code, _, err = sottovoce("ledger", "verify", site, "--against", site / "run.toml")
+    assert code == 6
+    (site / "run.toml").write_text(RUN.replace("clinic = 40", "clinic = 40\nother = 9"))
+    code, _, err = sottovoce("node", "--spec", site / "run.toml", "--data", "a.csv", "--folder", site / "n")
+    assert code == 2 and "mpirun -n 2" in err
+
+
+def test_a_budget_may_be_changed_and_both_stay(sottovoce, tmp_path):
+    for epsilon in ("1", "2"):
+        code, out, _ = sottovoce("ledger", "budget", tmp_path / "n", "--epsilon", epsilon, "--json")
+        assert code == 0 and json.loads(out)["epsilon"] == float(epsilon)
+    assert [row.detail["epsilon"] for row in Store(tmp_path / "n", reading=True).rows()] == ["1.0", "2.0"]
+    assert sottovoce("ledger", "budget", tmp_path / "n", "--epsilon", "-1")[0] == 5

@@ -1,0 +1,104 @@
+"""FLARE's cells as far as we use them, inside one process, and members of a run on top of them."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+from nvflare.fuel.f3.cellnet.core_cell import Message, MessageHeaderKey, ReturnCode, make_reply
+
+from sottovoce.consortium.carrier import Wire
+from sottovoce.consortium.member import Member
+from sottovoce.engine import reference
+from sottovoce.engine.job import Job
+from sottovoce.node.entropy import own_streams
+from sottovoce.privacy.release import Draws
+from sottovoce.problem.objective import Problem
+from sottovoce.problem.shards import Shards
+
+JOB = "job-1"
+
+
+class Cells:
+    """A network that keeps a copy of everything that passes."""
+
+    def __init__(self):
+        self.cells, self.passed = {}, []
+
+    def cell(self, site, secure=True):
+        self.cells[f"{site}.{JOB}"] = cell = Cell(self, f"{site}.{JOB}", secure)
+        return cell
+
+
+class Cell:
+    def __init__(self, net, name, secure):
+        self.net, self.name, self.secure, self.handlers = net, name, secure, {}
+
+    def is_secure(self):
+        return self.secure
+
+    def supports_secure_messages(self):
+        return self.secure
+
+    def register_request_cb(self, channel, topic, cb):
+        self.handlers[topic] = cb
+
+    def send_request(self, channel, topic, target, request, timeout, secure=False, optional=False):
+        other = self.net.cells.get(target)
+        if other is None or topic not in other.handlers:
+            return make_reply(ReturnCode.COMM_ERROR)
+        self.net.passed.append((topic, secure, request.payload))
+        message = Message({MessageHeaderKey.ORIGIN: self.name, MessageHeaderKey.SECURE: secure}, request.payload)
+        reply = other.handlers[topic](message)
+        reply.set_header(MessageHeaderKey.SECURE, secure)
+        self.net.passed.append((topic, secure, reply.payload))
+        return reply
+
+
+def join(small, kits, net=None, stopped=lambda name: False):
+    """All members of a run, ready."""
+    net = net or Cells()
+    digest = small.agreement.plan.digest
+    return {
+        name: Member(kit, name, digest, Wire(net.cell(name), JOB), lambda name=name: stopped(name))
+        for name, kit in kits.items()
+    }
+
+
+def run(members):
+    """Run them at once: what each told the server, or its error."""
+
+    def play(member):
+        try:
+            return member.run()
+        except ValueError as error:
+            return error
+        finally:
+            member.close()
+
+    with ThreadPoolExecutor(len(members)) as pool:
+        return dict(zip(members, pool.map(play, members.values()), strict=True))
+
+
+class Injected:
+    """The nodes' own secret draws, all in one place."""
+
+    def __init__(self, plan, secrets):
+        release, sizes = plan.prepared.job.release, np.array(plan.sizes)
+        self.own = [Draws(release, own_streams(secret, plan.digest), sizes, plan.m) for secret in secrets]
+
+    def records(self, nodes, t):
+        return [self.own[i].records(np.array([i]), np.array([s]))[0] for i, s in zip(nodes, t, strict=True)]
+
+    def noise(self, nodes, t):
+        return np.stack([self.own[i].noise(np.array([i]), np.array([s]))[0] for i, s in zip(nodes, t, strict=True)])
+
+
+def simulated(plan, problems, secrets):
+    """The models of the same run in the reference engine, from the same records and draws."""
+    shards = [problem.shards for problem in problems]
+    X, y = np.vstack([s.X for s in shards]), np.concatenate([s.y for s in shards])
+    offsets = np.concatenate([[0], np.cumsum([len(s.y) for s in shards])])
+    whole = Shards.of(X, y, offsets, None, shards[0].intercept)
+    job = plan.prepared.job
+    problem = Problem(job.problem.loss, job.problem.h, whole, job.problem.weights)
+    again = Job(problem, job.method, job.schedule, job.release, Injected(plan, secrets))
+    return job.method.average(reference.run(again, again.start(), 1, plan.T), plan.T)

@@ -1,0 +1,126 @@
+"""A small consortium on disk, without FLARE's provisioning: agreement, schema, records, state folders with budgets."""
+
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sottovoce.consortium.agreement import read_agreement
+from sottovoce.node.budget import Budget
+from sottovoce.node.store import Store
+
+SCHEMA = """
+row_norm = 1.0
+[label]
+column = "outcome"
+classes = ["no", "yes"]
+[columns.a]
+low = -2
+high = 2
+[columns.b]
+low = -2
+high = 2
+missing = 0
+[columns.kind]
+type = "category"
+categories = ["x", "y"]
+missing = "none"
+"""
+
+AGREEMENT = """
+name = "small"
+run = "first"
+schedule_seed = 5
+held_out = {held_out}
+timeout = {timeout}
+[server]
+host = "localhost"
+port = {port}
+[admin]
+email = "lead@example.org"
+org = "one"
+{sites}
+[problem]
+loss = "logistic"
+h = "l2(0.01)"
+intercept = 1.0
+[network]
+graph = "{graph}"
+activation = "{activation}"
+[algorithm]
+rounds = {rounds}
+gamma = "constant(1)"
+[privacy]
+epsilon = 2.0
+delta = 1e-5
+sampling = "{sampling}"
+"""
+
+
+class Small:
+    """Kits of a small consortium under one folder."""
+
+    def __init__(self, root: Path, names=("ash", "birch", "cedar"), records=40, **settings):
+        self.root, self.names, self.records = root, names, records
+        sites = "".join(f'[sites.{name}]\norg = "{name}"\nrecords = {records}\n' for name in names)
+        given = dict(held_out=0.25, timeout=30, port=8002, graph="complete", activation="everyone", rounds=20)
+        text = AGREEMENT.format(**{**given, "sampling": "full", **settings}, sites=sites)
+        (root / "schema.toml").write_text(SCHEMA)
+        (root / "consortium.toml").write_text(text)
+        self.agreement = read_agreement(root / "consortium.toml")
+        rng = np.random.default_rng(3)
+        for name in names:
+            lines = ["a,b,kind,outcome"]
+            for i in range(records):
+                a, b = rng.normal(size=2).tolist()
+                kind = ("x", "y", "")[int(rng.integers(3))]
+                lines.append(f"{a!r},{'' if i == 4 else repr(b)},{kind},{'yes' if a - b > 0 else 'no'}")
+            (root / f"{name}.csv").write_text("\n".join(lines) + "\n")
+
+    def settle(self, kit: Path, name: str, state="state", epsilon=4.0, secret: bytes | None = None) -> None:
+        """The site's own part of a kit: where its records are, its state folder, its budget."""
+        local = kit / "local"
+        local.mkdir(parents=True, exist_ok=True)
+        for file in ("consortium.toml", "schema.toml"):
+            (local / file).write_text((self.root / file).read_text())
+        source = f'dataset = "people"\nstate = "../{state}"\nfile = "{self.root / name}.csv"\n'
+        (local / "site.toml").write_text(source)
+        folder = kit / state
+        folder.mkdir()
+        if secret is not None:
+            (folder / "secret.key").write_text(secret.hex() + "\n")
+            (folder / "secret.key").chmod(0o600)
+        store = Store(folder)
+        store.set_budget(Budget(epsilon, 1e-5).detail("people"))
+        store.close()
+
+    def kits(self, state="state", **given) -> dict[str, Path]:
+        found = {name: self.root / "kits" / name for name in self.names}
+        for i, (name, kit) in enumerate(found.items()):
+            self.settle(kit, name, state, secret=bytes([i + 1]) * 32, **given)
+        return found
+
+
+@pytest.fixture
+def small(tmp_path):
+    def make(**settings):
+        return Small(tmp_path, **settings)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def small_at():
+    """The same, in a folder of one's choice."""
+    return Small
+
+
+@pytest.fixture(scope="session")
+def cells():
+    """The module beside this one; with pytest's importlib mode, folders of tests are no packages."""
+    pytest.importorskip("nvflare", reason="the extra 'flare' is not installed")
+    spec = spec_from_file_location("consortium_cells", Path(__file__).parent / "cells.py")
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

@@ -1,0 +1,141 @@
+"""A schema encodes every record by itself, within public bounds, whatever the values are."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import sparse
+
+from sottovoce.consortium.schema import read_schema, schema_of
+from sottovoce.data.typed import from_lists, read_columns
+from sottovoce.errors import DataError, SpecError
+from sottovoce.rows import row_norms
+
+TABLES = {
+    "row_norm": 1.2,
+    "unit": "who",
+    "label": {"column": "y", "classes": ["no", "yes"]},
+    "columns": {
+        "age": {"type": "number", "low": 0, "high": 120, "missing": 50},
+        "dose": {"low": -1e-3, "high": 5},
+        "ward": {"type": "category", "categories": ["A", "B", 3], "missing": "none"},
+        "smoker": {"type": "flag", "categories": [False, True], "missing": "false"},
+    },
+}
+SCHEMA = schema_of(TABLES)
+
+record = st.fixed_dictionaries(
+    {
+        "age": st.one_of(st.none(), st.floats(allow_infinity=False), st.integers(-(10**6), 10**6)),
+        "dose": st.floats(allow_nan=False, allow_infinity=False),
+        "ward": st.sampled_from(["A", "B", 3, "3", 3.0, None, "elsewhere", ""]),
+        "smoker": st.sampled_from([True, False, "true", "false", None]),
+        "who": st.text("abc", min_size=1),
+        "y": st.sampled_from(["no", "yes"]),
+    }
+)
+
+
+def encode(records, schema=SCHEMA):
+    values = {name: [r[name] for r in records] for name in records[0]}
+    return schema.encode(from_lists(values, "test", schema.numbers, schema.texts))
+
+
+@given(st.lists(record, min_size=1, max_size=8), st.randoms())
+def test_a_record_is_encoded_the_same_whoever_is_beside_it(records, random):
+    together = encode(records)
+    for i, each in enumerate(records):
+        alone = encode([each])
+        assert np.array_equal(together.X[i], alone.X[0]) and together.y[i] == alone.y[0]
+    order = list(range(len(records)))
+    random.shuffle(order)
+    assert np.array_equal(encode([records[i] for i in order]).X, together.X[order])
+
+
+@given(st.lists(record, min_size=1, max_size=8))
+def test_rows_stay_within_the_public_bound(records):
+    found = encode(records)
+    assert np.all(row_norms(found.X) <= SCHEMA.row_norm) and np.all(np.abs(found.X) <= 1.0)
+    free = schema_of(TABLES | {"row_norm": 0})
+    assert free.row_norm == 2.0 and np.all(row_norms(encode(records, free).X) <= free.row_norm)
+
+
+@given(st.floats(0, 120), st.sampled_from(["A", "B", "3"]))
+def test_encoding_is_what_the_schema_says(age, ward):
+    free = schema_of(TABLES | {"row_norm": 0})
+    one = {"age": age, "dose": 5.0, "ward": ward, "smoker": True, "who": "a", "y": "yes"}
+    X = encode([one], free).X[0]
+    assert math.isclose(X[0], age / 60 - 1, abs_tol=1e-12) and X[1] == 1.0
+    assert X[2:5].tolist() == [float(ward == value) for value in ("A", "B", "3")] and X[5] == 1.0
+    assert free.features == ("age", "dose", "ward=A", "ward=B", "ward=3", "smoker")
+
+
+def test_what_the_schema_has_no_place_for_is_refused():
+    good = {"age": 1.0, "dose": 1.0, "ward": "A", "smoker": True, "who": "a", "y": "yes"}
+    for change in ({"dose": None}, {"dose": "much"}, {"dose": math.inf}, {"y": "perhaps"}, {"y": None}, {"who": None}):
+        with pytest.raises(DataError):
+            encode([good, good | change])
+    with pytest.raises(DataError, match="dose"):
+        encode([{k: v for k, v in good.items() if k != "dose"}])
+
+
+def test_files_and_lists_give_the_same_columns(tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    values = {"age": [3.5, None, 7.0], "ward": ["A", None, "007"], "extra": [1, 2, 3]}
+    (tmp_path / "r.csv").write_text("ward,age,extra\nA,3.5,1\nNA,,2\n007,7,3\n")
+    (tmp_path / "r.tsv").write_text("ward\tage\textra\nA\t3.5\t1\nNA\t\t2\n007\t7\t3\n")
+    pq.write_table(pa.table(values), tmp_path / "r.parquet")
+    expected = from_lists(values, "list", ["age"], ["ward"])
+    for format in ("csv", "tsv", "parquet"):
+        found = read_columns(tmp_path / f"r.{format}", format, ["age"], ["ward"])
+        assert np.array_equal(found.numbers["age"], expected.numbers["age"], equal_nan=True)
+        assert found.texts["ward"].tolist() == ["A", None, "007"] and found.records == 3
+        with pytest.raises(DataError, match="gone"):
+            read_columns(tmp_path / f"r.{format}", format, ["gone"], [])
+
+
+@given(st.lists(st.lists(st.floats(-1e9, 1e9), min_size=3, max_size=3), min_size=1, max_size=5))
+def test_numbered_features_are_clipped_and_zeros_stay_zeros(rows):
+    schema = schema_of({"label": {"column": "y", "low": -1, "high": 1}, "features": 4, "low": -1.0, "high": 0.5})
+    X = sparse.csr_array(np.array(rows))
+    found = schema.encode_numbered(X, np.full(len(rows), 7.0))
+    assert found.X.shape == (len(rows), 4) and found.y.tolist() == [1.0] * len(rows)
+    assert np.array_equal(found.X.toarray()[:, :3], np.clip(rows, -1.0, 0.5))
+    assert np.all(row_norms(found.X) <= schema.row_norm + 1e-12)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"label": {"column": "y"}},
+        {"label": {"column": "y", "classes": ["a", "a"]}},
+        {"columns": {}},
+        {"columns": {"y": {"low": 0, "high": 1}}},
+        {"columns": {"a": {"low": 1, "high": 0}}},
+        {"columns": {"a": {"low": 0, "high": math.inf}}},
+        {"columns": {"a": {"type": "date"}}},
+        {"columns": {"a": {"type": "category"}}},
+        {"columns": {"a": {"type": "flag", "categories": ["x", "y", "z"]}}},
+        {"columns": {"a": {"type": "category", "categories": ["x"], "missing": "w"}}},
+        {"columns": {"a": {"low": 0, "high": 1, "colour": "red"}}},
+        {"row_norm": -1.0},
+        {"features": 3},
+        {"colour": "red"},
+    ],
+)
+def test_a_schema_that_bounds_nothing_is_refused(change):
+    with pytest.raises(SpecError, match="schema"):
+        schema_of(TABLES | change)
+
+
+def test_the_digest_is_of_what_is_said_not_of_how(tmp_path):
+    text = '[label]\ncolumn = "y"\nclasses = [0, 1]\n[columns.a]\nlow = 0\nhigh = 1\n'
+    (tmp_path / "one.toml").write_text(text)
+    (tmp_path / "two.toml").write_text("# a remark\n" + text.replace("low = 0\nhigh = 1", "high = 1.0\nlow = 0.0"))
+    (tmp_path / "three.toml").write_text(text.replace("high = 1", "high = 2"))
+    one, two, three = (read_schema(tmp_path / f"{name}.toml").digest for name in ("one", "two", "three"))
+    assert one == two != three

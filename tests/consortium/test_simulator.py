@@ -1,0 +1,48 @@
+"""Four sites as processes under FLARE's simulator, which has no certificates: the one place where plaintext is let by.
+
+It is the positive control of the sniffer in `test_provisioned.py`: here the server reads every vector.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sottovoce.consortium.project import ALLOWED
+from sottovoce.consortium.submit import write_job
+from sottovoce.node.store import Store
+from sottovoce.node.wire import MAGIC
+from sottovoce.result import Result
+
+pytestmark = pytest.mark.slow
+NAMES = ("ash", "birch", "cedar", "date")
+
+
+def test_four_processes_train_and_the_sniffer_can_see(small, cells, tmp_path):
+    made = small(names=NAMES, graph="ring", rounds=12)
+    kits = made.kits()
+    (tmp_path / "kits" / "server" / "local").mkdir(parents=True)
+    for file in ("consortium.toml", "schema.toml"):
+        (tmp_path / "kits" / "server" / "local" / file).write_text((tmp_path / file).read_text())
+    job = write_job(made.agreement, tmp_path / "job")
+    workspace = tmp_path / "simulator"
+    (workspace / "local").mkdir(parents=True)
+    allowed = str([*ALLOWED["server"], *ALLOWED["site"]]).replace("'", '"')
+    (workspace / "local" / "resources.json").write_text(f'{{"format_version": 2, "class_allow_list": {allowed}}}')
+    sniffed = tmp_path / "sniffed"
+    path = os.pathsep.join([str(Path(__file__).parent / "sniffer"), *sys.path])
+    names = ",".join(NAMES)
+    line = ["-m", "nvflare.cli", "simulator", str(job), "-w", str(workspace), "-c", names, "-t", str(len(NAMES))]
+    settings = {**os.environ, "PYTHONPATH": path, "SNIFFED": str(sniffed), "SOTTOVOCE_KITS": str(tmp_path / "kits")}
+    done = subprocess.run([sys.executable, *line], env=settings, capture_output=True, text=True, timeout=240)
+    results = {name: kit / "state" / "results" / "first" for name, kit in kits.items()}
+    assert all(path.exists() for path in results.values()), done.stdout[-3000:] + done.stderr[-3000:]
+    models = [Result.load(path).models for path in results.values()]
+    assert all(np.array_equal(models[0], other) for other in models)
+    seen = sniffed.read_bytes()
+    assert MAGIC in seen
+    outbox = Store(kits["ash"] / "state").load(made.agreement.plan.digest).outbox
+    assert outbox and all(payload in seen for payload in outbox.values())

@@ -1,0 +1,263 @@
+"""Nodes as real processes on the loopback interface, and a switch between them that records, cuts, stops and kills.
+
+Only for tests and the soak: it authenticates nobody. Between organisations messages go over FLARE.
+"""
+
+import json
+import multiprocessing
+import os
+import random
+import signal
+import socket
+import socketserver
+import struct
+import threading
+import time
+from contextlib import contextmanager, suppress
+from multiprocessing import forkserver
+from pathlib import Path
+
+import numpy as np
+from net import open_node, records
+
+from sottovoce.errors import NetworkError, SottovoceError
+from sottovoce.node import exchange
+from sottovoce.node.plan import make_plan
+from sottovoce.node.store import Store
+from sottovoce.node.wire import read, unpack_text
+
+HERE = "127.0.0.1"
+PATIENCE = 5.0
+
+
+def send_frame(link, *parts):
+    body = b"".join(parts)
+    link.sendall(struct.pack("<I", len(body)) + body)
+
+
+def receive_frame(link):
+    def exactly(count):
+        got = bytearray()
+        while len(got) < count:
+            more = link.recv(count - len(got))
+            if not more:
+                raise ConnectionError
+            got += more
+        return bytes(got)
+
+    return exactly(struct.unpack("<I", exactly(4))[0])
+
+
+def request(port, *parts):
+    """A frame there and a frame back; None where nobody answers."""
+    try:
+        with socket.create_connection((HERE, port), timeout=PATIENCE) as link:
+            send_frame(link, *parts)
+            return receive_frame(link)
+    except OSError:
+        return None
+
+
+class Server(socketserver.ThreadingTCPServer):
+    """Answers every frame with what a function makes of it."""
+
+    allow_reuse_address = True
+    daemon_threads = True
+
+    def __init__(self, answer):
+        class Handler(socketserver.BaseRequestHandler):
+            def handle(self):
+                with suppress(OSError):
+                    reply = answer(receive_frame(self.request))
+                    if reply is not None:
+                        send_frame(self.request, reply)
+
+        super().__init__((HERE, 0), Handler)
+        self.port = self.server_address[1]
+        threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+
+
+def node_process(root, file, name, switch):
+    """One node: its own folder, its own records, a port of its own; exits with the error's code."""
+    exchange.AGAIN = 0.1
+    root = Path(root)
+    plan = make_plan(json.loads(Path(file).read_text()))
+    try:
+        participant = open_node(plan, name, records(plan), root / name)
+        me, postbox = participant.me, participant.postbox
+
+        def answer(frame):
+            try:
+                return postbox.answer(frame[0], frame[1:])
+            except SottovoceError:
+                return None
+
+        beside = root / f"{name}.port.part"
+        beside.write_text(str(Server(answer).port))
+        os.replace(beside, root / f"{name}.port")
+        participant.connect(exchange.Requests(postbox, lambda peer, p: request(switch, bytes([me, peer]), p)))
+        outcome = participant.run()
+        beside = root / f"{name}.part.npy"
+        np.save(beside, outcome.model)
+        os.replace(beside, root / f"{name}-{plan.digest[:12]}.npy")
+        participant.store.close()
+    except SottovoceError as error:
+        (root / f"{name}.error").write_text(f"{type(error).__name__}: {error}")
+        os._exit(error.exit_code)
+    os._exit(0)
+
+
+@contextmanager
+def preloading():
+    """The fork server looks for what it is to preload where PYTHONPATH says, and nowhere else."""
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).parent), before]))
+    try:
+        yield
+    finally:
+        os.environ.pop("PYTHONPATH") if before is None else os.environ.update(PYTHONPATH=before)
+
+
+class Cluster:
+    """The processes of one run, started again whenever they die, and the switch."""
+
+    def __init__(self, root, data, seed=0):
+        self.root, self.plan, self.rng = Path(root), make_plan(data), random.Random(seed)
+        self.root.mkdir(exist_ok=True)
+        self.file = self.root / f"{self.plan.name}.json"
+        self.file.write_text(json.dumps(data))
+        self.context = multiprocessing.get_context("forkserver")
+        self.context.set_forkserver_preload(["loopback"])
+        with preloading():
+            forkserver.ensure_running()
+        self.switch = Server(self._pass_on)
+        self.lock, self.wire, self.cuts, self.processes = threading.Lock(), {}, {}, {}
+        self.starts = {name: 0 for name in self.plan.nodes}
+        self.faulty = 0.0
+
+    # -- the switch --
+
+    def _record(self, payload):
+        try:
+            message = read(payload)
+            t = message.header.round
+            if t == 0:
+                for attached in unpack_text(message)[1]:
+                    self._record(attached)
+            elif t <= self.plan.T:
+                with self.lock:
+                    self.wire.setdefault((message.header.sender, t), set()).add(message.digest.hex())
+        except NetworkError:
+            pass
+
+    def _pass_on(self, frame):
+        sender, receiver, payload = frame[0], frame[1], frame[2:]
+        self._record(payload)
+        with self.lock:
+            blocked = self.cuts.get(frozenset((sender, receiver)), 0.0) > time.monotonic()
+            fault = self.rng.random() < self.faulty and self.rng.choice(["lose", "twice", "cut", "slow", "mute"])
+        if blocked or fault == "lose":
+            return None
+        if fault == "slow":
+            time.sleep(0.05)
+        try:
+            port = int((self.root / f"{self.plan.nodes[receiver]}.port").read_text())
+        except (OSError, ValueError):
+            return None
+        whole = payload
+        if fault == "cut":
+            payload = payload[: len(payload) // 2]
+        if fault == "twice":
+            request(port, bytes([sender]), payload)
+        reply = request(port, bytes([sender]), payload)
+        if reply:
+            self._record(reply)
+        return None if fault == "mute" or (fault == "cut" and payload != whole) else reply
+
+    # -- the processes --
+
+    def start(self, name):
+        self.starts[name] += 1
+        process = self.context.Process(
+            target=node_process, args=(str(self.root), str(self.file), name, self.switch.port), daemon=True
+        )
+        process.start()
+        self.processes[name] = process
+
+    def done(self, name):
+        return (self.root / f"{name}-{self.plan.digest[:12]}.npy").exists()
+
+    def tend(self):
+        """Start again what has died and is not done; True while there is something to wait for."""
+        for name in self.plan.nodes:
+            process = self.processes.get(name)
+            if process is None or not process.is_alive():
+                if process is not None and process.exitcode not in (0, 4, -signal.SIGKILL):
+                    raise AssertionError((self.root / f"{name}.error").read_text())
+                if not all(map(self.done, self.plan.nodes)):
+                    self.start(name)  # also one that is done: others may need its last messages
+        return not all(map(self.done, self.plan.nodes))
+
+    def disturb(self):
+        """One event: a process killed or stopped for a while, or a link cut for a while."""
+        kind = self.rng.choice(["kill", "stop", "cut"])
+        name = self.rng.choice(self.plan.nodes)
+        if kind == "cut":
+            pair = frozenset(self.rng.sample(range(self.plan.n), 2))
+            with self.lock:
+                self.cuts[pair] = time.monotonic() + self.rng.uniform(0.1, 0.8)
+            return kind
+        process = self.processes[name]
+        with suppress(ProcessLookupError, AttributeError):
+            if kind == "kill":
+                os.kill(process.pid, signal.SIGKILL)
+                process.join()
+            else:
+                os.kill(process.pid, signal.SIGSTOP)
+                wake = threading.Timer(self.rng.uniform(0.1, 0.8), lambda: self._wake(process))
+                wake.daemon = True
+                wake.start()
+        return kind
+
+    @staticmethod
+    def _wake(process):
+        with suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGCONT)
+
+    def run(self, events=0, every=0.3, limit=300.0):
+        """Run to the end with so many events on the way; gives how many of each there were."""
+        made = {"kill": 0, "stop": 0, "cut": 0}
+        end, last = time.monotonic() + limit, time.monotonic()
+        try:
+            while self.tend():
+                if time.monotonic() > end:
+                    raise AssertionError(f"not done after {limit} s")
+                time.sleep(0.02)
+                if sum(made.values()) < events and time.monotonic() - last > self.rng.uniform(0.2, 1.8) * every:
+                    made[self.disturb()] += 1
+                    last = time.monotonic()
+        finally:
+            for process in self.processes.values():
+                self._wake(process)
+                process.kill()
+                process.join()
+            self.switch.shutdown()
+            self.switch.server_close()
+        return made
+
+    # -- what must hold afterwards --
+
+    def models(self):
+        return np.stack([np.load(self.root / f"{name}-{self.plan.digest[:12]}.npy") for name in self.plan.nodes])
+
+    def check_wire(self):
+        """No round with two different messages, and the ledgers say exactly what crossed the wire."""
+        assert all(len(digests) == 1 for digests in self.wire.values())
+        for i, name in enumerate(self.plan.nodes):
+            store = Store(self.root / name, reading=True)
+            rows = [r for r in store.rows() if r.kind == "release" and r.run == self.plan.digest]
+            sent = {row.round: {row.message} for row in rows if self.plan.links(row.round, i)}
+            assert sent == {t: digests for (sender, t), digests in self.wire.items() if sender == i}
+            assert [row.round for row in rows] == self.plan.rounds(i).tolist()
+            assert store.verify() == []
+            store.close()

@@ -1,0 +1,36 @@
+"""The owner's budget: nothing runs without one, and nothing that passes it, under whatever name."""
+
+import pytest
+from net import open_node, plan_of, records, whole_run
+
+from sottovoce.errors import PrivacyError
+from sottovoce.node.loop import Outcome
+from sottovoce.node.store import Store
+
+TABLES = records(plan_of())
+
+
+def test_a_budget_is_asked_for_and_kept(tmp_path):
+    plan = plan_of(rounds=12, privacy__noise="private(1.0)")
+    with pytest.raises(PrivacyError, match="no budget"):
+        open_node(plan, "north", TABLES, tmp_path / "north", budget=None)
+    with pytest.raises(PrivacyError, match=r"over the owner's budget of ε = 0\.5, against 'transcript'"):
+        open_node(plan, "north", TABLES, tmp_path / "north", budget=0.5)
+    ends = whole_run(plan, TABLES, tmp_path / "run", budget=1.2)
+    assert isinstance(ends["north"], Outcome)
+    repeat = plan_of(rounds=12, run="second", privacy__noise="private(1.0)")  # the same again, on the same records
+    with pytest.raises(PrivacyError, match="so far 1"):
+        open_node(repeat, "north", TABLES, tmp_path / "run" / "north")
+    with pytest.raises(PrivacyError, match="no budget"):  # another name for the same records has no budget of its own
+        open_node(repeat, "north", TABLES, tmp_path / "run" / "north", dataset="other")
+    store = Store(tmp_path / "run" / "north")
+    store.set_budget({"dataset": "other", "epsilon": "1.2", "delta": 1e-5})
+    store.close()
+    with pytest.raises(PrivacyError, match="over the owner's budget"):  # and if it had one, they are known again
+        open_node(repeat, "north", TABLES, tmp_path / "run" / "north", dataset="other")
+
+
+def test_no_noise_costs_everything(tmp_path):
+    plan = plan_of(rounds=12, privacy__noise="none")
+    with pytest.raises(PrivacyError, match="∞"):
+        open_node(plan, "north", TABLES, tmp_path / "north", budget=1e9)

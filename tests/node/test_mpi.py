@@ -1,0 +1,122 @@
+"""Four ranks of `sottovoce node` under mpirun: one is killed, the job dies with it, the same command ends the run."""
+
+import csv
+import importlib.util
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from net import SIZES, records, run_file, secrets, simulated
+
+from sottovoce.cli.main import main
+from sottovoce.errors import SottovoceError
+from sottovoce.node.plan import make_plan
+from sottovoce.node.store import Store
+from sottovoce.result import Result
+
+BESIDE = Path(sys.executable).parent / "mpirun"
+MPIRUN = str(BESIDE) if BESIDE.exists() else shutil.which("mpirun")
+needs_mpi = pytest.mark.skipif(
+    MPIRUN is None or importlib.util.find_spec("mpi4py") is None, reason="mpirun and mpi4py are not installed"
+)
+RUN_TOML = """
+run = "first"
+schedule_seed = 5
+timeout = 60.0
+features = ["a", "b", "c"]
+label = "sick"
+classes = ["no", "yes"]
+[nodes]
+north = 12
+east = 9
+south = 15
+west = 10
+[spec.algorithm]
+rounds = 200
+gamma = "constant(2)"
+[spec.problem]
+h = "l2(0.05)"
+[spec.network]
+activation = "edges(2)"
+correct = true
+[spec.privacy]
+sampling = "poisson(4)"
+noise = "gaussian(0.5)"
+"""
+
+
+def start(root, *more):
+    program = [sys.executable, "-c", "from sottovoce.cli.main import main; main()"]
+    command = [MPIRUN, "--oversubscribe", "-n", "4", *program]
+    options = ["node", "--spec", root / "run.toml", "--data", root / "{node}.csv", "--folder", root / "nodes", "--json"]
+    env = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMP_NUM_THREADS": "1"}
+    arguments = [*command, *map(str, options), *more]
+    return subprocess.Popen(arguments, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def pid_of(folder):
+    """The process that holds a node's lock."""
+    inode = (folder / "lock").stat().st_ino
+    for line in Path("/proc/locks").read_text().splitlines():
+        fields = line.split()
+        if fields[1] == "FLOCK" and int(fields[5].split(":")[2]) == inode:
+            return int(fields[4])
+    raise AssertionError("nobody holds the lock")
+
+
+def released(folder):
+    try:
+        store = Store(folder, reading=True)
+    except SottovoceError:  # not made yet
+        return {}
+    try:
+        return {row.round: row.message for row in store.rows() if row.kind == "release"}
+    finally:
+        store.close()
+
+
+@needs_mpi
+@pytest.mark.slow
+def test_a_job_that_dies_goes_on_and_equals_the_simulation(tmp_path, monkeypatch, capsys):
+    plan = make_plan(run_file(rounds=200, timeout=60.0))
+    (tmp_path / "run.toml").write_text(RUN_TOML)
+    tables = records(plan)
+    for name, table in tables.items():
+        with open(tmp_path / f"{name}.csv", "w", newline="") as file:
+            rows = ([*map(repr, x.tolist()), y] for x, y in zip(table.X[:, ::-1], table.y.tolist(), strict=True))
+            csv.writer(file).writerows([["c", "b", "a", "sick"], *rows])  # columns are found by their names
+    job = start(tmp_path, "--budget", "1e6")
+    victim = tmp_path / "nodes" / "east"
+    while len(before := released(victim)) < 10:
+        assert job.poll() is None, job.communicate()
+        time.sleep(0.05)
+    os.kill(pid_of(victim), signal.SIGKILL)
+    job.communicate(timeout=300)
+    assert job.returncode != 0
+    before = {name: released(tmp_path / "nodes" / name) for name in SIZES}
+    assert not any((tmp_path / "nodes" / name / f"result-{plan.digest[:12]}").exists() for name in SIZES)
+
+    job = start(tmp_path)
+    out, err = job.communicate(timeout=300)
+    assert job.returncode == 0, err
+    said = {row["node"]: row for row in map(json.loads, out.splitlines())}
+    assert {row["run"] for row in said.values()} == {plan.digest} and set(said) == set(SIZES)
+    for i, name in enumerate(plan.nodes):
+        after = released(tmp_path / "nodes" / name)
+        assert list(after) == plan.rounds(i).tolist()
+        assert before[name].items() <= after.items()  # nothing that was out before came out differently
+    models = np.stack([Result.load(said[name]["saved"]).model for name in plan.nodes])
+    expected = simulated(plan, tables, secrets(plan, tmp_path / "nodes"))
+    assert np.allclose(models, expected, rtol=1e-9, atol=1e-9)
+
+    monkeypatch.setattr(sys, "argv", ["sottovoce", "ledger", "verify", str(victim), "--json"])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert not stop.value.code and json.loads(capsys.readouterr().out)["holds"]

@@ -1,0 +1,165 @@
+"""The run file: every node derives the same from it, anything else is another run, and mistakes are sentences."""
+
+import json
+import subprocess
+import sys
+import tomllib
+
+import numpy as np
+import pytest
+from net import SIZES, plan_of, records, run_file
+
+from sottovoce.errors import SottovoceError, SpecError
+from sottovoce.node.entropy import fingerprint, own_secret, own_streams
+from sottovoce.node.plan import make_plan, read_plan
+from sottovoce.node.site import own_problem
+from sottovoce.problem.shards import Shards
+
+RUN = """
+run = "first"
+schedule_seed = 5
+features = 3
+classes = [-1, 1]
+[nodes]
+north = 12
+east = 9
+[spec.algorithm]
+rounds = 30
+[spec.privacy]
+noise = "private(1.0)"
+sampling = "poisson(4)"
+"""
+
+
+def test_another_process_derives_the_same_plan(tmp_path):
+    file = tmp_path / "run.toml"
+    file.write_text(RUN)
+    plan = read_plan(file)
+    code = (
+        "import sys, json; from sottovoce.node.plan import read_plan; p = read_plan(sys.argv[1]); "
+        "print(json.dumps([p.digest, p.rounds(0).tolist(), p.event(1).sigma, p.statement.epsilon]))"
+    )
+    out = subprocess.run([sys.executable, "-c", code, str(file)], capture_output=True, text=True, check=True).stdout
+    digest, rounds, sigma, epsilon = json.loads(out)
+    assert digest == plan.digest and rounds == plan.rounds(0).tolist()
+    assert np.isclose(sigma, plan.event(1).sigma) and np.isclose(epsilon, plan.statement.epsilon)
+
+
+def test_counts_noise_and_statement_come_from_the_fixed_schedule():
+    plan = plan_of(rounds=40, privacy__noise="private(1.5)")
+    schedule = plan.prepared.job.schedule
+    for i in range(plan.n):
+        assert plan.event(i).rounds == len(plan.rounds(i)) == schedule.participations()[i]
+        assert all(i in schedule.nodes(t) for t in plan.rounds(i).tolist())
+        for t in plan.rounds(i).tolist():
+            row = schedule.matrix(t)[i]
+            assert dict(plan.links(t, i)) == {j: w for j, w in enumerate(row) if w > 0 and j != i}
+    for i, met in ((i, plan.neighbours(i)) for i in range(plan.n)):  # a link has two ends
+        assert all(np.array_equal(plan.neighbours(j)[i], rounds) for j, rounds in met.items())
+    assert plan.statement.epsilon <= 1.5 and not plan.statement.simulation
+    plan.statement.verify()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"run": "second"},
+        {"schedule_seed": 6},
+        {"timeout": 21.0},
+        {"label": "ill"},
+        {"classes": ["yes", "no"]},
+        {"unit_rows": True},
+        {"features": ["a", "c", "b"]},
+        {"nodes": dict(SIZES, north=13)},
+        {"nodes": dict(reversed(SIZES.items()))},
+        {"privacy__noise": "gaussian(0.4)"},
+        {"privacy__clip": 0.5},
+        {"algorithm__rounds": 21},
+        {"network__weights": "lazy"},
+    ],
+    ids=str,
+)
+def test_any_change_is_another_run(changes):
+    assert plan_of(**changes).run != plan_of().run
+
+
+def test_the_digest_does_not_depend_on_the_order_in_which_a_file_is_written():
+    data = run_file()
+    turned = {key: data[key] for key in reversed(data)}
+    turned["spec"] = {key: data["spec"][key] for key in reversed(data["spec"])}
+    assert make_plan(turned).digest == plan_of().digest
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"nodes": {}}, r"\[nodes\]"),
+        ({"nodes": {"north": "many"}}, r"\[nodes\]"),
+        ({"features": []}, "'features'"),
+        ({"features": ["a", "a"]}, "twice"),
+        ({"features": 0}, "'features'"),
+        ({"classes": ["yes"]}, "'classes'"),
+        ({"timeout": 0}, "'timeout'"),
+        ({"schedule_seed": -1}, "'schedule_seed'"),
+        ({"run": ""}, "'run'"),
+        ({"budget": 3}, "no entry 'budget'"),
+        ({"spec": {}}, "rounds"),
+        ({"spec": {"algorithm": {"rounds": 3}, "seed": 7}}, "takes no seed"),
+        ({"spec": {"algorithm": {"rounds": 3}, "noise": {}}}, r"no \[spec.noise\]"),
+        ({"algorithm__sped": 3}, "no field 'sped'"),
+        ({"algorithm__rounds": "ten"}, "rounds"),
+        ({"privacy__delta": "small"}, "delta"),
+        ({"problem__loss": 3}, "loss"),
+    ],
+    ids=str,
+)
+def test_mistakes_in_a_run_file_are_sentences(changes, reason):
+    with pytest.raises(SpecError, match=reason):
+        plan_of(**changes)
+
+
+def test_a_run_file_that_cannot_be_read_is_a_sentence(tmp_path):
+    with pytest.raises(SpecError, match="cannot be read"):
+        read_plan(tmp_path / "none.toml")
+    (tmp_path / "bad.toml").write_text("run = ")
+    with pytest.raises(SpecError, match="no TOML"):
+        read_plan(tmp_path / "bad.toml")
+    (tmp_path / "odd.toml").write_text(RUN.replace("north = 12", "north = 2"))
+    with pytest.raises(SottovoceError, match="needs nodes with at least as many"):
+        read_plan(tmp_path / "odd.toml").digest  # noqa: B018 - derived when asked for
+    assert tomllib.loads(RUN)["features"] == 3
+
+
+def test_the_secret_is_drawn_once_and_kept_to_its_owner(tmp_path):
+    first = own_secret(tmp_path)
+    assert first == own_secret(tmp_path) and len(first) == 32
+    assert (tmp_path / "secret.key").stat().st_mode & 0o777 == 0o600
+    (tmp_path / "other").mkdir()
+    assert own_secret(tmp_path / "other") != first
+
+
+def test_draws_depend_on_secret_run_node_and_round_and_on_nothing_else():
+    here = np.array([1])
+    base = own_streams(bytes(32), "00" * 32).normals(here, 3, 8)
+    assert np.array_equal(base, own_streams(bytes(32), "00" * 32).normals(here, 3, 8))
+    for secret, digest, node, t in ((b"\1" * 32, "00", 1, 3), (bytes(32), "01", 1, 3), (bytes(32), "00", 1, 4)):
+        assert not np.any(own_streams(secret, digest * 32).normals(np.array([node]), t, 8) == base)
+
+
+def test_the_fingerprint_knows_records_again_and_is_salted():
+    from scipy import sparse
+
+    plan = plan_of()
+    shards = own_problem(plan, "south", records(plan)["south"]).shards
+    whole = np.array([0, len(shards.y)])
+    mine = fingerprint(bytes(32), shards)
+    order = np.random.default_rng(0).permutation(len(shards.y))
+    assert fingerprint(bytes(32), Shards.of(shards.X[order], shards.y[order], whole)) == mine
+    assert fingerprint(bytes(32), Shards.of(sparse.csr_array(shards.X), shards.y, whole)) == mine
+    assert fingerprint(b"\1" * 32, shards) != mine
+    other = shards.X.copy()
+    other[3, 1] += 1e-9
+    assert fingerprint(bytes(32), Shards.of(other, shards.y, whole)) != mine
+    turned = shards.y.copy()
+    turned[0] *= -1
+    assert fingerprint(bytes(32), Shards.of(shards.X, turned, whole)) != mine
