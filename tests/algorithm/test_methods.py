@@ -230,7 +230,8 @@ def test_real_nodes_do_the_same(method, changes, make_shards):
 def test_messages_are_counted_with_what_they_carry(make_shards):
     widths = {"descent": 1, "muffliato(3, 1.2)": 3, "tracking": 2, "scaffold": 2, "admm(0.3, 0.5)": 1}
     for method, width in widths.items():
-        assert prepare(spec(method, METHODS[method]), make_shards(N, Q, M)).job.method.width == width
+        made = prepare(spec(method, METHODS[method]), make_shards(N, Q, M)).job.method
+        assert made.width == width and made.exchanges == (3 if method.startswith("muffliato") else 1)
 
 
 def test_gradient_tracking_tracks(make_shards):

@@ -45,6 +45,19 @@ def test_another_process_derives_the_same_plan(tmp_path):
     assert np.isclose(sigma, plan.event(1).sigma) and np.isclose(epsilon, plan.statement.epsilon)
 
 
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"algorithm__method": "muffliato(3, 1.1)"}, "one message a round"),
+        ({"privacy__law": "pairs(2.0)", "privacy__adversary": "secret_pairs"}, "no seeds in pairs"),
+    ],
+)
+def test_what_real_nodes_cannot_do_is_refused(changes, words):
+    plan = plan_of(rounds=4, network__activation="everyone", privacy__sampling="full", **changes)
+    with pytest.raises(SpecError, match=words):
+        _ = plan.prepared
+
+
 def test_counts_noise_and_statement_come_from_the_fixed_schedule():
     plan = plan_of(rounds=40, privacy__noise="private(1.5)")
     schedule = plan.prepared.job.schedule

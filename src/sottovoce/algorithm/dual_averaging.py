@@ -91,6 +91,11 @@ class DualAveraging:
         """One vector, s_i."""
         return 1
 
+    @property
+    def exchanges(self) -> int:
+        """One a round."""
+        return 1
+
     @cached_property
     def s(self) -> Array:
         """ιA_t of rounds 1 … T, the weight of h in eq. (6)."""

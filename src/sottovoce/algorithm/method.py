@@ -78,6 +78,10 @@ class Method(Protocol):
         """How many vectors of length m cross a link for one message of a round."""
 
     @property
+    def exchanges(self) -> int:
+        """How often `step` calls `mix`: messages that must be answered one after the other within a round."""
+
+    @property
     def shape(self) -> tuple[Array, Array] | None:
         """(gain_t, spread_t) of what is released, gain_t ĝ_i + spread_t ν_i; None where both are 1 throughout."""
 

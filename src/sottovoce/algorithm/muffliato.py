@@ -68,6 +68,11 @@ class Muffliato(Primal):
         """K vectors, one after the other."""
         return self.gossip
 
+    @property
+    def exchanges(self) -> int:
+        """K: each waits for the answers to the one before."""
+        return self.gossip
+
     def step(
         self, state: State, t: int, nodes: IntArray, speaks: Speaks, gradient: Gradient, noise: Array, mix: Mix
     ) -> Round:

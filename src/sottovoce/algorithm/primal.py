@@ -56,6 +56,11 @@ class Primal:
         """One vector, the model."""
         return 1
 
+    @property
+    def exchanges(self) -> int:
+        """One a round."""
+        return 1
+
     @cached_property
     def A(self) -> Array:
         """A_t, with A_0 = 0 in front."""

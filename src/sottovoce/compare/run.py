@@ -1,5 +1,6 @@
 """Runs what the table lacks, several at a time, and writes the table after each: stopped work goes on where it was."""
 
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -65,7 +66,7 @@ def _tune(study: Study, cells: list[Cell], rows: list[Row], f_star: float, jobs:
     ours = study.head(Cell("", 0.0, True, 0))
     same = [name for name in KEY if name not in ("algorithm", "epsilon", "seed")]
     best = {
-        (row["algorithm"], row["epsilon"]): (0.0, row["factor"])
+        (row["algorithm"], row["epsilon"]): (0.0, 0.0, row["factor"])
         for row in rows
         if all(row[name] == ours[name] for name in same)
     }
@@ -73,5 +74,6 @@ def _tune(study: Study, cells: list[Cell], rows: list[Row], f_star: float, jobs:
     trials = [Cell(*pair, True, TUNING_SEED, factor) for pair in sorted(wanted) for factor in FACTORS]
     for row in _run(study, trials, f_star, jobs):
         pair = row["algorithm"], row["epsilon"]
-        best[pair] = min(best.get(pair, (float("inf"), 1.0)), (row["objective"], row["factor"]))
-    return [c._replace(factor=best[c.algorithm, c.epsilon][1]) if c.tuned else c for c in cells]
+        found = row["objective"], abs(math.log(row["factor"])), row["factor"]  # of equals, the nearest to 1
+        best[pair] = min(best.get(pair, (math.inf, 0.0, 1.0)), found)
+    return [c._replace(factor=best[c.algorithm, c.epsilon][2]) if c.tuned else c for c in cells]

@@ -80,7 +80,16 @@ class Plan:
         records = sum(self.sizes)
         nothing = scipy.sparse.csr_array((records, self.width), dtype=np.float64)
         phantom = Shards.of(nothing, np.ones(records), np.concatenate([[0], np.cumsum(self.sizes)]))
-        return replace(prepare(self.spec, phantom), seeded=False)  # the seed is the schedule's alone
+        made = prepare(self.spec, phantom)
+        if made.job.method.exchanges > 1:
+            raise SpecError(
+                f"real nodes exchange one message a round, but '{self.spec.algorithm.method}' needs several"
+            )
+        if made.job.release.law.name == "pairs":
+            raise SpecError(
+                "real nodes agree on no seeds in pairs yet, so that their noise would not cancel; simulate it"
+            )
+        return replace(made, seeded=False)  # the seed is the schedule's alone
 
     @property
     def n(self) -> int:
