@@ -23,6 +23,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "spec": "",
         "presets": "spec",
         "result": "privacy spec",
+        "projection": "",
         "planning": "problem algorithm bounds network privacy build spec",
         "planner": "problem network privacy algorithm build spec",
         "noising": "network privacy problem spec",
