@@ -94,7 +94,7 @@ def test_records_from_a_database_give_the_same_fingerprint(node, site):
     pytest.importorskip("sqlalchemy")
     assert node("--budget", "1.5")[0] == 0
     query = "SELECT sick, bmi, age FROM patients"
-    code, out, err = node("--query", query, "--json", data=f"sqlite:///{site / 'clinic.db'}")
+    code, _, err = node("--query", query, "--json", data=f"sqlite:///{site / 'clinic.db'}")
     assert code == 0, err  # the run is known again by its records, whatever they come from
 
 
@@ -163,5 +163,4 @@ def test_a_budget_may_be_changed_and_both_stay(sottovoce, tmp_path):
         code, out, _ = sottovoce("ledger", "budget", tmp_path / "n", "--epsilon", epsilon, "--json")
         assert code == 0 and json.loads(out)["epsilon"] == float(epsilon)
     assert [row.detail["epsilon"] for row in Store(tmp_path / "n", reading=True).rows()] == ["1.0", "2.0"]
-    code, _, err = sottovoce("ledger", "budget", tmp_path / "n", "--epsilon", "-1")
-    assert code == 5
+    assert sottovoce("ledger", "budget", tmp_path / "n", "--epsilon", "-1")[0] == 5

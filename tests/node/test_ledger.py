@@ -232,6 +232,20 @@ def test_a_node_whose_disk_lost_a_written_round_does_not_start(tmp_path):
         Store(copy)
 
 
+def test_a_full_disk_stops_a_node_before_anything_is_sent(tmp_path):
+    participant = open_node(PLAN, "north", TABLES, tmp_path / "north")
+    t, store = int(PLAN.rounds(0)[0]), participant.store
+    pages = store._db.execute("PRAGMA page_count").fetchone()[0]
+    store._db.execute(f"PRAGMA max_page_count = {pages}")
+    with pytest.raises(StoreError, match="full"):
+        participant._release(t, np.zeros((1, 3000)))
+    assert participant.postbox._outbox == {} and store.ledger.last(PLAN.digest) == 0 and store.verify() == []
+    store._db.execute(f"PRAGMA max_page_count = {pages + 1000}")
+    participant._release(t, np.zeros((1, 3000)))  # there is room again
+    assert store.ledger.last(PLAN.digest) == t and store.verify() == []
+    store.close()
+
+
 def test_the_state_and_the_messages_are_checked_too(folder):
     tampered(folder, "UPDATE state SET data = zeroblob(length(data)) WHERE field = 'z'")
     assert any("field 'z'" in fault for fault in Store(folder, reading=True).verify())

@@ -83,6 +83,7 @@ def released(folder):
 
 
 @needs_mpi
+@pytest.mark.slow
 def test_a_job_that_dies_goes_on_and_equals_the_simulation(tmp_path, monkeypatch, capsys):
     plan = make_plan(run_file(rounds=200, timeout=60.0))
     (tmp_path / "run.toml").write_text(RUN_TOML)

@@ -1,10 +1,12 @@
 """Four real processes on the loopback interface: killed, stopped and cut off at random, and nothing changes."""
 
 import numpy as np
+import pytest
 from loopback import Cluster
 from net import records, run_file, secrets, simulated
 
 
+@pytest.mark.slow
 def test_killed_stopped_and_cut_off_processes_end_where_undisturbed_ones_do(tmp_path):
     cluster = Cluster(tmp_path, run_file(rounds=120), seed=1)
     cluster.faulty = 0.05

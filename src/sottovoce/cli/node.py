@@ -1,10 +1,11 @@
 """`sottovoce node`: take part in a run as one node, beside one's own records; here over MPI."""
 
+import traceback
 from dataclasses import replace
 from json import dumps
 from pathlib import Path
 from time import perf_counter
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -52,6 +53,7 @@ def node(
         raise SpecError("a node needs --spec (the run file), --data (its records) and --folder (its own folder)")
     began = perf_counter()
     comm = world()
+    who = f"rank {comm.Get_rank()}"
     try:
         plan = read_plan(spec)
         who = _name(plan, comm, name)
@@ -67,16 +69,10 @@ def node(
         carrier.flush()
         saved = _result(plan, who, outcome, perf_counter() - began).save(where / f"result-{plan.digest[:12]}")
         store.close()
-    except SottovoceError as error:
-        if comm.Get_size() == 1:
-            raise
-        who = plan.nodes[comm.Get_rank()] if "plan" in locals() and comm.Get_rank() < plan.n else str(comm.Get_rank())
-        if json:
-            print(
-                dumps({"node": who, "error": str(error), "kind": type(error).__name__}, ensure_ascii=False), flush=True
-            )
-        screen.fail(f"node '{who}': {error}")
-        comm.Abort(error.exit_code)  # the other ranks would wait for this one
+    except Exception as error:
+        if comm.Get_size() > 1:  # the other ranks would wait for this one
+            _report(who, error, json)
+            comm.Abort(getattr(error, "exit_code", 1))
         raise
     _show(plan, who, outcome, str(saved), json)
 
@@ -109,11 +105,20 @@ def _result(plan: Plan, who: str, outcome: Outcome, seconds: float) -> Result:
         history=History(),
         statement=plan.statement,
         public=plan.prepared.public | {"run": plan.digest, "schedule_seed": plan.spec.seed},
-        classes=plan.classes,
+        classes=cast(Any, plan.classes),
         features=plan.features,
         nodes=(who,),
         environment=environment("mpi", seconds),
     )
+
+
+def _report(who: str, error: Exception, json: bool) -> None:
+    """Why a rank gives up, before it ends the job."""
+    if not isinstance(error, SottovoceError):
+        traceback.print_exception(error)
+    if json:
+        print(dumps({"node": who, "error": str(error), "kind": type(error).__name__}, ensure_ascii=False), flush=True)
+    screen.fail(f"node '{who}': {error}")
 
 
 def _show(plan: Plan, who: str, outcome: Outcome, saved: str, json: bool) -> None:

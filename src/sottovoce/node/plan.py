@@ -5,7 +5,7 @@
     timeout = 600                 # seconds that a slow peer is waited for before the run pauses
     features = ["age", "bmi"]     # the columns and their order, or how many there are (svmlight)
     label = "sick"
-    classes = ["no", "yes"]       # −1 and +1: public, so that no node has to look at the others' labels
+    classes = ["no", "yes"]       # −1 and +1 (or 0, 1, 2, … for more): public, so that nobody looks for them
     unit_rows = true              # scale rows over the public bound down to it
 
     [nodes]                       # in order; the number of records of each is public
@@ -70,7 +70,7 @@ class Plan:
     features: tuple[str, ...] | None
     width: int
     label: str | None = None
-    classes: tuple[Any, Any] | None = None
+    classes: tuple[Any, ...] | None = None
     unit_rows: bool = False
     timeout: float = 600.0
 
@@ -90,7 +90,7 @@ class Plan:
     @property
     def m(self) -> int:
         """Dimension of the model."""
-        return self.prepared.job.problem.shards.m
+        return int(self.prepared.public["m"])
 
     @property
     def T(self) -> int:
@@ -205,8 +205,8 @@ def make_plan(data: dict[str, Any]) -> Plan:
         raise SpecError("'features' must be a list of the columns' names, or how many there are")
     if named and len(set(features)) < len(features):
         raise SpecError("'features' names a column twice; name every column once")
-    if classes is not None and not (isinstance(classes, list) and len(classes) == 2 and classes[0] != classes[1]):
-        raise SpecError("'classes' must be two different labels, the one for −1 and the one for +1")
+    if classes is not None and not (isinstance(classes, list) and len(classes) > 1 and _distinct(classes)):
+        raise SpecError("'classes' must be a list of different labels: two, the one for −1 first, or more")
     timeout = data.get("timeout", 600)
     if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout < float("inf"):
         raise SpecError(f"'timeout' must be a number of seconds over 0, not {timeout!r}")
@@ -220,7 +220,7 @@ def make_plan(data: dict[str, Any]) -> Plan:
         features=tuple(features) if named else None,
         width=len(features) if named else features,
         label=_text(data, "label") if "label" in data else None,
-        classes=None if classes is None else (classes[0], classes[1]),
+        classes=None if classes is None else tuple(classes),
         unit_rows=bool(data.get("unit_rows", False)),
         timeout=float(timeout),
     )
@@ -231,6 +231,10 @@ def _text(data: dict[str, Any], name: str) -> str:
     if not isinstance(value, str) or not value or not value.isprintable():
         raise SpecError(f"'{name}' must be a name in quotes, not {value!r}")
     return value
+
+
+def _distinct(labels: list[Any]) -> bool:
+    return len({str(label) for label in labels}) == len(labels)
 
 
 def _spec(data: Any, seed: int) -> Spec:

@@ -43,15 +43,16 @@ def _targets(plan: Plan, table: Table) -> Array:
             'the run file must name the two classes (classes = ["no", "yes"], −1 first): a node that found them '
             "out by looking would tell which labels it has"
         )
-    negative, positive = (_same_kind(label, table) for label in plan.classes)
     values = np.asarray(table.y)
-    known = (values == negative) | (values == positive)
-    if not np.all(known):
+    each = np.stack([values == _same_kind(label, table) for label in plan.classes])
+    unknown = np.flatnonzero(~each.any(axis=0))
+    if unknown.size:
         raise DataError(
-            f"record {int(np.flatnonzero(~known)[0]) + 1} of '{table.name}' has a label that is none of the run file's "
-            f"classes {plan.classes[0]!r} and {plan.classes[1]!r}; correct or drop it"
+            f"record {unknown[0] + 1} of '{table.name}' has a label that is none of the run file's classes "
+            f"{', '.join(map(repr, plan.classes))}; correct or drop it"
         )
-    return np.where(values == positive, 1.0, -1.0)
+    number = each.argmax(axis=0).astype(np.float64)
+    return 2.0 * number - 1.0 if len(plan.classes) == 2 else number
 
 
 def _same_kind(label: object, table: Table) -> object:
