@@ -23,7 +23,6 @@ MAY_IMPORT: dict[str, set[str]] = {
         "spec": "",
         "presets": "spec",
         "result": "privacy spec",
-        "projection": "",
         "planning": "problem algorithm bounds network privacy build spec",
         "planner": "problem network privacy algorithm build spec",
         "noising": "network privacy problem spec",

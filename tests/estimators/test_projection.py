@@ -7,7 +7,7 @@ from sklearn.base import clone
 
 from sottovoce.data.synthetic import sparse_text
 from sottovoce.errors import DataError, SpecError
-from sottovoce.projection import PublicProjection
+from sottovoce.estimators.projection import PublicProjection
 from sottovoce.rows import row_norms
 
 

@@ -18,7 +18,7 @@ from sottovoce.errors import DataError, SpecError
 from sottovoce.rows import row_norms
 
 
-class PublicProjection(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class PublicProjection(TransformerMixin, BaseEstimator):
     """Hash the columns of records into fewer, by a map that everybody may know; for a scikit-learn pipeline.
 
     Parameters
