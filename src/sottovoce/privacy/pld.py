@@ -6,9 +6,11 @@ contraction is dominated by it (Blackwell), and both survive composition.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sottovoce._types import Array
 from sottovoce.privacy.profiles import Pair
@@ -136,16 +138,22 @@ def _convex(masses: Array, step: float) -> Array:
 def _bottom(pair: Pair, step: float) -> tuple[float, int]:
     """A loss, and by how many whole steps the loss of the event 'below it' lies under it."""
 
-    def depth(t: float) -> float:
-        p, q, _ = pair.tails(np.array([t]))
-        over = math.exp(-t) * float(q[0])
-        return t - math.log1p((over - float(p[0])) / (1.0 - over))
+    def depth(t: Array) -> Array:
+        p, q, _ = pair.tails(t)
+        over = np.exp(-t) * q
+        return np.asarray(t - np.log1p((over - p) / (1.0 - over)))
 
-    low, high = pair.least, 1.0
-    while low < (middle := (low + high) / 2) < high:  # the lowest hundred-thousandth is not worth a grid
-        low, high = (middle, high) if pair.tails(np.array([middle])).p[0] > 1.0 - 1e-5 else (low, middle)
-    skip = max(math.ceil(depth(high) / step), 1)
-    low, high = high, high + (skip + 1) * step + 1.0
-    while low < (middle := (low + high) / 2) < high:
-        low, high = (middle, high) if depth(middle) < skip * step else (low, middle)
-    return low, skip
+    # the lowest hundred-thousandth is not worth a grid
+    _, start = _crossing(pair.least, 1.0, lambda t: pair.tails(t).p > 1.0 - 1e-5)
+    skip = max(math.ceil(float(depth(np.array([start]))[0]) / step), 1)
+    return _crossing(start, start + (skip + 1) * step + 1.0, lambda t: depth(t) < skip * step)[0], skip
+
+
+def _crossing(low: float, high: float, holds: Callable[[Array], NDArray[np.bool_]]) -> tuple[float, float]:
+    """Two neighbouring numbers, at the first of which a condition still holds: by thirty-two looks at a time."""
+    while True:
+        looks = np.linspace(low, high, 34)
+        last = int(np.argmin(np.append(holds(looks[1:-1]), False)))
+        if looks[last] == low and looks[last + 1] == high:
+            return low, high
+        low, high = float(looks[last]), float(looks[last + 1])
