@@ -88,7 +88,7 @@ def test_calibration_meets_its_target_and_the_statement_s_price():
     sigma = sigma_for(unit, 1.0, 1e-5)
     event = Event("full", 3000, 3000, 1.0, sigma, 1, "objective", extra)
     found = price(event, 1e-5)
-    assert 0.999 < found.epsilon <= 1.0 + 1e-9 and found.epsilon_lower == 0 and found.epsilon_rdp >= found.epsilon
+    assert 0.999 < found.epsilon <= 1.0 and found.epsilon_lower == 0 and found.epsilon_rdp >= found.epsilon
     assert 0.01 < price_risk(event, 0.01) < math.e * 0.01 + 1e-4
     plain = sigma_for(Event("full", 3000, 3000, 1.0, 1.0, 1), 1.0, 1e-5)
     assert plain < sigma < 1.1 * plain  # hardly more than a Gaussian mechanism

@@ -5,6 +5,7 @@ from typing import Any
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from sottovoce.compare.summary import ADVERSARIES, Line
 from sottovoce.privacy.adversaries import make_adversary
@@ -38,6 +39,9 @@ def draw(lines: list[Line], path: Path) -> Path:
         axis.set_xlabel(title, fontsize=9)
         if column == "suboptimality":
             axis.set_xscale("log")
+            axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+            axis.xaxis.set_minor_formatter(NullFormatter())
     if len(budgets) > 1:
         axes[0, 1].legend(fontsize=8)
     seeds = max(line.objective.seeds for line in shown)

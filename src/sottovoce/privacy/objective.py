@@ -76,7 +76,7 @@ def gaussian_target(extra: float, epsilon: float, delta: float) -> tuple[float, 
             f"the objective's curvature alone costs ε = {extra:.3g}, so that no noise gives ε = {epsilon:g}; "
             "take a larger mu, more records or a larger ε"
         )
-    return epsilon - extra, _half(delta)
+    return (epsilon - extra) * (1.0 - 1e-12), _half(delta)  # the sum of the two must not pass ε by rounding
 
 
 def price(event: Event, delta: float) -> Account:
