@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.fft import irfft, rfft
-from scipy.signal import lfilter
 
 from sottovoce._types import Array
 from sottovoce.privacy.pld import connect, optimistic, pessimistic
@@ -143,6 +142,8 @@ class Composed:
 
     def deltas(self, sign: float = 1.0) -> Array:
         """δ at each loss of the window, rounded up (or down), in one sweep from above without large exponentials."""
+        from scipy.signal import lfilter  # here: a second to import, a third of what any command takes to start
+
         fall = math.exp(self.losses[0] - self.losses[1])
         above = np.append(np.cumsum(self.masses[:0:-1])[::-1], 0.0)
         scaled = np.append(lfilter([fall], [1.0, -fall], self.masses[:0:-1])[::-1], 0.0)
