@@ -1,4 +1,4 @@
-"""`net` is a module of helpers beside the tests."""
+"""`net` and `loopback` are modules beside the tests, not packages."""
 
 import sys
 from pathlib import Path
