@@ -62,7 +62,7 @@ def _rounds(facts: Facts, given: dict[str, Any], plan: Plan, shortest: bool) -> 
         return f"{sent}: as fixed."
     if plan.rounds == facts.rounds or not shortest:
         return f"{sent}: as many as the budget allows."
-    return f"{sent}: more are predicted to gain less than 0.05 points."
+    return f"{sent}: more would gain less than they cost, at a point of accuracy for ten minutes."
 
 
 def _steps(given: dict[str, Any], plan: Plan, spec: Spec) -> str:
