@@ -14,13 +14,12 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
+from sottovoce.notation import parse
 from sottovoce.planner import Facts, choose
 from sottovoce.problem.shards import Shards
 from sottovoce.projection import PublicProjection
-from utility import HERE, PAGE, SCHEMA, Row, interval, key
+from utility import HERE, PAGE, Row, interval, keep, key, rows
 from utility_data import DATA, Data, load
 from utility_methods import _facts, _run
 
@@ -72,6 +71,8 @@ VARIANTS: dict[str, Variant] = {
     "narrow intercept": Variant("an intercept of 0.25 in place of 0.5", facts=lambda f: {"intercept": 0.25}),
     "fewer": Variant("a third of the rounds"),
     "more": Variant("three times the rounds"),
+    "shorter": Variant("a third of the reach τ"),
+    "longer": Variant("three times the reach τ"),
 }
 
 
@@ -96,15 +97,18 @@ def run(name: str, data: Data, epsilon: float, seed: int) -> Row:
         fixed["rounds"] = 10 * rounds
     if name in ("fewer", "more"):
         fixed["rounds"] = max(5, rounds // 3) if name == "fewer" else 3 * rounds
+    mu, gamma = (parse(text).args[0] for text in (planned.spec.problem.h, planned.spec.algorithm.gamma))
     if name == "stiffer":
-        fixed["alpha"] = 10 * float(planned.spec.problem.h[3:-1])
+        fixed["alpha"] = 10 * mu
+    if name in ("shorter", "longer"):
+        factor = 3.0 if name == "shorter" else 1 / 3
+        fixed |= {"alpha": factor * mu, "gamma": factor * gamma, "rounds": rounds}
     return _run(choose(facts, **fixed).spec, shards, data, seed)
 
 
 def measure(arguments: argparse.Namespace) -> None:
     """Make what is missing, and keep each row at once."""
-    done = pq.read_table(TABLE).to_pylist() if TABLE.exists() else []
-    there = {key(row) for row in done}
+    there = {key(row) for row in rows(TABLE)}
     for data in arguments.data:
         for epsilon in arguments.epsilon:
             for seed in range(arguments.seeds):
@@ -113,14 +117,14 @@ def measure(arguments: argparse.Namespace) -> None:
                     if key(row) in there:
                         continue
                     began = time.perf_counter()
-                    done.append(row | run(name, load(data), epsilon, seed))
-                    pq.write_table(pa.Table.from_pylist(done, schema=SCHEMA), TABLE)
-                    print(*key(row), f"{done[-1]['accuracy']:.4f}", f"{time.perf_counter() - began:.1f} s", flush=True)
+                    made = row | run(name, load(data), epsilon, seed)
+                    keep(made, TABLE)
+                    print(*key(row), f"{made['accuracy']:.4f}", f"{time.perf_counter() - began:.1f} s", flush=True)
 
 
 def redraw() -> None:
     """Differences to the plan in points, with 95 % intervals over paired seeds."""
-    found = {key(row): row["accuracy"] for row in pq.read_table(TABLE).to_pylist()}
+    found = {key(row): row["accuracy"] for row in rows(TABLE)}
     columns = sorted(
         {(data, epsilon) for data, _, _, epsilon, _ in found}, key=lambda c: (list(DATA).index(c[0]), c[1])
     )

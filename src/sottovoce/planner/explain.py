@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
+from sottovoce.notation import parse
 from sottovoce.planner.facts import Facts, Plan
 from sottovoce.privacy.sampling import make_sampling
 from sottovoce.spec import Spec
@@ -34,7 +35,7 @@ def reasons(facts: Facts, given: dict[str, Any], plan: Plan, spec: Spec, shortes
 
 
 def _kappa(spec: Spec) -> str:
-    return spec.problem.weights.removeprefix("records(").removesuffix(")")
+    return f"{parse(spec.problem.weights).args[0]:.2g}"
 
 
 def _activation(given: dict[str, Any], plan: Plan, n: int) -> str:
