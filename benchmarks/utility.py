@@ -40,9 +40,16 @@ SCHEMA = pa.schema(
 Row = dict[str, Any]
 
 
-def rows() -> list[Row]:
+def rows(path: Path) -> list[Row]:
     """What has been measured so far."""
-    return pq.read_table(TABLE).to_pylist() if TABLE.exists() else []
+    return pq.read_table(path).to_pylist() if path.exists() else []
+
+
+def keep(row: Row, path: Path) -> None:
+    """Add a row to what is there now, which another process may have added to."""
+    beside = path.with_suffix(".part")
+    pq.write_table(pa.Table.from_pylist([*rows(path), row], schema=SCHEMA), beside)
+    beside.replace(path)
 
 
 def key(row: Row) -> tuple[Any, ...]:
@@ -67,15 +74,13 @@ def wanted(arguments: argparse.Namespace) -> list[Row]:
 
 def measure(arguments: argparse.Namespace) -> None:
     """Make what is missing, and keep each row at once."""
-    done = rows()
-    there = {key(row) for row in done}
+    there = {key(row) for row in rows(TABLE)}
     todo = [row for row in wanted(arguments) if key(row) not in there]
     for number, row in enumerate(todo, 1):
         began = time.perf_counter()
         found = METHODS[row["method"]].run(load(row["data"]), row["nodes"], row["epsilon"], row["seed"])
         found = {"rounds": 0, "bytes": 0.0, "seconds": time.perf_counter() - began} | found
-        done.append(row | found)
-        pq.write_table(pa.Table.from_pylist(done, schema=SCHEMA), TABLE)
+        keep(row | found, TABLE)
         print(f"{number}/{len(todo)}", *key(row), f"{found['accuracy']:.4f}", f"{found['seconds']:.1f} s", flush=True)
 
 
@@ -123,7 +128,7 @@ def table(found: list[Row]) -> str:
 
 def redraw() -> None:
     """The page's tables, between its two marks, and the figure."""
-    found = rows()
+    found = rows(TABLE)
     before, _, rest = PAGE.read_text().partition(BEGIN)
     PAGE.write_text(f"{before}{BEGIN}\n{table(found)}\n\n{END}{rest.partition(END)[2]}")
     draw(groups(found))

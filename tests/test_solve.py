@@ -122,7 +122,7 @@ BAD = [
     ({"problem__loss": "squared"}, PrivacyError, "no bound; give a clip"),
     ({"problem__h": "l9(1)"}, SpecError, "no regulariser 'l9'"),
     ({"problem__h": "none", "algorithm__gamma": "constant(0)"}, SpecError, "needs a strongly convex h"),
-    ({"problem__weights": "people"}, SpecError, "'nodes' or 'records'"),
+    ({"problem__weights": "people"}, SpecError, "weights must be one of nodes, records"),
     ({"problem__row_norm": 0.5}, DataError, "over the public bound 0.5"),
     ({"problem__row_norm": -1.0}, SpecError, "finite and over 0"),
     ({"problem__intercept": -1.0}, SpecError, "intercept's column needs a value over 0"),

@@ -118,7 +118,7 @@ def test_nothing_is_computed_from_the_data_outside_the_mechanism(monkeypatch, ca
 
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(ROWS, 3)), rng.integers(0, 2, ROWS)
-    for name in ("value", "risk", "gradient", "accuracy"):
+    for name in ("value", "risk", "gradient", "accuracy", "judge"):
         monkeypatch.setattr(Problem, name, peeked)
     estimator.set_params(random_state=None).fit(X, y)
     assert len(estimator.history_) == 0 and not estimator.privacy_.simulation

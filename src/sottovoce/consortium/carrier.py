@@ -2,8 +2,8 @@
 
 FLARE has two ways for a job's processes to talk. Auxiliary messages (`send_aux_request`) stream every payload in chunks
 with acknowledgements, and their handlers are not told whether what came was encrypted. The cell below them sends one
-message and one reply, three times as fast, and its handlers see the headers. So we use the cell, with `secure` set,
-and refuse whatever came without it, or in another name than its certificate's.
+message and one reply, up to three times as fast, and its handlers see the headers. So we use the cell, with `secure`
+set, and refuse whatever came without it, or in another name than its certificate's.
 
 One request does a whole exchange: the node with the smaller number sends its message, and the other one's reply is its
 own message of the round, for which the request waits a little. Should the smaller one have nothing to ask for any

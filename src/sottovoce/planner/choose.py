@@ -31,12 +31,10 @@ FEWEST = 20
 """Rounds that a plan has at the least, if the budget allows: the first x is zero, and the last gradient is not used."""
 LATENCY, BANDWIDTH = 0.05, 1e7
 """Seconds a round, bytes a second of each node: a plain network, to weigh rounds against bytes."""
-TOLERANCE = 5e-4
-"""A twentieth of a point: plans that are predicted to be this close are told apart by what they cost."""
+PATIENCE = 0.01 / 600
+"""What a second on that network is worth in accuracy: a point for ten minutes."""
 STRONG = 0.1
 """Share of the shrinkage 1/τ that is given to h as μ; the rest is γ. Which of the two hardly matters."""
-APART = 0.2
-"""Share of the recent noise, by which nodes that mix slowly disagree, that stays in their averages over time."""
 WORK = 5e9
 """Multiplications a run may need before records are sampled: some seconds."""
 ENTRIES = 200
@@ -105,8 +103,7 @@ def choose(facts: Facts, **fixed: Any) -> Choice:
     if not afford:
         least = min(plan.bytes for plan in plans)
         raise SpecError(f"no plan fits into {facts.max_bytes:g} bytes: the smallest sends {least:g}; allow more")
-    least = min(p.loss for p in afford)
-    best = min((p for p in afford if p.loss <= least + TOLERANCE), key=lambda p: _seconds(facts, p))
+    best = min(afford, key=lambda p: p.loss + PATIENCE * _seconds(facts, p))
     iota = next(network.iota for network in networks if network.activation == best.activation)
     spec = _spec(facts, given, scale, best, iota)
     shortest = len(afford) == len(plans) or best.rounds < max(p.rounds for p in afford)
@@ -165,7 +162,7 @@ def _plan(facts: Facts, given: dict[str, Any], scale: _Scale, network: _Network,
     a = make_sequence(given.get("a", "constant(1)"), T)
     uneven = T * float(np.sum(a**2)) / float(np.sum(a)) ** 2  # weights that grow use the releases unevenly
     drawn = 0.0 if sampling.kind == "full" else 1 / (facts.features * releases * float(np.dot(rates, sizes)))
-    apart = APART * facts.n * network.beta**2 / (releases * (1 - network.beta**2))
+    apart = facts.n * network.beta**2 / (releases * (1 - network.beta**2))  # recent noise has not mixed yet
     c = math.sqrt((scale.noise * more) ** 2 * uneven * (1 + apart) + drawn)
     reach = _reach(facts, given, scale, c, T, iota)
     foreseen = float(predict.loss(reach, c, facts.features, releases))

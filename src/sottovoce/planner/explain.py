@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
+from sottovoce.notation import parse
 from sottovoce.planner.facts import Facts, Plan
 from sottovoce.privacy.sampling import make_sampling
 from sottovoce.spec import Spec
@@ -34,7 +35,7 @@ def reasons(facts: Facts, given: dict[str, Any], plan: Plan, spec: Spec, shortes
 
 
 def _kappa(spec: Spec) -> str:
-    return spec.problem.weights.removeprefix("records(").removesuffix(")")
+    return f"{parse(spec.problem.weights).args[0]:.2g}"
 
 
 def _activation(given: dict[str, Any], plan: Plan, n: int) -> str:
@@ -62,7 +63,7 @@ def _rounds(facts: Facts, given: dict[str, Any], plan: Plan, shortest: bool) -> 
         return f"{sent}: as fixed."
     if plan.rounds == facts.rounds or not shortest:
         return f"{sent}: as many as the budget allows."
-    return f"{sent}: more are predicted to gain less than 0.05 points."
+    return f"{sent}: more would gain less than they cost, at a point of accuracy for ten minutes."
 
 
 def _steps(given: dict[str, Any], plan: Plan, spec: Spec) -> str:

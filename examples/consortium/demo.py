@@ -1,6 +1,6 @@
 """Three clinics on one machine: provisioned sites with mutual TLS, one of them killed midway and resumed.
 
-    python examples/consortium_demo.py [FOLDER]
+    python examples/consortium/demo.py [FOLDER]
 
 1. Kits are made for a server, three sites (a CSV file, a Parquet file, an SQLite query) and an administrator.
 2. An undisturbed run trains to the planned ε and tests its model privately.
@@ -26,7 +26,7 @@ from sottovoce.node.budget import Budget
 from sottovoce.node.store import Store
 from sottovoce.result import Result
 
-EXAMPLE = Path(__file__).parent / "consortium"
+EXAMPLE = Path(__file__).parent
 SOURCES = {
     "north": 'file = "{records}/north.csv"',
     "south": 'file = "{records}/south.parquet"',
