@@ -207,8 +207,8 @@ def epsilon_rdp(mechanisms: Sequence[Mechanism], delta: float) -> float:
     return max(min(float(best.fun), pure(merged)), 0.0)
 
 
-def account(mechanisms: Sequence[Mechanism], delta: float) -> Account:
-    """All that is known about a participation at δ.
+def account(mechanisms: Sequence[Mechanism], delta: float, lower: bool = True) -> Account:
+    """All that is known about a participation at δ; without `lower`, nothing from below, in half of the time.
 
     Examples
     --------
@@ -218,7 +218,8 @@ def account(mechanisms: Sequence[Mechanism], delta: float) -> Account:
     value, error = refine(mechanisms, delta)
     renyi = epsilon_rdp(mechanisms, delta)
     # two upper bounds; beyond ε of a million, where the grid is too coarse, the second can be the smaller by a hair
-    return Account(min(value, renyi), epsilon_lower(mechanisms, delta, value), renyi, delta, error)
+    below = epsilon_lower(mechanisms, delta, value) if lower else 0.0
+    return Account(min(value, renyi), below, renyi, delta, error)
 
 
 def tradeoff(mechanisms: Sequence[Mechanism], fpr: float) -> float:

@@ -1,7 +1,6 @@
 """What an event costs: by the accountant, or by the one formula that stands outside it."""
 
 import math
-from dataclasses import replace
 from functools import lru_cache
 
 from sottovoce.privacy import objective
@@ -10,17 +9,19 @@ from sottovoce.privacy.event import Event
 
 
 @lru_cache(maxsize=4096)  # the runs of a sweep ask the same over and over
-def price(event: Event, delta: float) -> Account:
-    """All that is known about an event at δ. Silence costs nothing; speaking without noise costs everything."""
+def price(event: Event, delta: float, lower: bool = True) -> Account:
+    """What is known about an event at δ. Silence costs nothing; speaking without noise costs everything.
+
+    Without `lower` nothing from below is computed, where that would take long.
+    """
     if event.rounds == 0:
         return Account(0.0, 0.0, 0.0, delta, 0.0)
     if event.sigma == 0:
         return Account(math.inf, math.inf, math.inf, delta, 0.0)
     if event.law == "objective":
         return objective.price(event, delta)
-    found = account([Mechanism.of(event)], delta)
     # √m ‖·‖₂ bounds ‖·‖₁ and is hardly ever reached: nothing is known from below
-    return replace(found, epsilon_lower=0.0) if event.law == "laplace" else found
+    return account([Mechanism.of(event)], delta, lower and event.law != "laplace")
 
 
 @lru_cache(maxsize=256)

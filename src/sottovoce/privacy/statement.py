@@ -240,11 +240,10 @@ def _state(
     for event, _ in trained:
         refuse_unless_runnable(make_adversary(adversary), event.law, nodes)
     check_delta(delta)
-    accounts = [price(event, delta) for event, _ in (*trained, *held_out)]
-    worst = max(accounts, key=lambda found: found.epsilon)
     groups = tuple(
-        Group(nodes, event, a.epsilon) for (event, nodes), a in zip((*trained, *held_out), accounts, strict=True)
+        Group(nodes, event, price(event, delta, lower=False).epsilon) for event, nodes in (*trained, *held_out)
     )
+    worst = price(max(groups, key=lambda group: group.epsilon).event, delta)  # of the others only ε is told
     return PrivacyStatement(
         epsilon=worst.epsilon,
         delta=delta,
