@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from joblib import Parallel, delayed
 from scipy import stats
 
 from utility_data import DATA, load
-from utility_methods import METHODS
+from utility_methods import METHODS, POOLED
 
 HERE = Path(__file__).parent
 TABLE, PAGE, FIGURE = (
@@ -45,10 +46,10 @@ def rows(path: Path) -> list[Row]:
     return pq.read_table(path).to_pylist() if path.exists() else []
 
 
-def keep(row: Row, path: Path) -> None:
-    """Add a row to what is there now, which another process may have added to."""
+def keep(found: list[Row], path: Path) -> None:
+    """Write the table anew, whole."""
     beside = path.with_suffix(".part")
-    pq.write_table(pa.Table.from_pylist([*rows(path), row], schema=SCHEMA), beside)
+    pq.write_table(pa.Table.from_pylist(found, schema=SCHEMA), beside)
     beside.replace(path)
 
 
@@ -66,22 +67,29 @@ def wanted(arguments: argparse.Namespace) -> list[Row]:
                 for epsilon in arguments.epsilon:
                     for seed in range(arguments.seeds):
                         free = method == "none"
-                        where = 1 if method in ("none", "centre", "diffprivlib") else n
+                        where = 1 if method in POOLED else n
                         row = {"data": name, "method": method, "nodes": where, "epsilon": 0.0 if free else epsilon}
                         asked.append(row | {"seed": 0 if free else seed})
     return list({key(row): row for row in asked}.values())
 
 
+def run(row: Row) -> Row:
+    """One run, and what it took."""
+    began = time.perf_counter()
+    found = METHODS[row["method"]].run(load(row["data"]), row["nodes"], row["epsilon"], row["seed"])
+    return row | {"rounds": 0, "bytes": 0.0, "seconds": time.perf_counter() - began} | found
+
+
 def measure(arguments: argparse.Namespace) -> None:
-    """Make what is missing, and keep each row at once."""
-    there = {key(row) for row in rows(TABLE)}
+    """Make what is missing, several at a time, and keep each row at once."""
+    made = rows(TABLE)
+    there = {key(row) for row in made}
     todo = [row for row in wanted(arguments) if key(row) not in there]
-    for number, row in enumerate(todo, 1):
-        began = time.perf_counter()
-        found = METHODS[row["method"]].run(load(row["data"]), row["nodes"], row["epsilon"], row["seed"])
-        found = {"rounds": 0, "bytes": 0.0, "seconds": time.perf_counter() - began} | found
-        keep(row | found, TABLE)
-        print(f"{number}/{len(todo)}", *key(row), f"{found['accuracy']:.4f}", f"{found['seconds']:.1f} s", flush=True)
+    results = Parallel(arguments.jobs, return_as="generator_unordered")(delayed(run)(row) for row in todo)
+    for number, row in enumerate(results, 1):
+        made.append(row)
+        keep(made, TABLE)
+        print(f"{number}/{len(todo)}", *key(row), f"{row['accuracy']:.4f}", f"{row['seconds']:.1f} s", flush=True)
 
 
 def interval(values: list[float]) -> tuple[float, float]:
@@ -119,7 +127,7 @@ def table(found: list[Row]) -> str:
             lines += ["| method | against | " + " | ".join(f"ε = {e:g}" for e in epsilons) + " |"]
             lines += ["|---|---|" + "---|" * len(epsilons)]
             for method, (_, adversary, says) in METHODS.items():
-                where = 1 if method in ("none", "centre", "diffprivlib") else n
+                where = 1 if method in POOLED else n
                 cells = [cell(made.get((name, method, where, 0.0 if method == "none" else e))) for e in epsilons]
                 if set(cells) != {"–"}:
                     lines.append(f"| {says} | {adversary} | " + " | ".join(cells) + " |")
@@ -143,7 +151,7 @@ def draw(made: dict[tuple[str, str, int, float], list[float]]) -> None:
     for place, name in enumerate(names):
         axis = figure.add_subplot(-(-len(names) // 3), min(3, len(names)), place + 1)
         for method, (_, _, says) in METHODS.items():
-            where = 1 if method in ("none", "centre", "diffprivlib") else 20
+            where = 1 if method in POOLED else 20
             mine = {e: values for (d, m, k, e), values in made.items() if (d, m, k) == (name, method, where)}
             if not mine:
                 continue
@@ -170,6 +178,7 @@ def main() -> None:
     parser.add_argument("--epsilon", nargs="+", type=float, default=list(EPSILONS))
     parser.add_argument("--nodes", nargs="+", type=int, default=list(NODES))
     parser.add_argument("--seeds", type=int, default=SEEDS)
+    parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
     parser.add_argument("--redraw", action="store_true", help="only write the page and the figure")
     arguments = parser.parse_args()
     if not arguments.redraw:
