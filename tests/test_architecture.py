@@ -32,7 +32,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "sweep": "problem build solve spec result",
         "report": "network privacy spec result",
         "paper": "data problem privacy algorithm engine bounds build presets spec result report solve",
-        "compare": "baselines data paper privacy problem build solve spec result",
+        "compare": "baselines data paper privacy problem build solve spec result report",
         "estimators": "data problem privacy build planner solve spec",
         "node": "data problem network privacy algorithm engine build spec result",
         "consortium": "node data problem privacy build result",

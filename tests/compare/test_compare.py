@@ -137,3 +137,5 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     assert [x["adversary"] for x in found["ranking"]] == ["transcript", "secret_pairs", "central"]
     assert found["adjacency"] and found["delta"] == 1e-5 and "not private" in found["label"]
     assert (tmp_path / "runs" / "c-breast_cancer.png").stat().st_size > 10_000
+    page = (tmp_path / "runs" / "c.html").read_text()
+    assert len(page) < 3e6 and all(name in page for name in ("dsgd", "decor", "output"))

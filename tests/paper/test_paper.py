@@ -82,10 +82,12 @@ def test_everything_at_tiny_size_and_again_from_what_was_kept(tmp_path, monkeypa
     first = CliRunner().invoke(app, ["reproduce", "all", *options])
     assert first.exit_code == 0, first.output
     found = json.loads(first.stdout)
-    assert len(found["files"]) == 5
+    assert len(found["files"]) == 6
     assert all((tmp_path / "epsilon-like-tiny" / f"fig{k}.png").exists() for k in range(1, 5))
     text = (tmp_path / "report.html").read_text()
     assert len(text) < 3e6 and text.count(">Figure ") >= 4 and "Table 1" in text
+    tables = (tmp_path / "tables.md").read_text()
+    assert all(f"| {row['in']} |" in tables for row in found["table1"]) and found["findings"][0]["claim"] in tables
     honest = [f for f in found["findings"] if f["noise"] == "honest"]
     assert honest and len(found["findings"]) == 2 * len(honest)
     assert {row["in"] for row in found["table1"]} == {"m", "n", "q", "ι", "ε"}

@@ -7,6 +7,12 @@ import shutil
 import pytest
 
 from sottovoce import report
+from sottovoce.compare.data import load_dataset
+from sottovoce.compare.page import write_page
+from sottovoce.compare.run import compare
+from sottovoce.compare.study import Study
+from sottovoce.compare.summary import summarise
+from sottovoce.problem.losses import make_loss
 from sottovoce.report.history import SIMULATION
 
 playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
@@ -41,7 +47,16 @@ def files(one, several, tmp_path_factory):
     return {
         "one": report.write(one, folder / "one.html", title="<b>A</b> run"),
         "several": report.write(several, folder / "several.html"),
+        "compared": compared(folder / "compared.html"),
     }
+
+
+def compared(path):
+    """A comparison of two algorithms at two budgets."""
+    data = load_dataset("breast_cancer", make_loss("logistic"), nodes=5)
+    settings = {"h": "l2(0.1)", "batch": 16, "epochs": 2.0}
+    rows = compare(Study.of(data, ["dsgd", "dda"], settings, epsilons=(1.0, 2.0), seeds=2))
+    return write_page(path, rows, summarise(rows), {"objective": "<b>why</b>"})
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +72,7 @@ def wrong():
 
 @pytest.fixture(scope="module")
 def pages(context, files, wrong):
-    """Both reports, opened once."""
+    """All reports, opened once."""
     opened = {}
     for name, path in files.items():
         page = opened[name] = context.new_page()
@@ -127,6 +142,16 @@ def test_a_click_on_a_legend_entry_hides_the_curve_everywhere(visit):
     assert page.evaluate(figure("objective", seen)) == [True, True]
 
 
+def test_a_comparison_ranks_and_hides_a_budget(visit):
+    page = visit("compared")
+    name = "breast_cancer-transcript-suboptimality"
+    assert page.evaluate(figure(name, "f.renderers.map(r => r.visible)")) == [True] * 4  # points and their intervals
+    page.get_by_label("F(model) − F*", exact=True).get_by_text("ε = 2", exact=True).click()
+    assert page.evaluate(figure(name, "f.renderers.map(r => r.visible)")) == [True, True, False, False]
+    assert page.locator("tbody tr").filter(has_text="dsgd").count() == 2
+    assert page.get_by_text("<b>why</b>").count() == 1
+
+
 def test_axes_change_for_all_panels(visit):
     page = visit("one")
     column = "f.renderers.every(r => r.glyph.x.field === 'bytes')"
@@ -183,7 +208,7 @@ def test_print_has_every_figure_as_a_drawing(visit):
 
 
 def test_a_narrow_screen_needs_no_sideways_scrolling(visit):
-    for name in ("one", "several"):
+    for name in ("one", "several", "compared"):
         page = visit(name)
         page.set_viewport_size({"width": 480, "height": 900})
         until(page, "document.documentElement.scrollWidth <= 480")

@@ -16,15 +16,13 @@ from sottovoce.cli import screen
 from sottovoce.compare.data import load_dataset
 from sottovoce.compare.run import compare as run_study
 from sottovoce.compare.study import Row, Study
-from sottovoce.compare.summary import Line, summarise
+from sottovoce.compare.summary import TUNED, Line, summarise
 from sottovoce.errors import Interrupted
 from sottovoce.paper.intervals import Interval
 from sottovoce.privacy.adversaries import make_adversary
 from sottovoce.privacy.event import ADJACENCY
 from sottovoce.privacy.statement import number
 from sottovoce.result import NOT_PRIVATE
-
-TUNED = "step sizes chosen by looking at the private data: no (ε, δ) holds for them"
 
 
 def compare(
@@ -51,7 +49,9 @@ def compare(
     jobs: Annotated[int, typer.Option("--jobs", help="Runs at a time, each in its own process.")] = 1,
     out: Annotated[
         Path | None,
-        typer.Option("--out", help="A Parquet file: what it holds is not run again; pictures go beside it."),
+        typer.Option(
+            "--out", help="A Parquet file: what it holds is not run again; a report and pictures go beside it."
+        ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -77,10 +77,12 @@ def compare(
     lines = summarise(rows)
     pictures = []
     if out is not None:
-        from sottovoce.compare.figure import draw  # Matplotlib takes long to load
+        from sottovoce.compare.figure import draw  # Matplotlib and Bokeh take long to load
+        from sottovoce.compare.page import write_page
 
         for name, mine in itertools.groupby(lines, key=lambda line: line.data):
             pictures.append(str(draw(list(mine), out.with_name(f"{out.stem}-{Path(name).stem}.png"))))
+        pictures.append(str(write_page(out.with_suffix(".html"), rows, lines, refused)))
     if json:
         screen.say_json(
             {
@@ -95,7 +97,7 @@ def compare(
         return
     _show(lines, delta, refused)
     if out is not None:
-        screen.out.print(f"{len(rows)} runs in {out}; pictures: {', '.join(pictures)}", soft_wrap=True)
+        screen.out.print(f"{len(rows)} runs in {out}; to look at: {', '.join(pictures)}", soft_wrap=True)
 
 
 def _watched(study: Study, out: Path | None, jobs: int, quiet: bool) -> list[Row]:

@@ -14,7 +14,7 @@ from sottovoce.cli import screen
 from sottovoce.errors import Interrupted, SpecError
 from sottovoce.paper.data import DATA, SIZES, load_sample
 from sottovoce.paper.experiments import FIGURES, NOISES, groups
-from sottovoce.result import NOT_PRIVATE
+from sottovoce.result import NOT_PRIVATE, write_atomically
 
 TITLES = {
     "table1": "Table 1: exponents of the utility lost, claimed and measured",
@@ -66,7 +66,7 @@ def reproduce(
     figures = [name for name in wanted if name in FIGURES]
     read = {name: findings(table) for name, table in runs.items()}
     report = write_page(out / "report.html", runs, figures, read, tables)
-    found["files"].append(str(report))
+    found["files"] += [str(report), str(_write_tables(out / "tables.md", found))]
     if json:
         screen.say_json(found)
     else:
@@ -141,6 +141,20 @@ def _questions(size: str, quiet: bool, found: dict[str, Any]) -> None:
     found["high probability"], found["uneven nodes"] = spreads, nodes
     _show(TITLES["high probability"], [_rounded(row) for row in spreads], quiet)
     _show(TITLES["uneven nodes"], [_rounded(row) for row in nodes], quiet)
+
+
+def _write_tables(path: Path, found: dict[str, Any]) -> Path:
+    """Every table as Markdown, for whoever writes about it."""
+    titles = TITLES | {"findings": "What the paper says of its figures"}
+    parts = [f"*{NOT_PRIVATE}*"]
+    for name in ("table2", "findings", "table1", "high probability", "uneven nodes"):
+        if name in found:
+            rows = [_rounded(row) for row in found[name]]
+            lines = [list(rows[0]), ["---"] * len(rows[0]), *(row.values() for row in rows)]
+            body = ["| " + " | ".join("" if v is None else str(v) for v in line) + " |" for line in lines]
+            parts.append("\n".join([f"**{titles[name]}**", "", *body]))
+    write_atomically(path, ("\n\n".join(parts) + "\n").encode())
+    return path
 
 
 def _rounded(row: dict[str, Any]) -> dict[str, Any]:

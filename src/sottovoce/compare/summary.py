@@ -9,6 +9,7 @@ from sottovoce.paper.intervals import Interval
 
 ADVERSARIES = ("transcript", "secret_pairs", "central")
 """From the one who sees most to the one who sees least."""
+TUNED = "step sizes chosen by looking at the private data: no (ε, δ) holds for them"
 
 
 @dataclass(frozen=True)

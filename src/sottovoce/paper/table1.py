@@ -34,11 +34,12 @@ CLAIMED: dict[str, dict[str, float]] = {
 CORRECTED: dict[tuple[str, str], dict[str, float | None]] = {
     ("l2", "paper"): {"m": 1, "n": -1, "q": -2, "ι": 1, "ε": -2},
     ("l2", "honest"): {"m": 1, "n": -1, "q": -1, "ι": 0, "ε": None},
-    ("l1", "paper"): {"m": None, "n": None, "q": None, "ι": None, "ε": None},
-    ("l1", "honest"): {"m": None, "n": None, "q": None, "ι": None, "ε": None},
+    ("l1", "paper"): {"m": 1, "n": -1, "q": -1.5, "ι": 1.5, "ε": -2},
+    ("l1", "honest"): {"m": 1, "n": -1, "q": -0.5, "ι": 0.5, "ε": None},
 }
-"""At three passes: the variance of the noise in the mean model, 4mσ²/(9nqμ²) with σ² = 96 ι log(2/δ₀)/(qε²) for the
-paper's noise and a σ that hardly depends on q and ι for the honest one; None where no power law is to be expected."""
+"""At three passes, T = 3q/ι: for l2 the variance of the noise in the mean model, 4mσ²/(9nqμ²); for l1 the noise's term
+in the sharper form of Theorem 2, mσ²/(nγ√T). σ² is 96 ι log(2/δ₀)/(qε²) for the paper's noise and hardly depends on q
+and ι for the honest one; None where no power law is to be expected."""
 SEEDS = {"tiny": 3, "small": 20, "full": 60}
 
 
