@@ -8,6 +8,7 @@ go out to the cores, or to a cluster through joblib's Dask backend. Where a run 
 For simulations only: runs that share their noise give each other away, since the difference of two models cancels it.
 """
 
+import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -64,6 +65,7 @@ def sweep(
     [1.0, 1.0, 2.0, 2.0]
     """
     from joblib import Parallel, delayed  # here: it takes as long to load as NumPy
+    from threadpoolctl import threadpool_limits
 
     execution = execution or Execution()
     check_engine(execution.engine)
@@ -78,7 +80,8 @@ def sweep(
         delayed(_together)([specs[i] for i in places], shards, test, [optima[i] for i in places], execution, names)
         for places in groups.values()
     ]
-    with _where(cluster):
+    # groups side by side share the cores: matrix products that each take them all would wait for each other
+    with _where(cluster), threadpool_limits(max(1, (os.cpu_count() or 1) // max(1, jobs)), user_api="blas"):
         done = Parallel(n_jobs=-1 if cluster else jobs, prefer=None if cluster else "threads")(work)
     results: dict[int, Result] = {}
     for places, found in zip(groups.values(), done, strict=True):

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from threadpoolctl import threadpool_limits
 
 from sottovoce.build import Prepared, make_problem, prepare
 from sottovoce.errors import SpecError
@@ -59,7 +60,10 @@ def collect(
     best = optima(sample, {group.h for group in wanted}, out)
     missing = [group for group in wanted if not _has(folder / f"{group.name}.parquet", noises)]
     sample.train.norms  # noqa: B018 - once, before the threads all need them
-    with ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool:
+    cores = os.cpu_count() or 1
+    jobs = jobs or cores
+    # matrix products that each take all cores would wait for each other
+    with threadpool_limits(max(1, cores // jobs), user_api="blas"), ThreadPoolExecutor(jobs) as pool:
         futures = {pool.submit(_run, sample, group, noises, best[group.h], folder): group for group in missing}
         try:
             for count, future in enumerate(as_completed(futures), 1):
