@@ -108,7 +108,8 @@ def run(name: str, data: Data, epsilon: float, seed: int) -> Row:
 
 def measure(arguments: argparse.Namespace) -> None:
     """Make what is missing, and keep each row at once."""
-    there = {key(row) for row in rows(TABLE)}
+    made = rows(TABLE)
+    there = {key(row) for row in made}
     for data in arguments.data:
         for epsilon in arguments.epsilon:
             for seed in range(arguments.seeds):
@@ -117,9 +118,9 @@ def measure(arguments: argparse.Namespace) -> None:
                     if key(row) in there:
                         continue
                     began = time.perf_counter()
-                    made = row | run(name, load(data), epsilon, seed)
+                    made.append(row | run(name, load(data), epsilon, seed))
                     keep(made, TABLE)
-                    print(*key(row), f"{made['accuracy']:.4f}", f"{time.perf_counter() - began:.1f} s", flush=True)
+                    print(*key(row), f"{made[-1]['accuracy']:.4f}", f"{time.perf_counter() - began:.1f} s", flush=True)
 
 
 def redraw() -> None:
