@@ -2,7 +2,9 @@
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info
 
+import sottovoce.sweep as sweeping
 from sottovoce import solve
 from sottovoce.errors import SpecError
 from sottovoce.solve import ENGINES
@@ -42,6 +44,21 @@ def test_optimal_values_reach_their_runs(make_shards):
     results = sweep(GRID[:3], make_shards(), f_star=[0.1, 0.2, 0.3])
     for result, best in zip(results, (0.1, 0.2, 0.3), strict=True):
         assert result.history.last["suboptimality"] == pytest.approx(result.history.last["objective"] - best)
+
+
+def test_groups_side_by_side_share_the_cores_between_their_products(make_shards, monkeypatch):
+    seen = []
+
+    def look(*arguments):
+        seen.extend(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas")
+        return observe(*arguments)
+
+    observe = sweeping.observe
+    monkeypatch.setattr(sweeping, "observe", look)
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    before = threadpool_info()
+    sweep(GRID[:2], make_shards(), jobs=2)
+    assert seen and set(seen) == {1} and threadpool_info() == before
 
 
 def test_what_a_sweep_refuses(make_shards):
