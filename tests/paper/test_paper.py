@@ -88,6 +88,7 @@ def test_everything_at_tiny_size_and_again_from_what_was_kept(tmp_path, monkeypa
     assert len(text) < 3e6 and text.count(">Figure ") >= 4 and "Table 1" in text
     tables = (tmp_path / "tables.md").read_text()
     assert all(f"| {row['in']} |" in tables for row in found["table1"]) and found["findings"][0]["claim"] in tables
+    assert "Claimed and true ε" in text and [row["scheme"] for row in found["true epsilon"]] == list(SCHEMES.values())
     honest = [f for f in found["findings"] if f["noise"] == "honest"]
     assert honest and len(found["findings"]) == 2 * len(honest)
     assert {row["in"] for row in found["table1"]} == {"m", "n", "q", "ι", "ε"}

@@ -88,6 +88,7 @@ def _figures(
     from sottovoce.paper.figures import draw
     from sottovoce.paper.orderings import findings
     from sottovoce.paper.table2 import describe
+    from sottovoce.paper.truth import TITLE, truths
 
     figures = [w for w in wanted if w in FIGURES]
     if not figures and "table2" not in wanted:
@@ -103,6 +104,10 @@ def _figures(
         table = collect(sample, groups(figures, seeds), noises, out, jobs, done)
     for figure in figures:
         found["files"].append(str(draw(figure, table, folder_of(out, sample) / f"{figure}.png")))
+    true = truths(table)
+    if true:
+        found.setdefault("true epsilon", []).extend({"data": name} | row for row in true)
+        _show(TITLE, true, quiet)
     claims = [asdict(finding) for finding in findings(table)]
     found.setdefault("findings", []).extend({"data": name} | claim for claim in claims)
     _show(f"What the paper says of its figures, on {name} ({size}), {seeds} seeds", claims, quiet)
@@ -145,9 +150,9 @@ def _questions(size: str, quiet: bool, found: dict[str, Any]) -> None:
 
 def _write_tables(path: Path, found: dict[str, Any]) -> Path:
     """Every table as Markdown, for whoever writes about it."""
-    titles = TITLES | {"findings": "What the paper says of its figures"}
+    titles = TITLES | {"findings": "What the paper says of its figures", "true epsilon": "Claimed and true ε"}
     parts = [f"*{NOT_PRIVATE}*"]
-    for name in ("table2", "findings", "table1", "high probability", "uneven nodes"):
+    for name in ("table2", "true epsilon", "findings", "table1", "high probability", "uneven nodes"):
         if name in found:
             rows = [_rounded(row) for row in found[name]]
             lines = [list(rows[0]), ["---"] * len(rows[0]), *(row.values() for row in rows)]

@@ -95,5 +95,6 @@ def _dress(axis: Any, figure: Figure, quantity: str) -> None:
 def _share(row: Any) -> None:
     """The same range for the same quantity, so that the two noises can be compared by eye."""
     lows, highs = zip(*(axis.get_ylim() for axis in row), strict=True)
+    room = 1.25 if row[0].get_yscale() == "log" else 1.0  # so that no mark lies on the frame
     for axis in row:
-        axis.set_ylim(min(lows), max(highs))
+        axis.set_ylim(min(lows) / room, max(highs) * room)

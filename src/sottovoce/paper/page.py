@@ -12,6 +12,7 @@ from sottovoce.paper.experiments import DELTA, DELTA0, EPSILONS, FIGURES, SCHEME
 from sottovoce.paper.figures import AXES, COLOURS, DASHES, TITLES
 from sottovoce.paper.intervals import Interval
 from sottovoce.paper.orderings import Finding, final
+from sottovoce.paper.truth import TITLE, truths
 from sottovoce.report.document import Part, Plot, Section, page
 from sottovoce.report.history import SIMULATION, Curve, controls, panel
 from sottovoce.report.html import download, table, tag
@@ -30,7 +31,7 @@ def write_page(
     """Write the page: runs and findings by data set, and further tables by title."""
     sections = [_about()]
     for name, rows in runs.items():
-        sections.append(_findings(name, claims[name]))
+        sections += [_truths(name, rows), _findings(name, claims[name])]
         sections += [_figure(name, FIGURES[figure], rows) for figure in figures]
     sections += [_table(title, rows) for title, rows in tables.items() if rows]
     if runs:
@@ -50,6 +51,16 @@ def _about() -> Section:
         "from the same draws of records and from the same unit noise."
     )
     return Section("What this is", (tag("p", text),))
+
+
+def _truths(name: str, rows: pa.Table) -> Section:
+    """Public: nothing but sizes, counts and noise goes into it."""
+    found = truths(rows)
+    if not found:
+        return Section(f"Claimed and true ε: {name}", (tag("p", "No run here has the paper's noise."),))
+    heads = list(found[0])
+    body = table(heads, [list(row.values()) for row in found], f"{TITLE}.", words=["scheme"])
+    return Section(f"Claimed and true ε: {name}", (body,))
 
 
 def _findings(name: str, found: Sequence[Finding]) -> Section:
