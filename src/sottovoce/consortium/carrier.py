@@ -6,9 +6,9 @@ message and one reply, up to three times as fast, and its handlers see the heade
 set, and refuse whatever came without it, or in another name than its certificate's.
 
 One request does a whole exchange: one node sends its message, and the other one's reply is its own message of the
-round, for which the request waits a little. The node with the smaller number asks at once, the other one only if it was
-not asked within some milliseconds: then it is the first to be ready, and its message is there when the late one, on whom
-everybody waits, is done with its disk.
+round, for which the request waits a little. The node with the smaller number asks at once, the other one only if it
+was not asked within some milliseconds: then it was the first to be ready, and its message is there when the late one,
+on whom everybody waits, is done with its disk.
 """
 
 import logging
@@ -106,13 +106,13 @@ class FlareCarrier:
     def send(self, peer: int, payload: bytes) -> None:
         """Ask with a message; the node with the larger number first waits to be asked."""
         with self._changed:
-            first = self._asked.get(peer) != payload
+            first, t = self._asked.get(peer) != payload, round_of(payload)
             if first:
-                self._since[peer] = (round_of(payload), time.monotonic())
+                self._since[peer] = (t, time.monotonic())
             self._asked[peer] = payload
             self._change()  # a request may wait for this very message
-            if self._under_way.get(peer) == payload:
-                return
+            if self._under_way.get(peer) == payload or (first and self.postbox.heard(t, peer) is not None):
+                return  # whoever lacks a message asks for it
             self._under_way[peer] = payload
         self._pool.submit(self._exchange, peer, payload, first and peer < self.postbox.me)
 

@@ -39,7 +39,7 @@ def load_sql(
     name, answer = answer_of(url, query)
     table = pa.table({column: _column(name, column, values) for column, values in answer.items()})
     if columns is not None:
-        table = chosen(table, [*columns, *([label] if label is not None else [])], name)
+        table = chosen(table, [*columns, *(other for other in (label, group) if other is not None)], name)
     return to_table(table, name, label, group, require_label=True)
 
 

@@ -139,7 +139,7 @@ class Postbox:
         return self.own(peer, t)
 
     def own(self, peer: int, t: int) -> bytes:
-        """This node's message of a round for a peer; empty where there is none yet."""
+        """The message of a round that this node has for a peer; empty where there is none yet."""
         if t == 0:
             return self.hello(peer)
         with self._changed:

@@ -18,16 +18,19 @@ from sottovoce.problem.shards import Shards
 
 def own_problem(plan: Plan, name: str, table: Table) -> Problem:
     """The node's part of eq. (1): its own records, checked against the plan."""
-    promised = plan.sizes[plan.number(name)]
-    if table.n_records != promised:
+    promised, units = plan.sizes[plan.number(name)], None if plan.unit is None else table.groups
+    if plan.unit is not None and units is None:
+        raise DataError(f"'{table.name}' does not say whose a record is; it needs the column '{plan.unit}'")
+    count = table.n_records if units is None else len(np.unique(units))
+    if count != promised:
         raise DataError(
-            f"node '{name}' has {table.n_records} records in '{table.name}', but the run file says {promised}: noise "
-            "and guarantee were computed from that number; correct the one or the other"
+            f"node '{name}' has {count} {'records' if units is None else 'people'} in '{table.name}', but the run file "
+            f"says {promised}: noise and guarantee were computed from that number; correct the one or the other"
         )
     if table.m != plan.width or (plan.features is not None and table.features not in (None, plan.features)):
         raise DataError(f"'{table.name}' does not have the {plan.width} features of the run file, in their order")
     X = unit_rows(table.X, plan.spec.problem.row_norm) if plan.unit_rows else table.X
-    shards = Shards.of(X, _targets(plan, table), np.array([0, table.n_records]))
+    shards = Shards.of(X, _targets(plan, table), np.array([0, table.n_records]), units=units)
     problem = make_problem(plan.spec.problem, shards)
     check_rows(plan.spec.problem, problem.shards)
     return problem
