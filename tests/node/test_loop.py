@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from net import Net, assert_as_simulated, models, open_node, plan_of, play, records, whole_run
 
-from sottovoce.errors import DataError, NetworkError, SottovoceError, StoreError
+from sottovoce.errors import DataError, NetworkError, SottovoceError, SpecError, StoreError
 from sottovoce.node import exchange, loop
 from sottovoce.node.exchange import Paused
 from sottovoce.node.postbox import OldCopy, Stranger
@@ -35,6 +35,7 @@ def impatient(monkeypatch):
         {"classes": ["no", "perhaps", "yes"], "problem__outputs": 3, "problem__loss": "logistic"},
         {"unit": "person", "problem__intercept": 1.0},
         {"unit": "person", "classes": ["a", "b", "c"], "problem__outputs": 3, "privacy__sampling": "full"},
+        {"problem__loss": "softmax", "problem__outputs": 2},
     ],
     ids=str,
 )
@@ -300,6 +301,8 @@ def test_a_node_reads_only_what_the_run_file_says(tmp_path):
         open_node(PLAN, "north", wrong, tmp_path / "a")
     with pytest.raises(DataError, match="none of the run file's classes"):
         open_node(plan_of(classes=["no", "maybe"]), "north", TABLES, tmp_path / "b")
+    with pytest.raises(SpecError, match="name the 3 classes"):
+        open_node(plan_of(problem__outputs=3), "north", TABLES, tmp_path / "f")
     with pytest.raises(DataError, match="features"):
         open_node(plan_of(features=["a", "b", "x"]), "north", TABLES, tmp_path / "c")
     with pytest.raises(DataError, match="needs the column 'person'"):

@@ -39,12 +39,13 @@ def own_problem(plan: Plan, name: str, table: Table) -> Problem:
 def _targets(plan: Plan, table: Table) -> Array:
     if table.y is None:
         raise DataError(f"'{table.name}' has no labels; name their column in the run file (label = …)")
-    if loss_from_text(plan.spec.problem.loss).targets != "binary":
+    if loss_from_text(plan.spec.problem.loss).targets == "real":
         return as_reals(table.y)
-    if plan.classes is None:
+    outputs = plan.spec.problem.outputs
+    if plan.classes is None or len(plan.classes) != max(2, outputs):
         raise SpecError(
-            'the run file must name the two classes (classes = ["no", "yes"], −1 first): a node that found them '
-            "out by looking would tell which labels it has"
+            f'the run file must name the {max(2, outputs)} classes (classes = ["no", "yes"], −1 first): a node that '
+            "found them out by looking would tell which labels it has"
         )
     values = np.asarray(table.y)
     each = np.stack([values == _same_kind(label, table) for label in plan.classes])
@@ -55,7 +56,7 @@ def _targets(plan: Plan, table: Table) -> Array:
             f"{', '.join(map(repr, plan.classes))}; correct or drop it"
         )
     number = each.argmax(axis=0).astype(np.float64)
-    return 2.0 * number - 1.0 if len(plan.classes) == 2 else number
+    return 2.0 * number - 1.0 if outputs == 1 else number
 
 
 def _same_kind(label: object, table: Table) -> object:
