@@ -3,12 +3,13 @@
 import json
 import shutil
 import sqlite3
+from datetime import datetime
 from importlib.util import find_spec
 
 import pytest
 
 from sottovoce.cli import main as cli
-from sottovoce.consortium import flare
+from sottovoce.consortium import check, flare
 from sottovoce.consortium.check import check_kit
 from sottovoce.consortium.launch import command
 from sottovoce.consortium.project import ALLOWED, provision
@@ -114,6 +115,8 @@ WRONG = {
     "records and budget": lambda kit: replace(kit, "local/schema.toml", "[columns.a]", "[columns.away]"),
     "records and budget ": lambda kit: replace(kit, "local/consortium.toml", "records = 40", "records = 41"),
     "records and budget  ": lambda kit: replace(kit, "local/site.toml", '"people"', '"others"'),
+    "records and budget   ": lambda kit: replace(kit, "local/site.toml", "cedar.csv", "away.csv"),
+    "plan": lambda kit: replace(kit, "local/consortium.toml", "rounds = 4", "rounds = 3"),
     "agreement": lambda kit: (kit / "local" / "schema.toml").unlink(),
 }
 
@@ -124,6 +127,18 @@ def test_a_wrong_site_is_found_before_it_joins(provisioned, what):
     WRONG[what](kits["cedar"])
     bad = [finding.what for finding in check_kit(kits["cedar"]) if not finding.good]
     assert bad == [what.strip()]
+
+
+@pytest.mark.parametrize("year", [2000, 2100])
+def test_a_clock_that_is_wrong_is_found_before_a_site_joins(provisioned, monkeypatch, year):
+    class Wrong(datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return datetime(year, 1, 1, tzinfo=tz)
+
+    monkeypatch.setattr(check, "datetime", Wrong)
+    (bad,) = [finding for finding in check_kit(provisioned[1]["ash"]) if not finding.good]
+    assert bad.what == "certificate" and f"it is {year}-01-01" in bad.detail and "set the clock" in bad.detail
 
 
 def test_the_command_line_makes_and_checks_kits(small, tmp_path, monkeypatch, capsys):
