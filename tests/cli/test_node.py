@@ -98,6 +98,29 @@ def test_records_from_a_database_give_the_same_fingerprint(node, site):
     assert code == 0, err  # the run is known again by its records, whatever they come from
 
 
+def test_people_with_several_rows_from_a_file_and_from_a_database(node, sottovoce, site):
+    pytest.importorskip("sqlalchemy")
+    text = (
+        RUN.replace("unit_rows", 'unit = "name"\nunit_rows').replace("clinic = 40", "clinic = 13").replace("(8)", "(4)")
+    )
+    (site / "run.toml").write_text(text)
+    header, *lines = (site / "clinic.csv").read_text().splitlines()
+    named = [line.replace(",x,", f",p{i % 13},") for i, line in enumerate(lines)]
+    (site / "clinic.csv").write_text("\n".join([header, *named]) + "\n")
+    code, out, err = node("--budget", "1.5", "--json")
+    assert code == 0, err
+    result = Result.load(json.loads(out)["saved"])
+    assert result.statement.unit == "one person" and result.statement.worst.event.records == 13
+    db = sqlite3.connect(site / "clinic.db")
+    with db:
+        db.executemany("UPDATE patients SET name = ? WHERE rowid = ?", [(f"p{i % 13}", i + 1) for i in range(40)])
+    db.close()
+    code, _, err = node("--query", "SELECT * FROM patients", "--json", data=f"sqlite:///{site / 'clinic.db'}")
+    assert code == 0, err
+    shown = json.loads(sottovoce("ledger", "show", site / "nodes" / "clinic", "--json")[1])
+    assert len(shown["runs"]) == 1 and "one person" in shown["datasets"][0]["adjacency"]
+
+
 def test_the_ledger_is_shown_verified_and_exported(node, sottovoce, site):
     node("--budget", "1.5")
     folder = site / "nodes" / "clinic"

@@ -99,6 +99,6 @@ def simulated(plan, problems, secrets):
     offsets = np.concatenate([[0], np.cumsum([len(s.y) for s in shards])])
     whole = Shards.of(X, y, offsets, None, shards[0].intercept)
     job = plan.prepared.job
-    problem = Problem(job.problem.loss, job.problem.h, whole, job.problem.weights)
+    problem = Problem(job.problem.loss, job.problem.h, whole, job.problem.weights, job.problem.outputs)
     again = Job(problem, job.method, job.schedule, job.release, Injected(plan, secrets))
     return job.method.average(reference.run(again, again.start(), 1, plan.T), plan.T)

@@ -14,7 +14,7 @@ SCHEMA = """
 row_norm = 1.0
 [label]
 column = "outcome"
-classes = ["no", "yes"]
+classes = {classes}
 [columns.a]
 low = -2
 high = 2
@@ -42,7 +42,7 @@ email = "lead@example.org"
 org = "one"
 {sites}
 [problem]
-loss = "logistic"
+loss = "{loss}"
 h = "l2(0.01)"
 intercept = 1.0
 [network]
@@ -61,21 +61,23 @@ sampling = "{sampling}"
 class Small:
     """Kits of a small consortium under one folder."""
 
-    def __init__(self, root: Path, names=("ash", "birch", "cedar"), records=40, **settings):
+    def __init__(self, root: Path, names=("ash", "birch", "cedar"), records=40, classes=("no", "yes"), **settings):
         self.root, self.names, self.records = root, names, records
         sites = "".join(f'[sites.{name}]\norg = "{name}"\nrecords = {records}\n' for name in names)
-        given = dict(held_out=0.25, timeout=30, port=8002, graph="complete", activation="everyone", rounds=20)
+        given = dict(
+            held_out=0.25, timeout=30, port=8002, graph="complete", activation="everyone", rounds=20, loss="logistic"
+        )
         text = AGREEMENT.format(**{**given, "sampling": "full", **settings}, sites=sites)
-        (root / "schema.toml").write_text(SCHEMA)
+        (root / "schema.toml").write_text(SCHEMA.format(classes=list(classes)))
         (root / "consortium.toml").write_text(text)
         self.agreement = read_agreement(root / "consortium.toml")
-        rng = np.random.default_rng(3)
+        rng, cuts = np.random.default_rng(3), np.linspace(-1, 1, len(classes) + 1)[1:-1]
         for name in names:
             lines = ["a,b,kind,outcome"]
             for i in range(records):
                 a, b = rng.normal(size=2).tolist()
                 kind = ("x", "y", "")[int(rng.integers(3))]
-                lines.append(f"{a!r},{'' if i == 4 else repr(b)},{kind},{'yes' if a - b > 0 else 'no'}")
+                lines.append(f"{a!r},{'' if i == 4 else repr(b)},{kind},{classes[int(np.sum(a - b > cuts))]}")
             (root / f"{name}.csv").write_text("\n".join(lines) + "\n")
 
     def settle(self, kit: Path, name: str, state="state", epsilon=4.0, secret: bytes | None = None) -> None:

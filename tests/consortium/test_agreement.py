@@ -47,6 +47,7 @@ def test_whatever_matters_is_in_the_digest(small, old, new):
         ("records = 40", "records = 0", "whole numbers"),
         ("[privacy]", '[privacy]\nnoise = "none"', "both epsilon and noise"),
         ("[problem]", "[problem]\nrow_norm = 2.0", "schema's"),
+        ("[problem]", "[problem]\noutputs = 2", "follows from the schema"),
         ("epsilon = 2.0", 'noise = "gaussian(1.0)"', "test_epsilon"),
         ('name = "small"', 'name = "small"\nseed = 3', "'seed'"),
         ('name = "small"', 'name = "small"\nschema = "../other.toml"', "beside"),

@@ -13,6 +13,8 @@ from sottovoce.privacy import profiles
 from sottovoce.privacy.accounting import Mechanism, epsilon
 from sottovoce.privacy.statement import PrivacyStatement
 from sottovoce.problem.losses import make_loss
+from sottovoce.problem.objective import Problem
+from sottovoce.problem.regularisers import make_regulariser
 from sottovoce.problem.shards import Shards
 
 
@@ -31,11 +33,16 @@ def test_the_noise_is_whole_numbers_of_the_right_spread():
     assert abs(draws.std() / noise_of(event) - 1) < 0.07
 
 
-def test_right_answers_of_both_kinds():
-    shards = Shards.of(np.array([[1.0], [-1.0], [2.0]]), np.array([1.0, 1.0, -1.0]), np.array([0, 3]))
-    assert right_answers(make_loss("hinge"), shards, np.array([1.0]), math.nan) == 1
-    assert right_answers(make_loss("absolute"), shards, np.array([1.0]), 0.5) == 1
-    assert right_answers(make_loss("absolute"), shards, np.array([1.0]), 2.0) == 2
+def test_right_answers_of_all_kinds():
+    X, whole, one = np.array([[1.0], [-1.0], [2.0]]), np.array([0, 3]), np.array([1.0])
+
+    def problem(loss, y, outputs=1):
+        return Problem(make_loss(loss), make_regulariser("l2", 0.1), Shards.of(X, np.array(y), whole), "nodes", outputs)
+
+    assert right_answers(problem("hinge", [1.0, 1.0, -1.0]), one, math.nan) == 1
+    assert right_answers(problem("absolute", [1.0, 1.0, -1.0]), one, 0.5) == 1
+    assert right_answers(problem("absolute", [1.0, 1.0, -1.0]), one, 2.0) == 2
+    assert right_answers(problem("softmax", [2.0, 0.0, 1.0], 3), np.array([-1.0, 0.0, 1.0]), math.nan) == 2
 
 
 def test_the_statement_covers_both_shares_and_verifies_itself(small):

@@ -38,6 +38,28 @@ def test_the_run_equals_the_simulation_from_the_same_draws(small, cells, activat
         kept.statement.verify()
 
 
+@pytest.mark.parametrize("loss", ["softmax", "hinge"])
+def test_three_classes_train_test_and_predict(small, cells, loss):
+    names = ("no", "perhaps", "yes")
+    made = small(classes=names, loss=loss, records=60, rounds=30)
+    kits = made.kits()
+    members = cells.join(made, kits)
+    plan, problems = made.agreement.plan, [member.node._own[0] for member in members.values()]
+    tests = {name: member.examiner.problem for name, member in members.items()}
+    answers = cells.run(members)
+    assert all(answer["finished"] for answer in answers.values()), answers
+    expected = cells.simulated(plan, problems, [bytes([i + 1]) * 32 for i in range(3)])
+    assert plan.m == 3 * 5 and expected.shape == (3, 15)  # a, b, two kinds and the intercept, for each class
+    events = evaluate.count_events(made.agreement)
+    for i, (name, kept) in enumerate(result(kits).items()):
+        np.testing.assert_allclose(kept.models, expected, rtol=0, atol=1e-9)
+        kept.statement.verify()
+        right = round(tests[name].accuracy(kept.model) * tests[name].shards.sizes[0])
+        assert abs(answers[name]["right"] - right) < 6 * noise_of(events[i]) + 1
+        rows = made.agreement.schema.read(made.root / f"{name}.csv")
+        assert set(kept.predict(rows)) <= set(names)
+
+
 def test_a_stopped_run_goes_on_to_the_same_model_and_releases_nothing_twice(small, cells):
     made = small(rounds=30)
     calm = made.kits("calm")
@@ -156,7 +178,7 @@ def test_an_edge_to_a_straggler_is_skipped_at_both_ends(small, cells, tmp_path):
         while (members["ash"].progress()["waits"] or {}).get("for") != "cedar" and time.monotonic() < until:
             time.sleep(0.05)
         assert controller.skip(1, 0, 2) and controller.skip(1, 1, 2)
-        while members["ash"].progress()["round"] < 1 and time.monotonic() < until:
+        while min(m.progress()["round"] for m in quick.values()) < 1 and time.monotonic() < until:
             time.sleep(0.05)
         assert members["ash"].progress()["round"] == members["birch"].progress()["round"] == 1
         last = cells.run({"cedar": members["cedar"]})

@@ -2,15 +2,19 @@
 
 import json
 import shutil
+import socket
 import sqlite3
+import threading
+from datetime import datetime
 from importlib.util import find_spec
 
 import pytest
 
+from sottovoce.cli import consortium as consortium_command
 from sottovoce.cli import main as cli
-from sottovoce.consortium import flare
+from sottovoce.consortium import check, flare
 from sottovoce.consortium.check import check_kit
-from sottovoce.consortium.launch import command
+from sottovoce.consortium.launch import command, server_of
 from sottovoce.consortium.project import ALLOWED, provision
 from sottovoce.errors import SpecError
 
@@ -114,6 +118,8 @@ WRONG = {
     "records and budget": lambda kit: replace(kit, "local/schema.toml", "[columns.a]", "[columns.away]"),
     "records and budget ": lambda kit: replace(kit, "local/consortium.toml", "records = 40", "records = 41"),
     "records and budget  ": lambda kit: replace(kit, "local/site.toml", '"people"', '"others"'),
+    "records and budget   ": lambda kit: replace(kit, "local/site.toml", "cedar.csv", "away.csv"),
+    "plan": lambda kit: replace(kit, "local/consortium.toml", "rounds = 4", "rounds = 3"),
     "agreement": lambda kit: (kit / "local" / "schema.toml").unlink(),
 }
 
@@ -124,6 +130,18 @@ def test_a_wrong_site_is_found_before_it_joins(provisioned, what):
     WRONG[what](kits["cedar"])
     bad = [finding.what for finding in check_kit(kits["cedar"]) if not finding.good]
     assert bad == [what.strip()]
+
+
+@pytest.mark.parametrize("year", [2000, 2100])
+def test_a_clock_that_is_wrong_is_found_before_a_site_joins(provisioned, monkeypatch, year):
+    class Wrong(datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return datetime(year, 1, 1, tzinfo=tz)
+
+    monkeypatch.setattr(check, "datetime", Wrong)
+    (bad,) = [finding for finding in check_kit(provisioned[1]["ash"]) if not finding.good]
+    assert bad.what == "certificate" and f"it is {year}-01-01" in bad.detail and "set the clock" in bad.detail
 
 
 def test_the_command_line_makes_and_checks_kits(small, tmp_path, monkeypatch, capsys):
@@ -155,3 +173,21 @@ def test_without_flare_the_extra_is_named(monkeypatch):
     monkeypatch.setattr(flare, "installed", lambda: "2.8.0")
     with pytest.raises(SpecError, match=r"2\.9\.0"):
         flare.flare("apis")
+
+
+def test_a_site_waits_for_its_server_and_then_starts(provisioned, monkeypatch):
+    """FLARE itself would give up after some seconds."""
+    _, kits = provisioned
+    with socket.socket() as probe:
+        probe.bind(("localhost", 0))
+        port = probe.getsockname()[1]
+    replace(kits["ash"], "startup/fed_client.json", "localhost:8002", f"localhost:{port}")
+    assert server_of(kits["ash"]) == ("localhost", port) and server_of(kits["localhost"]) is None
+    started, began = threading.Event(), []
+    monkeypatch.setattr(consortium_command.os, "execv", lambda program, line: (began.append(line), started.set()))
+    waiting = threading.Thread(target=consortium_command.start, args=(kits["ash"],), daemon=True)
+    waiting.start()
+    assert not started.wait(1.0)
+    with socket.create_server(("localhost", port)):
+        assert started.wait(20) and "client_train" in " ".join(began[0])
+    waiting.join(5)

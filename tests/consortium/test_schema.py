@@ -113,6 +113,8 @@ def test_numbered_features_are_clipped_and_zeros_stay_zeros(rows):
     [
         {"label": {"column": "y"}},
         {"label": {"column": "y", "classes": ["a", "a"]}},
+        {"label": {"column": "y", "classes": ["a", "b", "a"]}},
+        {"label": {"column": "y", "classes": ["a"]}},
         {"columns": {}},
         {"columns": {"y": {"low": 0, "high": 1}}},
         {"columns": {"a": {"low": 1, "high": 0}}},

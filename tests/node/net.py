@@ -54,8 +54,13 @@ def records(plan, seed=0):
     for name, q in zip(plan.nodes, plan.sizes, strict=True):
         X = rng.normal(size=(q, plan.width))
         X /= np.linalg.norm(X, axis=1, keepdims=True) * 1.001
-        y = np.where(X @ np.arange(1.0, plan.width + 1) > 0, "yes", "no")
-        found[name] = Table(X, y, None, plan.features, name)
+        score = X @ np.arange(1.0, plan.width + 1)
+        y = np.array(plan.classes)[np.digitize(score, np.linspace(-1, 1, len(plan.classes) + 1)[1:-1])]
+        groups = None
+        if plan.unit is not None:  # q people, the first of them with three rows, the second with two
+            again = np.r_[np.arange(q), 0, 0, 1]
+            X, y, groups = X[again] * np.linspace(1, 0.5, q + 3)[:, None], y[again], np.array([f"p{i}" for i in again])
+        found[name] = Table(X, y, groups, plan.features, name)
     return found
 
 
@@ -77,7 +82,9 @@ def simulated(plan, tables, secrets, schedule=None):
     problems = [own_problem(plan, name, tables[name]) for name in plan.nodes]
     X = np.concatenate([p.shards.X for p in problems])
     y = np.concatenate([p.shards.y for p in problems])
-    job = prepare(plan.spec, Shards.of(X, y, np.concatenate([[0], np.cumsum(plan.sizes)]))).job
+    offsets = np.concatenate([[0], np.cumsum([len(p.shards.y) for p in problems])])
+    units = None if plan.unit is None else np.concatenate([tables[name].groups for name in plan.nodes])
+    job = prepare(plan.spec, Shards.of(X, y, offsets, units=units)).job
     sizes = np.array(plan.sizes)
     draws = [Draws(job.release, own_streams(s, plan.digest), sizes, plan.m) for s in secrets]
     job = type(job)(job.problem, job.method, schedule or job.schedule, job.release, PerNode(draws))

@@ -34,3 +34,20 @@ def test_no_noise_costs_everything(tmp_path):
     plan = plan_of(rounds=12, privacy__noise="none")
     with pytest.raises(PrivacyError, match="∞"):
         open_node(plan, "north", TABLES, tmp_path / "north", budget=1e9)
+
+
+def test_people_and_records_are_not_added_up(tmp_path):
+    """A guarantee for a person with all of their rows and one for a record have no common budget."""
+    people = plan_of(rounds=12, unit="person", privacy__noise="private(1.0)")
+    assert people.statement.unit == "one person" and people.digest != plan_of(rounds=12).digest
+    ends = whole_run(people, records(people), tmp_path)
+    assert isinstance(ends["north"], Outcome)
+    store = Store(tmp_path / "north")
+    (opened,) = [row.detail for row in store.rows() if row.kind == "open"]
+    store.close()
+    assert opened["adjacency"] == people.statement.adjacency and "one person" in opened["adjacency"]
+    single = plan_of(rounds=12, run="second", nodes={"north": 15, "east": 12, "south": 18, "west": 13})
+    with pytest.raises(PrivacyError, match="keep to one unit"):
+        open_node(single, "north", records(people), tmp_path / "north")
+    again = plan_of(rounds=12, run="second", unit="person", privacy__noise="private(1.0)")
+    open_node(again, "north", records(people), tmp_path / "north").store.close()

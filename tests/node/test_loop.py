@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from net import Net, assert_as_simulated, models, open_node, plan_of, play, records, whole_run
 
-from sottovoce.errors import DataError, NetworkError, SottovoceError, StoreError
+from sottovoce.errors import DataError, NetworkError, SottovoceError, SpecError, StoreError
 from sottovoce.node import exchange, loop
 from sottovoce.node.exchange import Paused
 from sottovoce.node.postbox import OldCopy, Stranger
@@ -32,13 +32,19 @@ def impatient(monkeypatch):
         {"network__activation": "everyone", "network__weights": "lazy"},
         {"network__activation": "nodes(2)", "network__graph": "ring", "privacy__sampling": "fixed(3)"},
         {"algorithm__primal": "as_written", "problem__h": "l1(0.01)", "problem__intercept": 1.0},
+        {"classes": ["no", "perhaps", "yes"], "problem__outputs": 3, "problem__loss": "logistic"},
+        {"unit": "person", "problem__intercept": 1.0},
+        {"unit": "person", "classes": ["a", "b", "c"], "problem__outputs": 3, "privacy__sampling": "full"},
+        {"problem__loss": "softmax", "problem__outputs": 2},
     ],
     ids=str,
 )
 def test_a_run_equals_the_simulation(changes, tmp_path):
     plan = plan_of(rounds=12, **changes)
-    ends = whole_run(plan, TABLES, tmp_path)
-    assert_as_simulated(plan, TABLES, tmp_path, ends)
+    tables = records(plan)
+    ends = whole_run(plan, tables, tmp_path)
+    assert_as_simulated(plan, tables, tmp_path, ends)
+    assert models(ends).shape == (4, plan.m)
     for i, name in enumerate(plan.nodes):
         store = Store(tmp_path / name)
         releases = [row.round for row in store.rows() if row.kind == "release"]
@@ -295,8 +301,15 @@ def test_a_node_reads_only_what_the_run_file_says(tmp_path):
         open_node(PLAN, "north", wrong, tmp_path / "a")
     with pytest.raises(DataError, match="none of the run file's classes"):
         open_node(plan_of(classes=["no", "maybe"]), "north", TABLES, tmp_path / "b")
+    with pytest.raises(SpecError, match="name the 3 classes"):
+        open_node(plan_of(problem__outputs=3), "north", TABLES, tmp_path / "f")
     with pytest.raises(DataError, match="features"):
         open_node(plan_of(features=["a", "b", "x"]), "north", TABLES, tmp_path / "c")
+    with pytest.raises(DataError, match="needs the column 'person'"):
+        open_node(plan_of(unit="person"), "north", TABLES, tmp_path / "d")
+    crowd = plan_of(unit="person", nodes={"north": 11, "east": 9, "south": 15, "west": 10})
+    with pytest.raises(DataError, match="11 people"):
+        open_node(plan_of(unit="person"), "north", records(crowd), tmp_path / "e")
 
 
 def test_a_folder_serves_one_process_and_one_node(tmp_path):

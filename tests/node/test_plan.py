@@ -10,9 +10,10 @@ import pytest
 from net import SIZES, plan_of, records, run_file
 
 from sottovoce.errors import SottovoceError, SpecError
-from sottovoce.node.entropy import fingerprint, own_secret, own_streams
+from sottovoce.node.entropy import Ahead, fingerprint, own_secret, own_streams
 from sottovoce.node.plan import make_plan, read_plan
 from sottovoce.node.site import own_problem
+from sottovoce.privacy.release import Draws
 from sottovoce.problem.shards import Shards
 
 RUN = """
@@ -82,6 +83,7 @@ def test_counts_noise_and_statement_come_from_the_fixed_schedule():
         {"label": "ill"},
         {"classes": ["yes", "no"]},
         {"unit_rows": True},
+        {"unit": "person"},
         {"features": ["a", "c", "b"]},
         {"nodes": dict(SIZES, north=13)},
         {"nodes": dict(reversed(SIZES.items()))},
@@ -112,6 +114,9 @@ def test_the_digest_does_not_depend_on_the_order_in_which_a_file_is_written():
         ({"features": ["a", "a"]}, "twice"),
         ({"features": 0}, "'features'"),
         ({"classes": ["yes"]}, "'classes'"),
+        ({"unit": "a"}, "'unit'"),
+        ({"unit": "sick"}, "'unit'"),
+        ({"unit": "person", "features": 3}, "'unit'"),
         ({"timeout": 0}, "'timeout'"),
         ({"schedule_seed": -1}, "'schedule_seed'"),
         ({"run": ""}, "'run'"),
@@ -157,6 +162,21 @@ def test_draws_depend_on_secret_run_node_and_round_and_on_nothing_else():
     assert np.array_equal(base, own_streams(bytes(32), "00" * 32).normals(here, 3, 8))
     for secret, digest, node, t in ((b"\1" * 32, "00", 1, 3), (bytes(32), "01", 1, 3), (bytes(32), "00", 1, 4)):
         assert not np.any(own_streams(secret, digest * 32).normals(np.array([node]), t, 8) == base)
+
+
+def test_noise_made_ahead_is_the_same_wherever_a_run_is_taken_up_again():
+    plan = plan_of(rounds=40)
+    me, rounds = np.array([1]), plan.rounds(1)
+    single = Draws(plan.prepared.job.release, own_streams(bytes(32), plan.digest), np.array(plan.sizes), plan.m)
+    whole = Ahead(single, rounds, plan.m)
+    noise = {t: whole.noise(me, np.array([t])) for t in rounds.tolist()}
+    assert len({row.tobytes() for row in noise.values()}) == len(rounds) > 2 * Ahead.AT_ONCE
+    for first in range(len(rounds)):
+        again = Ahead(single, rounds, plan.m)
+        for t in rounds[first : first + 3].tolist():
+            assert np.array_equal(again.noise(me, np.array([t])), noise[t])
+    for t, row in noise.items():
+        np.testing.assert_allclose(row, single.noise(me, np.array([t])), rtol=1e-14)
 
 
 def test_the_fingerprint_knows_records_again_and_is_salted():

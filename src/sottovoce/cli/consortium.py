@@ -2,7 +2,9 @@
 
 import os
 from contextlib import suppress
+from math import inf
 from pathlib import Path
+from time import monotonic
 from typing import Annotated, Any
 
 import typer
@@ -13,9 +15,9 @@ from sottovoce.cli import screen
 from sottovoce.consortium import check as checks
 from sottovoce.consortium.agreement import read_agreement
 from sottovoce.consortium.evaluate import statement
-from sottovoce.consortium.launch import command
+from sottovoce.consortium.launch import command, server_of
 from sottovoce.consortium.project import provision
-from sottovoce.consortium.submit import COMPLETED, Administrator, Status, administrator
+from sottovoce.consortium.submit import COMPLETED, Administrator, Status, administrator, wait_for
 from sottovoce.errors import Interrupted, NetworkError, SottovoceError, SpecError
 
 app = typer.Typer(help="Train with other organisations, over NVIDIA FLARE.", no_args_is_help=True)
@@ -53,8 +55,14 @@ def init(
 
 @app.command()
 def start(kit: Kit = Path()) -> None:
-    """Run the server or the site that a kit is for, until it is stopped."""
-    line = command(kit)
+    """Run the server or the site that a kit is for, until it is stopped; a site waits for its server."""
+    line, server = command(kit), server_of(kit)
+    if server is not None:  # FLARE itself would give up after some seconds
+        try:
+            wait_for(*server, monotonic())
+        except NetworkError:
+            screen.out.print(f"waiting for the server at {server[0]}:{server[1]}")
+            wait_for(*server, inf)
     os.execv(line[0], line)
 
 

@@ -90,12 +90,12 @@ def _table(plan: Plan, source: str, query: str | None, format: str | None) -> Ta
     if is_database(source):
         if query is None:
             raise SpecError("--data is a database; say with --query which records to take")
-        return load_sql(source, query, label=plan.label, columns=plan.features)
+        return load_sql(source, query, label=plan.label, group=plan.unit, columns=plan.features)
     if query is not None:
         raise SpecError("--query goes with a database, but --data is a file")
     if plan.features is None:
         return load(source, format=format, label=plan.label, n_features=plan.width)
-    return load(source, format=format, label=plan.label, columns=plan.features)
+    return load(source, format=format, label=plan.label, group=plan.unit, columns=plan.features)
 
 
 def _result(plan: Plan, who: str, outcome: Outcome, seconds: float) -> Result:

@@ -181,6 +181,9 @@ def _agreement(data: dict[str, Any], schema_file: str, schema: Schema) -> Agreem
     problem, privacy = spec.setdefault("problem", {}), spec.setdefault("privacy", {})
     if problem.setdefault("row_norm", schema.row_norm) != schema.row_norm:
         raise SpecError(f"row_norm is the schema's, {schema.row_norm:g}; leave it out here")
+    outputs = schema.label.outputs
+    if problem.setdefault("outputs", outputs) != outputs:
+        raise SpecError(f"the number of outputs follows from the schema's label: {outputs}; leave it out here")
     epsilon = privacy.get("epsilon", math.nan)
     if "epsilon" in privacy:
         if "noise" in privacy:

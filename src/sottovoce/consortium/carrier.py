@@ -5,9 +5,10 @@ with acknowledgements, and their handlers are not told whether what came was enc
 message and one reply, up to three times as fast, and its handlers see the headers. So we use the cell, with `secure`
 set, and refuse whatever came without it, or in another name than its certificate's.
 
-One request does a whole exchange: the node with the smaller number sends its message, and the other one's reply is its
-own message of the round, for which the request waits a little. Should the smaller one have nothing to ask for any
-more (it is a round ahead of a peer that was restarted), the other one asks after half a second by itself.
+One request does a whole exchange: one node sends its message, and the other one's reply is its own message of the
+round, for which the request waits a little. The node with the smaller number asks at once, the other one only if it
+was not asked within some milliseconds: then it was the first to be ready, and its message is there when the late one,
+on whom everybody waits, is done with its disk.
 """
 
 import logging
@@ -22,13 +23,14 @@ from sottovoce.errors import NetworkError, SottovoceError
 from sottovoce.node.exchange import LOOK
 from sottovoce.node.plan import Plan
 from sottovoce.node.postbox import Postbox
-from sottovoce.node.wire import read
+from sottovoce.node.wire import round_of
 
 CHANNEL = "sottovoce"
 MESSAGE, MODEL, ORDER, PROGRESS = "message", "model", "order", "progress"
 """What a request may be about: a round's message, a final model, a controller's order, how far a node is."""
 
 HOLD = 5.0  # seconds that a request waits for the other end's message of the same round
+GRACE = 0.005  # seconds that the node with the larger number waits to be asked
 PATIENCE = 15.0  # seconds after which a request without a reply is given up, and sent again if need be
 
 log = logging.getLogger(__name__)
@@ -96,6 +98,7 @@ class FlareCarrier:
         self._under_way: dict[int, bytes] = {}
         self._asked: dict[int, bytes] = {}
         self._since: dict[int, tuple[int, float]] = {}
+        self._heard: dict[int, int] = {}  # the round of the last request of every peer
         self._changes, self._noticed = 0, 0
         self._changed = Condition()
         wire.serve(MESSAGE, self._answer)
@@ -103,18 +106,20 @@ class FlareCarrier:
     def send(self, peer: int, payload: bytes) -> None:
         """Ask with a message; the node with the larger number first waits to be asked."""
         with self._changed:
-            first = self._asked.get(peer) != payload
+            first, t = self._asked.get(peer) != payload, round_of(payload)
             if first:
-                self._since[peer] = (read(payload).header.round, time.monotonic())
+                self._since[peer] = (t, time.monotonic())
             self._asked[peer] = payload
             self._change()  # a request may wait for this very message
-            if self._under_way.get(peer) == payload or (first and peer < self.postbox.me):
-                return
+            if self._under_way.get(peer) == payload or (first and self.postbox.heard(t, peer) is not None):
+                return  # whoever lacks a message asks for it
             self._under_way[peer] = payload
-        self._pool.submit(self._exchange, peer, payload)
+        self._pool.submit(self._exchange, peer, payload, first and peer < self.postbox.me)
 
-    def _exchange(self, peer: int, payload: bytes) -> None:
+    def _exchange(self, peer: int, payload: bytes, patient: bool) -> None:
         try:
+            if patient and self._was_asked(peer, round_of(payload)):
+                return
             answer = self.wire.ask(self.plan.nodes[peer], MESSAGE, payload)
             if answer:
                 self.postbox.deliver(peer, answer)
@@ -128,17 +133,24 @@ class FlareCarrier:
                     del self._under_way[peer]
                 self._change()
 
+    def _was_asked(self, peer: int, t: int) -> bool:
+        """Whether the peer's own request for a round is here, or comes within the grace."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._heard.get(peer, -1) >= t, timeout=GRACE)
+
     def _answer(self, site: str, payload: bytes) -> bytes:
         peer, until = self.plan.number(site), time.monotonic() + HOLD
         seen = self._changes
         answer = self.postbox.answer(peer, payload)
+        t = round_of(payload)
         with self._changed:
+            self._heard[peer] = t
             self._change()  # this node may wait for what was just delivered
         while not answer and time.monotonic() < until and not self._stopped():
             with self._changed:
                 self._changed.wait_for(lambda past=seen: self._changes != past, timeout=LOOK)  # type: ignore[misc]
                 seen = self._changes
-            answer = self.postbox.answer(peer, payload)
+            answer = self.postbox.own(peer, t)
         return answer
 
     def _change(self) -> None:

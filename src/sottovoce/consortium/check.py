@@ -61,7 +61,7 @@ def check_kit(kit: Path) -> list[Finding]:
         own: tuple[Participant, Examiner | None] | None
         own = look("records and budget", lambda: _records(agreement, name, source, store))
         if own is not None:
-            look("plan", lambda: _plan(agreement, name))
+            look("plan", lambda: _plan(kit, agreement, name))
     finally:
         store.close()
     return findings
@@ -161,7 +161,13 @@ def _records(
     return (node, examiner), f"{promised} records within bounds: {trained} to train on, {promised - trained} held out"
 
 
-def _plan(agreement: Agreement, name: str) -> tuple[None, str]:
-    plan = agreement.plan
+def _plan(kit: Path, agreement: Agreement, name: str) -> tuple[None, str]:
+    """The digest, which is also on the page that the kit was made with; other members compare it."""
+    plan, page = agreement.plan, kit / "README.md"
+    if page.is_file() and plan.digest not in page.read_text(encoding="utf-8"):
+        raise SpecError(
+            f"local/{FILE} or its schema is not what this kit was made with: its digest is {plan.digest} now; agree "
+            "with the other members, and ask for a new kit"
+        )
     event = plan.event(plan.number(name))
     return None, f"{event.rounds} messages with σ = {event.sigma:.4g}; digest {plan.digest}"

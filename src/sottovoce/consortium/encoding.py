@@ -69,32 +69,39 @@ class Column:
 
 @dataclass(frozen=True)
 class Label:
-    """What is predicted: two classes, or a number between public bounds."""
+    """What is predicted: one of two or more classes, or a number between public bounds."""
 
     column: str
-    classes: tuple[str, str] | None = None
+    classes: tuple[str, ...] | None = None
     low: float = math.nan
     high: float = math.nan
 
     def __post_init__(self) -> None:
-        """Two classes, or two bounds."""
+        """Classes, or two bounds."""
         if self.classes is None and not -math.inf < self.low < self.high < math.inf:
             raise SpecError("schema: the label needs classes = [negative, positive], or finite bounds low < high")
-        if self.classes is not None and (len(self.classes) != 2 or self.classes[0] == self.classes[1]):
-            raise SpecError("schema: the label's classes are two: [negative, positive]")
+        if self.classes is not None and not 2 <= len(self.classes) == len(set(self.classes)):
+            raise SpecError("schema: the label's classes are two, [negative, positive], or more; each is named once")
+
+    @property
+    def outputs(self) -> int:
+        """K, the number of outputs of a model: one for two classes or a number, else one for each class."""
+        return 1 if self.classes is None or len(self.classes) == 2 else len(self.classes)
 
     def encode_numbers(self, values: Array) -> Array:
-        """Numbers within the bounds, or signs where the classes are numbers."""
+        """Numbers within the bounds, or those of the classes where these are numbers."""
         if self.classes is None:
             refuse(np.isnan(values), self.column, "has no value")
             return np.clip(values, self.low, self.high)
         return self.encode_texts(np.array([as_text(value) for value in values.tolist()], dtype=object))
 
     def encode_texts(self, values: NDArray[np.object_]) -> Array:
-        """−1 and +1."""
+        """−1 and +1, or 0, 1, 2, … where there are more classes."""
         assert self.classes is not None
-        refuse(np.array([v not in self.classes for v in values], dtype=bool), self.column, "is of neither class")
-        return np.where(values == self.classes[1], 1.0, -1.0)
+        none = "is of neither class" if self.outputs == 1 else "is of none of the classes"
+        refuse(np.array([v not in self.classes for v in values], dtype=bool), self.column, none)
+        number = np.array([self.classes.index(v) for v in values], dtype=np.float64)
+        return 2.0 * number - 1.0 if self.outputs == 1 else number
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,8 +23,7 @@ from sottovoce.node.entropy import own_streams
 from sottovoce.privacy.calibration import sigma
 from sottovoce.privacy.event import Event
 from sottovoce.privacy.statement import PrivacyStatement, with_held_out
-from sottovoce.problem.losses import Loss
-from sottovoce.problem.shards import Shards
+from sottovoce.problem.objective import Problem
 
 ROUND = 1  # the one release of an evaluation
 HALF = 0.5  # a right or wrong answer, seen from the middle
@@ -66,10 +65,15 @@ def count_digest(agreement: Agreement) -> str:
     return hashlib.blake2b(b"evaluation" + bytes.fromhex(agreement.plan.digest), digest_size=32).hexdigest()
 
 
-def right_answers(loss: Loss, shards: Shards, x: Array, tolerance: float) -> int:
-    """How many records the model is right about: the sign, or the number within the tolerance."""
-    u = shards.margins(x)
-    right = np.where(u >= 0, 1.0, -1.0) == shards.y if loss.targets == "binary" else np.abs(u - shards.y) <= tolerance
+def right_answers(problem: Problem, x: Array, tolerance: float) -> int:
+    """How many records the model is right about: the sign or the class, or the number within the tolerance."""
+    u, y = problem.margins(x), problem.shards.y
+    if u.ndim > 1:
+        right = np.argmax(u, axis=-1) == y
+    elif problem.loss.targets == "binary":
+        right = np.where(u >= 0, 1.0, -1.0) == y
+    else:
+        right = np.abs(u - y) <= tolerance
     return int(np.count_nonzero(right))
 
 

@@ -53,7 +53,7 @@ class Examiner:
         if self.store.ledger.released(self.digest, ROUND) is not None:
             raise StoreError("the count of right answers was released before, but is gone; restore the node's folder")
         self.refuse_unless_affordable()
-        right = right_answers(self.problem.loss, self.problem.shards, model, self.tolerance)
+        right = right_answers(self.problem, model, self.tolerance)
         noisy = noisy_count(right, self.event, self.store.secret, self.digest)
         adversary = self.plan.spec.privacy.adversary
         detail = budget.opening(name, self.name, self.dataset, self.fingerprint, self.event, adversary)

@@ -1,11 +1,13 @@
 """Starting a kit: the command that FLARE's own start script would run, with this Python."""
 
+import json
 import os
 import re
 import shlex
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from importlib import import_module
@@ -14,8 +16,10 @@ from typing import Self
 
 from sottovoce.consortium.flare import flare
 from sottovoce.consortium.project import keep_inside
+from sottovoce.consortium.submit import wait_for
 from sottovoce.errors import SpecError
 
+PATIENCE = 180.0  # seconds that a server on this machine may take to start
 _START = re.compile(r"^\s*exec python3 -u -m (nvflare\S+) -m \S+ -s (\S+) --set (.*)$", re.MULTILINE)
 
 
@@ -35,6 +39,15 @@ def command(kit: Path) -> list[str]:
     return [sys.executable, "-u", "-m", module, "-m", str(kit.resolve()), "-s", config, "--set", *shlex.split(settings)]
 
 
+def server_of(kit: Path) -> tuple[str, int] | None:
+    """Where the server of a site's kit listens; None for other kits."""
+    path = kit / "startup" / "fed_client.json"
+    if not path.exists():
+        return None
+    host, _, port = str(json.loads(path.read_text())["servers"][0]["service"]["target"]).rpartition(":")
+    return host, int(port)
+
+
 class Trial:
     """Kits that run as processes of this machine, for trying things out; use it in a `with` block.
 
@@ -50,9 +63,15 @@ class Trial:
         logs.mkdir(parents=True, exist_ok=True)
 
     def start(self, *names: str, environment: Mapping[str, str] | None = None) -> None:
-        """Start some of them, with more in their environment if need be."""
+        """Start some of them, with more in their environment if need be; sites once their server listens.
+
+        A site of FLARE gives up after some seconds without a server, which a busy machine may need to start one.
+        """
         settings = {**os.environ, **(environment or {})}
         for name in names:
+            server = server_of(self.kits[name])
+            if server is not None:
+                wait_for(*server, time.monotonic() + PATIENCE)
             with open(self.logs / f"{name}.log", "ab") as log:
                 self._running[name] = subprocess.Popen(command(self.kits[name]), stdout=log, stderr=log, env=settings)
 

@@ -9,7 +9,7 @@ the square root of the number of columns, whatever the data holds. `row_norm`, i
 
     [label]
     column = "outcome"
-    classes = ["well", "sick"]            # −1 and +1; a regression has low and high instead
+    classes = ["well", "sick"]            # −1 and +1, or three and more; a regression has low and high instead
 
     [columns.age]
     type = "number"
@@ -189,7 +189,7 @@ def schema_of(data: dict[str, Any]) -> Schema:
         classes = label.pop("classes", None)
         columns = tuple(_column(name, dict(table)) for name, table in rest.pop("columns", {}).items())
         return Schema(
-            Label(classes=None if classes is None else tuple(map(as_text, classes)), **label),  # type: ignore[arg-type]
+            Label(classes=None if classes is None else tuple(map(as_text, classes)), **label),
             columns,
             numbered=int(rest.pop("features", 0)),
             missing_values=tuple(rest.pop("missing_values", MISSING)),

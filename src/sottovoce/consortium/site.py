@@ -5,6 +5,7 @@ import re
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 from sottovoce.consortium.encoding import Encoded
 from sottovoce.consortium.schema import Schema
@@ -78,6 +79,7 @@ def _expanded(text: str) -> str:
     def value(match: re.Match[str]) -> str:
         if match[1] not in os.environ:
             raise SpecError(f"{FILE} takes ${{{match[1]}}} from the environment, where it is not set; set it")
-        return os.environ[match[1]]
+        word = os.environ[match[1]]
+        return quote(word, safe="") if text[match.end() :].startswith("@") else word  # a password, as it is
 
     return _VARIABLE.sub(value, text)

@@ -151,7 +151,7 @@ def administrator(kit: Path, patience: float = 30.0) -> Iterator[Administrator]:
         raise SpecError(f"'{kit}' is no administrator's kit: it has no startup/fed_admin.json") from None
     api = flare("fuel.flare_api.flare_api")
     until = time.monotonic() + patience
-    _wait_for(agreement.host, agreement.port, until)
+    wait_for(agreement.host, agreement.port, until)
     silent = logging.NullHandler()  # without any handler, FLARE's warnings would go to the screen
     logging.getLogger().addHandler(silent)
     try:
@@ -168,8 +168,8 @@ def administrator(kit: Path, patience: float = 30.0) -> Iterator[Administrator]:
         logging.getLogger().removeHandler(silent)
 
 
-def _wait_for(host: str, port: int, until: float) -> None:
-    """Until the server listens: FLARE would fill the screen with its attempts."""
+def wait_for(host: str, port: int, until: float) -> None:
+    """Until the server listens, or the monotonic clock says so: FLARE would fill the screen with its attempts."""
     while True:
         try:
             socket.create_connection((host, port), timeout=2.0).close()

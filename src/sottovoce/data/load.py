@@ -68,7 +68,7 @@ def load(
     positive : the class that becomes +1, the other one −1; by default labels stay as they are (see `as_signs`)
     require_label : False for files to predict, where a missing label column gives y = None
     columns : the features to take from a CSV or Parquet file, by name and in this order; all others, but for a
-        label that is named, are left alone
+        label and a group that are named, are left alone
 
     Notes
     -----
@@ -102,7 +102,7 @@ def load(
 
             raw = _read(path, format, compression, group)
             if columns is not None:
-                raw = chosen(raw, [*columns, *([label] if label is not None else [])], name)
+                raw = chosen(raw, [*columns, *(other for other in (label, group) if other is not None)], name)
                 require_label = label is not None
             table = to_table(raw, name, label, group, require_label)
     except SottovoceError:

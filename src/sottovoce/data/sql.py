@@ -1,6 +1,7 @@
 """Records from a database: the rows of one query, through SQLAlchemy (extra `sql`) and any driver that it has."""
 
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -38,7 +39,7 @@ def load_sql(
     name, answer = answer_of(url, query)
     table = pa.table({column: _column(name, column, values) for column, values in answer.items()})
     if columns is not None:
-        table = chosen(table, [*columns, *([label] if label is not None else [])], name)
+        table = chosen(table, [*columns, *(other for other in (label, group) if other is not None)], name)
     return to_table(table, name, label, group, require_label=True)
 
 
@@ -55,15 +56,16 @@ def answer_of(url: str, query: str) -> tuple[str, dict[str, list[Any]]]:
         raise SpecError("this is no database address; write one such as sqlite:///clinic.db") from None
     name = address.render_as_string(hide_password=True)
     try:
-        engine = sqlalchemy.create_engine(address)
+        engine = sqlalchemy.create_engine(address, poolclass=sqlalchemy.NullPool)  # one query: nothing is kept open
         with engine.connect() as connection:
             result = connection.execute(sqlalchemy.text(query))
             if not result.returns_rows:
                 raise DataError(f"{name}: the query gives no rows; write one SELECT")
             names, rows = list(result.keys()), result.fetchall()
-        engine.dispose()
     except (NoSuchModuleError, ModuleNotFoundError) as error:
-        raise SpecError(f"{name}: there is no driver for this database ({error}); install it") from None
+        raise SpecError(
+            f"{name}: there is no driver for this database ({error}); install it (sottovoce[sql] has PostgreSQL's)"
+        ) from None
     except SQLAlchemyError as error:
         reason = str(getattr(error, "orig", None) or error).splitlines()[0]
         raise DataError(f"{name}: the query failed ({reason}); check the address, the rights and the query") from None
@@ -74,6 +76,7 @@ def answer_of(url: str, query: str) -> tuple[str, dict[str, list[Any]]]:
 
 def _column(name: str, column: str, values: list[Any]) -> Any:
     try:
-        return pa.array(values)
+        # exact decimals to the nearest float, as a file's text is read; Arrow's own cast may end a bit beside it
+        return pa.array([float(value) if isinstance(value, Decimal) else value for value in values])
     except (pa.ArrowException, OverflowError):
         raise DataError(f"{name}: column '{column}' mixes types; CAST it to one in the query") from None

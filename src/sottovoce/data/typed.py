@@ -7,6 +7,7 @@ read. Here every value is read by itself: a number or nothing, a text or nothing
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import IO, Any
 
@@ -147,11 +148,14 @@ def as_text(value: Any) -> str:
 
     Examples
     --------
-    >>> [as_text(value) for value in (1, 1.0, "1", True, " ward A ", 2.5)]
-    ['1', '1', '1', 'true', 'ward A', '2.5']
+    >>> [as_text(value) for value in (1, 1.0, "1", True, " ward A ", 2.5, Decimal("1.00"))]
+    ['1', '1', '1', 'true', 'ward A', '2.5', '1']
     """
     if isinstance(value, bool | np.bool_):
         return "true" if value else "false"
-    if isinstance(value, float | np.floating):
-        return "" if math.isnan(value) else str(int(value)) if value.is_integer() else repr(float(value))
+    if isinstance(value, Decimal) and value.is_finite() and value == value.to_integral_value():
+        return str(int(value))  # all of its digits: it may be somebody's number
+    if isinstance(value, float | np.floating | Decimal):
+        value = float(value)
+        return "" if math.isnan(value) else str(int(value)) if value.is_integer() else repr(value)
     return str(value).strip()

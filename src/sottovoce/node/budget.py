@@ -49,9 +49,12 @@ class Spending(NamedTuple):
     released: int
     state: str
     """'open', 'closed' or 'stopped'."""
+    adjacency: str = ADJACENCY
 
 
-def opening(name: str, node: str, dataset: str, fingerprint: str, event: Event, adversary: str) -> dict[str, Any]:
+def opening(
+    name: str, node: str, dataset: str, fingerprint: str, event: Event, adversary: str, adjacency: str = ADJACENCY
+) -> dict[str, Any]:
     """Of the ledger's row that opens a run."""
     return {
         "name": name,
@@ -60,7 +63,7 @@ def opening(name: str, node: str, dataset: str, fingerprint: str, event: Event, 
         "fingerprint": fingerprint,
         "event": asdict(event),
         "adversary": adversary,
-        "adjacency": ADJACENCY,
+        "adjacency": adjacency,
     }
 
 
@@ -90,6 +93,7 @@ def spendings(rows: Sequence[Row]) -> list[Spending]:
                 Event(**row.detail["event"]),
                 released.get(row.run, 0),
                 ended.get(row.run, "open"),
+                row.detail.get("adjacency", ADJACENCY),
             )
             for row in opened
         ]
@@ -97,13 +101,18 @@ def spendings(rows: Sequence[Row]) -> list[Spending]:
         raise PrivacyError(f"the ledger holds a run that cannot be accounted for ({error}); verify it") from None
 
 
-def spent(rows: Sequence[Row], dataset: str, fingerprint: str | None = None, but: str = "") -> list[Mechanism]:
-    """All that was or will be released of a data set: under its name, or under any other name with the same records."""
+def counted(rows: Sequence[Row], dataset: str, fingerprint: str | None = None, but: str = "") -> list[Spending]:
+    """All runs that have let something of a data set out: under its name, or under any other with the same records."""
     return [
-        Mechanism.of(s.event)
+        s
         for s in spendings(rows)
         if s.run != but and s.released and (s.dataset == dataset or s.fingerprint == fingerprint)
     ]
+
+
+def spent(rows: Sequence[Row], dataset: str, fingerprint: str | None = None, but: str = "") -> list[Mechanism]:
+    """All that was or will be released of a data set."""
+    return [Mechanism.of(s.event) for s in counted(rows, dataset, fingerprint, but)]
 
 
 def total(mechanisms: Sequence[Mechanism], delta: float) -> float:
@@ -112,7 +121,13 @@ def total(mechanisms: Sequence[Mechanism], delta: float) -> float:
 
 
 def refuse_unless_affordable(
-    rows: Sequence[Row], dataset: str, fingerprint: str, event: Event, adversary: str, run: str
+    rows: Sequence[Row],
+    dataset: str,
+    fingerprint: str,
+    event: Event,
+    adversary: str,
+    run: str,
+    adjacency: str = ADJACENCY,
 ) -> float:
     """ε of everything with this run; an error where that passes the owner's budget, or where there is none."""
     limit = budgets(rows).get(dataset)
@@ -121,14 +136,20 @@ def refuse_unless_affordable(
             f"the owner has set no budget for data set '{dataset}'; set one first: sottovoce ledger budget DIR "
             "--epsilon … --delta …"
         )
-    before = spent(rows, dataset, fingerprint, but=run)
+    same = counted(rows, dataset, fingerprint, but=run)
+    if any(s.adjacency != adjacency for s in same):
+        raise PrivacyError(
+            f"data set '{dataset}' was accounted for '{same[0].adjacency}' before, and this run counts '{adjacency}'; "
+            "what both cost together is not known: keep to one unit, or give these records another data set"
+        )
+    before = [Mechanism.of(s.event) for s in same]
     after = total([*before, Mechanism.of(event)], limit.delta)
     if after > limit.epsilon * (1 + SLACK):
         already = total(before, limit.delta)
         raise PrivacyError(
             f"this run would bring data set '{dataset}' to ε = {_number(after)} at δ = {limit.delta:g} (so far "
             f"{_number(already)}), over the owner's budget of ε = {limit.epsilon:g}, against "
-            f"'{make_adversary(adversary).name}' ({ADJACENCY}); nothing was sent: plan more noise or fewer rounds"
+            f"'{make_adversary(adversary).name}' ({adjacency}); nothing was sent: plan more noise or fewer rounds"
         )
     return after
 

@@ -13,6 +13,8 @@ from pathlib import Path
 import numpy as np
 import scipy  # not its parts: they load when first used
 
+from sottovoce._types import Array, IntArray
+from sottovoce.engine.job import Randomness
 from sottovoce.errors import StoreError
 from sottovoce.problem.shards import Shards
 from sottovoce.streams import Streams
@@ -87,6 +89,37 @@ def own_streams(secret: bytes, digest: str) -> Streams:
     False
     """
     return Streams(int.from_bytes(_derived(secret, "streams", bytes.fromhex(digest)), "little"))
+
+
+class Ahead:
+    """The draws of one node, its noise made for several of its rounds at a time: the same numbers for less work.
+
+    The rounds that are made together do not depend on where a run is taken up again, so that not even the rounding
+    of a vectorised function can.
+
+    Parameters
+    ----------
+    draws : what is asked for in the end
+    rounds : all rounds of the node, in order
+    m : numbers in a round's noise
+    """
+
+    AT_ONCE, NUMBERS = 8, 1 << 17
+
+    def __init__(self, draws: Randomness, rounds: IntArray, m: int) -> None:
+        self.records = draws.records
+        self._draws, self._rounds = draws, rounds
+        self._count = max(1, min(self.AT_ONCE, self.NUMBERS // m))
+        self._kept: dict[int, Array] = {}
+
+    def noise(self, nodes: IntArray, t: IntArray) -> Array:
+        """Which noise, of one node in one of its rounds."""
+        if int(t[0]) not in self._kept:
+            start = int(np.searchsorted(self._rounds, t[0])) // self._count * self._count
+            some = self._rounds[start : start + self._count]
+            made = self._draws.noise(np.repeat(nodes, len(some)), some)
+            self._kept = dict(zip(some.tolist(), made, strict=True))
+        return self._kept[int(t[0])][None]
 
 
 def fingerprint(secret: bytes, shards: Shards) -> str:

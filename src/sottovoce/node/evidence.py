@@ -21,6 +21,7 @@ def overview(store: Store) -> dict[str, Any]:
     opened = {row.run: row for row in rows if row.kind == "open"}
     for name, limit in budgets(rows).items():
         used = [s.fingerprint for s in runs if s.dataset == name]
+        units = {s.adjacency for s in runs if s.dataset == name}
         mechanisms = spent(rows, name, used[-1] if used else None)
         sets.append(
             {
@@ -29,7 +30,7 @@ def overview(store: Store) -> dict[str, Any]:
                 "epsilon_budget": limit.epsilon,
                 "delta": limit.delta,
                 "adversary": ", ".join(sorted({row.detail["adversary"] for row in opened.values()})) or "transcript",
-                "adjacency": ADJACENCY,
+                "adjacency": ", ".join(sorted(units)) or ADJACENCY,
             }
         )
     return {

@@ -67,7 +67,8 @@ class Participant:
         self.fingerprint = entropy.fingerprint(store.secret, problem.shards)
         job = plan.prepared.job
         sizes = np.array(plan.sizes)
-        own = draws or Draws(job.release, entropy.own_streams(store.secret, plan.digest), sizes, plan.m)
+        secret = Draws(job.release, entropy.own_streams(store.secret, plan.digest), sizes, plan.m)
+        own = draws or entropy.Ahead(secret, plan.rounds(self.me), plan.m)
         saved = store.enter(plan.digest, plan.name, name, plan.nodes, self.fingerprint)
         self._start = job.method.start(1, plan.m)
         self._state, self._round = self._restored(saved.state), saved.round
@@ -78,7 +79,8 @@ class Participant:
         self._cost = plan.event(self.me), plan.spec.privacy.adversary
         if not store.ledger.has("open", plan.digest):  # nobody else writes here, so what is affordable now stays so
             rows = store.rows()
-            budget.refuse_unless_affordable(rows, dataset, self.fingerprint, *self._cost, plan.digest)
+            adjacency = plan.statement.adjacency
+            budget.refuse_unless_affordable(rows, dataset, self.fingerprint, *self._cost, plan.digest, adjacency)
 
     def _restored(self, arrays: dict[str, Any] | None) -> State:
         """The state as it was saved, field by field, whatever fields the method's state has."""
@@ -176,7 +178,9 @@ class Participant:
         with self.store.transaction():
             if not ledger.has("open", run):
                 name, node = self.plan.name, self.plan.nodes[self.me]
-                detail = budget.opening(name, node, self.dataset, self.fingerprint, *self._cost)
+                detail = budget.opening(
+                    name, node, self.dataset, self.fingerprint, *self._cost, self.plan.statement.adjacency
+                )
                 ledger.append("open", run, detail=detail)
             self.store.keep_state(run, self._round, self._state._asdict(), seen)
             self.store.keep_message(run, t, payload, drop)

@@ -7,6 +7,7 @@
     label = "sick"
     classes = ["no", "yes"]       # −1 and +1 (or 0, 1, 2, … for more): public, so that nobody looks for them
     unit_rows = true              # scale rows over the public bound down to it
+    unit = "patient"              # whose a row is: one person's rows count together, and [nodes] says how many people
 
     [nodes]                       # in order; the number of records of each is public
     north = 1200
@@ -43,7 +44,7 @@ from sottovoce.privacy.statement import PrivacyStatement
 from sottovoce.problem.shards import Shards
 from sottovoce.spec import Spec
 
-_KNOWN = {"run", "schedule_seed", "timeout", "features", "label", "classes", "unit_rows", "nodes", "spec"}
+_KNOWN = {"run", "schedule_seed", "timeout", "features", "label", "classes", "unit_rows", "unit", "nodes", "spec"}
 _NEEDED = ("run", "schedule_seed", "features", "nodes", "spec")
 _DECIMALS = 12  # weights may differ by a rounding between processors
 
@@ -56,11 +57,12 @@ class Plan:
     ----------
     name : of the run
     spec : what is run; its seed is the public one of the schedule
-    nodes, sizes : names and public numbers of records, in the order of the node numbers
+    nodes, sizes : names and public numbers of records (of people, where there is a unit), in the order of the numbers
     features : names of the columns, or None where only their number is fixed
     width : number of features, without the intercept's column
     label, classes, unit_rows : how a node reads its own records
     timeout : seconds
+    unit : the column that says whose a row is; None where every record is a unit of its own
     """
 
     name: str
@@ -73,13 +75,16 @@ class Plan:
     classes: tuple[Any, ...] | None = None
     unit_rows: bool = False
     timeout: float = 600.0
+    unit: str | None = None
 
     @cached_property
     def prepared(self) -> Prepared:
         """Schedule, method and release, made as in a simulation but from records that hold nothing: all is public."""
         records = sum(self.sizes)
         nothing = scipy.sparse.csr_array((records, self.width), dtype=np.float64)
-        phantom = Shards.of(nothing, np.ones(records), np.concatenate([[0], np.cumsum(self.sizes)]))
+        units = None if self.unit is None else np.arange(records)
+        offsets = np.concatenate([[0], np.cumsum(self.sizes)])
+        phantom = Shards.of(nothing, np.ones(records), offsets, units=units)
         made = prepare(self.spec, phantom)
         if made.job.method.exchanges > 1:
             raise SpecError(
@@ -153,7 +158,8 @@ class Plan:
         a number, in their first notice (`postbox.Postbox.hello`).
         """
         schedule = self.prepared.job.schedule
-        public = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "spec"}
+        public = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("spec", "unit")}
+        public |= {} if self.unit is None else {"unit": self.unit}  # without one, digests are those of older versions
         text = json.dumps(public | {"spec": self.spec.to_dict(), "wire": WIRE}, sort_keys=True, ensure_ascii=False)
         whole = hashlib.blake2b(text.encode(), digest_size=32)
         for part in (schedule.starts, schedule.active, schedule.pattern):
@@ -216,6 +222,9 @@ def make_plan(data: dict[str, Any]) -> Plan:
         raise SpecError("'features' names a column twice; name every column once")
     if classes is not None and not (isinstance(classes, list) and len(classes) > 1 and _distinct(classes)):
         raise SpecError("'classes' must be a list of different labels: two, the one for −1 first, or more")
+    unit = _text(data, "unit") if "unit" in data else None
+    if unit is not None and (not named or unit in (*features, data.get("label"))):
+        raise SpecError("'unit' must be a column of its own, beside named features and the label")
     timeout = data.get("timeout", 600)
     if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout < float("inf"):
         raise SpecError(f"'timeout' must be a number of seconds over 0, not {timeout!r}")
@@ -232,6 +241,7 @@ def make_plan(data: dict[str, Any]) -> Plan:
         classes=None if classes is None else tuple(classes),
         unit_rows=bool(data.get("unit_rows", False)),
         timeout=float(timeout),
+        unit=unit,
     )
 
 

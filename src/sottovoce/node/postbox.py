@@ -136,6 +136,10 @@ class Postbox:
             t = self.deliver(peer, payload)
         except Stranger:
             return self.hello(peer)  # so that the other side learns of it too
+        return self.own(peer, t)
+
+    def own(self, peer: int, t: int) -> bytes:
+        """The message of a round that this node has for a peer; empty where there is none yet."""
         if t == 0:
             return self.hello(peer)
         with self._changed:

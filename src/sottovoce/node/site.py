@@ -18,16 +18,19 @@ from sottovoce.problem.shards import Shards
 
 def own_problem(plan: Plan, name: str, table: Table) -> Problem:
     """The node's part of eq. (1): its own records, checked against the plan."""
-    promised = plan.sizes[plan.number(name)]
-    if table.n_records != promised:
+    promised, units = plan.sizes[plan.number(name)], None if plan.unit is None else table.groups
+    if plan.unit is not None and units is None:
+        raise DataError(f"'{table.name}' does not say whose a record is; it needs the column '{plan.unit}'")
+    count = table.n_records if units is None else len(np.unique(units))
+    if count != promised:
         raise DataError(
-            f"node '{name}' has {table.n_records} records in '{table.name}', but the run file says {promised}: noise "
-            "and guarantee were computed from that number; correct the one or the other"
+            f"node '{name}' has {count} {'records' if units is None else 'people'} in '{table.name}', but the run file "
+            f"says {promised}: noise and guarantee were computed from that number; correct the one or the other"
         )
     if table.m != plan.width or (plan.features is not None and table.features not in (None, plan.features)):
         raise DataError(f"'{table.name}' does not have the {plan.width} features of the run file, in their order")
     X = unit_rows(table.X, plan.spec.problem.row_norm) if plan.unit_rows else table.X
-    shards = Shards.of(X, _targets(plan, table), np.array([0, table.n_records]))
+    shards = Shards.of(X, _targets(plan, table), np.array([0, table.n_records]), units=units)
     problem = make_problem(plan.spec.problem, shards)
     check_rows(plan.spec.problem, problem.shards)
     return problem
@@ -36,12 +39,13 @@ def own_problem(plan: Plan, name: str, table: Table) -> Problem:
 def _targets(plan: Plan, table: Table) -> Array:
     if table.y is None:
         raise DataError(f"'{table.name}' has no labels; name their column in the run file (label = …)")
-    if loss_from_text(plan.spec.problem.loss).targets != "binary":
+    if loss_from_text(plan.spec.problem.loss).targets == "real":
         return as_reals(table.y)
-    if plan.classes is None:
+    outputs = plan.spec.problem.outputs
+    if plan.classes is None or len(plan.classes) != max(2, outputs):
         raise SpecError(
-            'the run file must name the two classes (classes = ["no", "yes"], −1 first): a node that found them '
-            "out by looking would tell which labels it has"
+            f'the run file must name the {max(2, outputs)} classes (classes = ["no", "yes"], −1 first): a node that '
+            "found them out by looking would tell which labels it has"
         )
     values = np.asarray(table.y)
     each = np.stack([values == _same_kind(label, table) for label in plan.classes])
@@ -52,7 +56,7 @@ def _targets(plan: Plan, table: Table) -> Array:
             f"{', '.join(map(repr, plan.classes))}; correct or drop it"
         )
     number = each.argmax(axis=0).astype(np.float64)
-    return 2.0 * number - 1.0 if len(plan.classes) == 2 else number
+    return 2.0 * number - 1.0 if outputs == 1 else number
 
 
 def _same_kind(label: object, table: Table) -> object:

@@ -111,6 +111,11 @@ def shape_of(payload: bytes) -> tuple[int, ...]:
     return struct.unpack_from(f"<{_HEAD.unpack_from(payload)[3]}Q", payload, _HEAD.size)
 
 
+def round_of(payload: bytes) -> int:
+    """The round of a message that is known to be whole."""
+    return int(_HEAD.unpack_from(payload)[5])
+
+
 def check(message: Message, expected: Header, shape: tuple[int, ...] | None, dtype: str = "<f8") -> None:
     """Refuse a message that belongs elsewhere, or is of another kind than was agreed on."""
     header, array = message.header, message.array

@@ -52,10 +52,10 @@ class Release:
     def records(self, streams: Streams, nodes: IntArray, t: IntArray, sizes: IntArray) -> list[IntArray | None]:
         """The records that each node uses in its round, for each pair (node, round)."""
         stretch = self.sampling.stretch
-        ready = streams.uniforms(nodes, t, 0, stretch)
+        ready = streams.uniforms(nodes, t, 0, stretch) if stretch else None
 
         def uniforms(pair: int, first: int, count: int) -> Array:
-            if first + count <= stretch:
+            if ready is not None and first + count <= stretch:
                 return ready[pair, first : first + count]
             return streams.uniforms(nodes[pair : pair + 1], t[pair : pair + 1], first, count)[0]
 
