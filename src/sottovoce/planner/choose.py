@@ -35,7 +35,7 @@ LATENCY, BANDWIDTH = 0.05, 1e7
 PATIENCE = 0.01 / 600
 """What a second on that network is worth in accuracy: a point for ten minutes."""
 APART = 0.002
-"""What nodes that gossip in pairs lose by not agreeing, besides noise: seen on covtype, where there is hardly any."""
+"""What nodes that gossip in pairs lose by not agreeing, besides noise: nothing on a9a, 0.009 on epsilon-like data."""
 STRONG = 0.1
 """Share of the shrinkage 1/τ that is given to h as μ; the rest is γ. Which of the two hardly matters."""
 WORK = 5e9
