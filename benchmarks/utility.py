@@ -147,6 +147,7 @@ def draw(made: dict[tuple[str, str, int, float], list[float]]) -> None:
     from matplotlib.figure import Figure
 
     names = [name for name in DATA if any(data == name for data, *_ in made)]
+    colours = {method: f"C{place}" for place, method in enumerate(METHODS)}  # the same in every panel
     figure = Figure(figsize=(4 * min(3, len(names)), 3.2 * -(-len(names) // 3)), layout="constrained")
     for place, name in enumerate(names):
         axis = figure.add_subplot(-(-len(names) // 3), min(3, len(names)), place + 1)
@@ -161,8 +162,11 @@ def draw(made: dict[tuple[str, str, int, float], list[float]]) -> None:
             points = [(e, *interval(mine[e])) for e in sorted(mine)]
             x, mean, half = zip(*points, strict=True)
             style = "-o" if METHODS[method].adversary == "transcript" else "--s"
-            axis.errorbar(x, mean, np.nan_to_num(half), fmt=style, markersize=3, capsize=2, label=says)
+            look = {"fmt": style, "color": colours[method], "markersize": 3, "capsize": 2}
+            axis.errorbar(x, mean, np.nan_to_num(half), label=says, **look)
         axis.set(title=name, xscale="log", xlabel="ε (δ = 1e-5)", ylabel="test accuracy")
+        axis.set_xticks(EPSILONS, [f"{e:g}" for e in EPSILONS])
+        axis.minorticks_off()
         axis.grid(alpha=0.3)
     handles = {}
     for axis in figure.axes:
