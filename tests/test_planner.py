@@ -112,6 +112,12 @@ def test_budgets_are_kept():
         choose(a9a(max_bytes=10))
 
 
+def test_room_for_bytes_is_no_room_for_rounds():
+    both = choose(a9a(epsilon=4.0, max_rounds=300, max_bytes=1e15))
+    assert both.spec.algorithm.rounds <= 300
+    assert all(plan["rounds"] <= 300 for plan in both.alternatives)
+
+
 def test_units_of_measure_do_not_matter():
     """Rows R times as long need a model 1/R times as long: γ and μ grow by R², and nothing else changes."""
     one, two = choose(a9a()).spec, choose(a9a(row_norm=4.0)).spec

@@ -151,7 +151,8 @@ def _networks(facts: Facts, given: dict[str, Any]) -> list[_Network]:
 def _rounds(facts: Facts, given: dict[str, Any]) -> list[int]:
     if "rounds" in given:
         return [int(given["rounds"])]
-    return [T for T in ROUNDS if min(FEWEST, facts.rounds) <= T < facts.rounds or facts.max_bytes] + [facts.rounds]
+    fewest = 1 if facts.max_bytes else FEWEST  # few bytes may allow only few rounds
+    return [T for T in ROUNDS if fewest <= T < facts.rounds] + [facts.rounds]
 
 
 def _plan(facts: Facts, given: dict[str, Any], scale: _Scale, network: _Network, T: int) -> Plan:
