@@ -16,9 +16,8 @@ from sottovoce.cli import screen
 from sottovoce.compare.data import load_dataset
 from sottovoce.compare.run import compare as run_study
 from sottovoce.compare.study import Row, Study
-from sottovoce.compare.summary import TUNED, Line, summarise
+from sottovoce.compare.summary import TUNED, Line, shown, summarise
 from sottovoce.errors import Interrupted
-from sottovoce.paper.intervals import Interval
 from sottovoce.privacy.adversaries import make_adversary
 from sottovoce.privacy.event import ADJACENCY
 from sottovoce.privacy.statement import number
@@ -134,8 +133,8 @@ def _show(lines: list[Line], delta: float, refused: dict[str, str]) -> None:
             table.add_row(
                 f"{'=' if x.tied else ''}{x.rank}",
                 x.algorithm + (" (pure ε)" if x.pure else ""),
-                _mean(x.objective if math.isnan(x.suboptimality.mean) else x.suboptimality),
-                _mean(x.test_accuracy),
+                shown(x.objective if math.isnan(x.suboptimality.mean) else x.suboptimality),
+                shown(x.test_accuracy),
                 "–" if tuned else number(x.true_epsilon),
                 screen.bytes_text(x.bytes),
                 f"{x.seconds:.1f}",
@@ -144,8 +143,3 @@ def _show(lines: list[Line], delta: float, refused: dict[str, str]) -> None:
     notes = [f"'{name}' was not run: {reason}." for name, reason in refused.items()]
     notes.append(f"'=': not told apart from the one above it by 95 % intervals. Neighbouring data: {ADJACENCY}.")
     screen.out.print(f"[dim]{' '.join(notes)} F and accuracies are {NOT_PRIVATE}.[/]", soft_wrap=True)
-
-
-def _mean(found: Interval) -> str:
-    """One run has no interval."""
-    return str(found) if found.seeds > 1 else f"{found.mean:.4g}"

@@ -150,7 +150,9 @@ def _questions(size: str, quiet: bool, found: dict[str, Any]) -> None:
 
 def _write_tables(path: Path, found: dict[str, Any]) -> Path:
     """Every table as Markdown, for whoever writes about it."""
-    titles = TITLES | {"findings": "What the paper says of its figures", "true epsilon": "Claimed and true ε"}
+    from sottovoce.paper.truth import TITLE
+
+    titles = TITLES | {"findings": "What the paper says of its figures", "true epsilon": TITLE}
     parts = [f"*{NOT_PRIVATE}*"]
     for name in ("table2", "true epsilon", "findings", "table1", "high probability", "uneven nodes"):
         if name in found:

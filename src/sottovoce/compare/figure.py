@@ -7,19 +7,18 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from sottovoce.compare.summary import ADVERSARIES, Line
+from sottovoce.compare.summary import ADVERSARIES, COLUMNS, Line, order
 from sottovoce.privacy.adversaries import make_adversary
 
 COLOURS = {"transcript": "#0072b2", "secret_pairs": "#009e73", "central": "#d55e00"}
 MARKS = "osD^vP"
-COLUMNS = {"suboptimality": "F(model) − F*", "test_accuracy": "test accuracy"}
 
 
 def draw(lines: list[Line], path: Path) -> Path:
     """Draw one data set's lines; the best of each adversary is on top of its panel."""
     shown = [line for line in lines if not line.tuned]
     seen = [name for name in ADVERSARIES if any(line.adversary == name for line in shown)]
-    listed = {name: _order(shown, name) for name in seen}
+    listed = {name: order([line for line in shown if line.adversary == name]) for name in seen}
     heights = [len(listed[name]) + 1.2 for name in seen]
     figure = Figure(figsize=(10, 1.6 + 0.27 * sum(heights)), layout="constrained")
     FigureCanvasAgg(figure)
@@ -52,12 +51,6 @@ def draw(lines: list[Line], path: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=130)
     return path
-
-
-def _order(lines: list[Line], adversary: str) -> list[str]:
-    """Algorithms by their rank at the largest ε."""
-    mine = sorted((x for x in lines if x.adversary == adversary), key=lambda x: (-x.epsilon, x.rank))
-    return list(dict.fromkeys(x.algorithm for x in mine))
 
 
 def _points(axis: Any, lines: list[Line], names: list[str], column: str, adversary: str, k: int, of: int) -> None:

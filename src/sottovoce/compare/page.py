@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from sottovoce.compare.study import Row
-from sottovoce.compare.summary import ADVERSARIES, TUNED, Line
-from sottovoce.paper.intervals import Interval
+from sottovoce.compare.summary import ADVERSARIES, COLUMNS, TUNED, Line, order, shown
 from sottovoce.privacy.adversaries import make_adversary
 from sottovoce.privacy.event import ADJACENCY
 from sottovoce.privacy.statement import number
@@ -17,7 +16,6 @@ from sottovoce.report.html import download, pairs, table, tag
 from sottovoce.report.points import ranked
 from sottovoce.result import write_atomically
 
-COLUMNS = {"suboptimality": "F(model) − F*", "test_accuracy": "test accuracy"}
 SETTINGS = ("nodes", "delta", "epochs", "batch", "loss", "h", "graph", "radius")
 
 
@@ -52,10 +50,9 @@ def _about(rows: Sequence[Row], refused: dict[str, str]) -> Section:
 def _ranking(data: str, adversary: str, lines: Sequence[Line]) -> Section:
     """Two figures and a table."""
     fair = [line for line in lines if not line.tuned]
-    order = list(dict.fromkeys(x.algorithm for x in sorted(fair, key=lambda x: (-x.epsilon, x.rank))))
     sees = tag("p", f"'{adversary}' sees {make_adversary(adversary).sees}.")
     plots = tuple(
-        Plot(title, _figure(f"{data}-{adversary}-{column}", fair, order, column))
+        Plot(title, _figure(f"{data}-{adversary}-{column}", fair, column))
         for column, title in COLUMNS.items()
         if any(math.isfinite(getattr(line, column).mean) for line in fair)
     )
@@ -65,7 +62,7 @@ def _ranking(data: str, adversary: str, lines: Sequence[Line]) -> Section:
             f"{x.epsilon:g}",
             f"{'= ' if x.tied else ''}{x.rank}",
             x.algorithm + (" (pure ε)" if x.pure else "") + (" (tuned)" if x.tuned else ""),
-            *(_interval(getattr(x, column)) for column in COLUMNS),
+            *(shown(getattr(x, column)) for column in COLUMNS),
             "none" if x.tuned else number(x.true_epsilon),
             f"{x.bytes:,.0f}",
             f"{x.seconds:.2f}",
@@ -78,7 +75,7 @@ def _ranking(data: str, adversary: str, lines: Sequence[Line]) -> Section:
     return Section(f"{data}, '{adversary}'", tuple(parts), SIMULATION)
 
 
-def _figure(name: str, lines: Sequence[Line], order: Sequence[str], column: str) -> Any:
+def _figure(name: str, lines: Sequence[Line], column: str) -> Any:
     """The best is on top; a click on an ε hides it."""
     budgets = sorted({line.epsilon for line in lines})
     groups = {}
@@ -87,13 +84,7 @@ def _figure(name: str, lines: Sequence[Line], order: Sequence[str], column: str)
         found = {line.algorithm: getattr(line, column) for line in mine}
         groups[f"ε = {epsilon:g}"] = {who: (i.mean, i.low, i.high) for who, i in found.items()}
     positive = all(getattr(line, column).mean > 0 for line in lines)
-    return ranked(name, order, groups, COLUMNS[column], log=column == "suboptimality" and positive)
-
-
-def _interval(found: Interval) -> str:
-    if math.isnan(found.mean):
-        return "–"
-    return str(found) if found.seeds > 1 else f"{found.mean:.4g}"
+    return ranked(name, order(lines), groups, COLUMNS[column], log=column == "suboptimality" and positive)
 
 
 def _text(value: Any) -> str:

@@ -1,5 +1,7 @@
 """From rows to rankings: means with 95 % intervals over seeds, one ranking for each adversary, never across them."""
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +11,8 @@ from sottovoce.paper.intervals import Interval
 
 ADVERSARIES = ("transcript", "secret_pairs", "central")
 """From the one who sees most to the one who sees least."""
+COLUMNS = {"suboptimality": "F(model) − F*", "test_accuracy": "test accuracy"}
+"""What is drawn of a line, and what it is called."""
 TUNED = "step sizes chosen by looking at the private data: no (ε, δ) holds for them"
 
 
@@ -49,6 +53,18 @@ def summarise(rows: list[Row]) -> list[Line]:
             before = line.objective
             lines.append(line)
     return lines
+
+
+def order(lines: Sequence[Line]) -> list[str]:
+    """Algorithms by their rank at the largest ε."""
+    return list(dict.fromkeys(x.algorithm for x in sorted(lines, key=lambda x: (-x.epsilon, x.rank))))
+
+
+def shown(found: Interval) -> str:
+    """A mean with its interval; one run has none, and what was not measured is a dash."""
+    if math.isnan(found.mean):
+        return "–"
+    return str(found) if found.seeds > 1 else f"{found.mean:.4g}"
 
 
 def _line(group: tuple[str, float, str, bool], name: str, rows: list[Row], rank: int, before: Interval | None) -> Line:

@@ -4,9 +4,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sottovoce.paper.experiments import DELTA, SCHEMES
+from sottovoce.privacy.event import ADJACENCY
 from sottovoce.privacy.statement import number
 
-TITLE = f"What the paper's noise claims, and the true ε at δ = {DELTA:g} (worst node, largest over seeds)"
+TITLE = (
+    f"What the paper's noise claims, and the true ε at δ = {DELTA:g} against 'transcript' ({ADJACENCY}; the node that "
+    "spoke most, largest over seeds)"
+)
 
 
 def truths(table: pa.Table) -> list[dict[str, str]]:
