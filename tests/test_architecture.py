@@ -50,6 +50,7 @@ ONLY_IN = {
         "engine/noise.py",
         "engine/kernel.py",
         "engine/kernel_data.py",
+        "engine/kernel_fetch.py",
         "engine/kernel_steps.py",
     },
     "typer": {"cli"},

@@ -48,10 +48,7 @@ def run_many(jobs: Sequence[Job], states: Sequence[State], start: int, stop: int
     total = np.stack([state.total for state in states])
     since = states[0].since.astype(np.int64)  # a copy
     packed = _pack(jobs)
-    problem = jobs[0].problem
-    starts, most = problem.shards.starts, int(problem.shards.sizes.max())
-    rows = 1 if starts is None else int(np.diff(starts).max())
-    scratch = make_scratch(len(jobs), z.shape[2], packed.plan.widest, most, rows, problem.outputs, packed.model.after)
+    scratch = make_scratch(packed.data, packed.plan, packed.model, packed.noise, z.shape)
     for first, last, noise in _draws(jobs[0], packed.noise, start, stop):
         run_rounds(packed.data, packed.plan, packed.model, packed.steps, noise, scratch, z, total, since, first, last)
     return [State(z[r], total[r], since.copy(), state.memory.copy()) for r, state in enumerate(states)]

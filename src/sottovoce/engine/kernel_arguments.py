@@ -1,13 +1,28 @@
 """The arguments of the kernel, as named tuples of flat arrays: its functions take five things, not fifty."""
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from sottovoce.engine.noise import BLOCK
+from sottovoce.engine.kernel_draws import FIXED, POISSON
+from sottovoce.engine.kernel_steps import L2_BALL, SEPARABLE
+from sottovoce.engine.noise import BLOCK, LANES, all_counters
 
 FEW = 32
 """Records of a CSR batch that is scattered after mixing, not before."""
+
+# Of rounds that are looked at ahead (`kernel_ahead`): these change speed, and no number that comes out.
+LARGE = 1 << 25
+"""Bytes of state above which a block of rounds is gone through in parts: what a cache of all cores holds."""
+CACHE = 1 << 22
+"""Bytes of state that a part may have: they must come back from a cache before the block is over."""
+SPOTS = 512
+"""Active nodes that a block may have: more visits for one trip from memory, but more coordinates touched."""
+TOUCHED = 4
+"""Of so many coordinates one may be touched in a block: they are gone through twice."""
+REVISITS = 3
+"""Visits to a node in a block, on average, from which on it pays."""
 
 
 class Data(NamedTuple):
@@ -104,8 +119,32 @@ class Noise(NamedTuple):
     every: Any
 
 
+class Tiles(NamedTuple):
+    """What rounds looked at ahead need; empty, and `stretch` 0, where they are not."""
+
+    stretch: int
+    """Counters that go through a block of rounds together."""
+    least: int
+    """Active nodes that a block must have, or it does not pay."""
+    marked: Any
+    """(m,) whether a coordinate is touched; False in between."""
+    touched: Any
+    """Those that are, in order."""
+    where: Any
+    """(m,) where a touched coordinate stands among the copies, those needed longest first."""
+    counters: Any
+    turns: Any
+    """What the normals of the copies are made from."""
+    needed: Any
+    """How many of the copies a round of the block, or a later one, needs."""
+    next: Any
+    """(spots, FEW, 2) the next entry of a row to be gone through with everything, on either side."""
+    z: Any
+    """The copies, flat."""
+
+
 class Scratch(NamedTuple):
-    """Working memory of one call."""
+    """Working memory of one call. An active node has a spot: its place in the round, or in the rounds looked at."""
 
     x: Any
     y: Any
@@ -115,17 +154,27 @@ class Scratch(NamedTuple):
     words: Any
     normals: Any
     mixed: Any
+    counters: Any
+    """0, 1, 2, …: each makes two normals."""
+    where: Any
+    """0, 1, 2, …: coordinates where they are in z."""
+    ahead: bool
+    """Whether rounds are looked at ahead of time."""
+    before: Any
+    """The last round for which a spot's running sum is complete."""
+    keys: Any
+    """(spots, 2) of the noise."""
     rows: Any
-    """(widest, FEW) rows glanced at by each active node, and `count` how many."""
+    """(spots, FEW) rows glanced at, and `count` how many."""
     count: Any
     pull: Any
-    """(R, widest, FEW) what each of them pulls, push·c_i/b included."""
+    """(R, spots, FEW) what each of them pulls, push·c_i/b included."""
     pending: Any
     """Whether the rounds slept are still to be summed up."""
     weight: Any
-    """(R, widest) factor on −z of the rounds slept, where that is all there is to it; else 0."""
+    """(R, spots) factor on −z of the rounds slept, where that is all there is to it; else 0."""
     loud: Any
-    """(R, widest) factor on a unit normal, push·c_i σ_i."""
+    """(R, spots) factor on a unit normal, push·c_i σ_i."""
     held: Any
     """(R, widest, m) push·c_i ĝ_i of whole rows, where it joins after mixing; else empty."""
     slopes: Any
@@ -133,12 +182,29 @@ class Scratch(NamedTuple):
     mean: Any
     kept: Any
     """(m,) the mean of one unit on its way, where units have several rows; zero in between."""
+    tiles: Tiles
 
 
-def make_scratch(
-    R: int, m: int, widest: int, most: int, rows: int = 1, outputs: int = 1, after: bool = False
-) -> Scratch:
-    """For R runs in m dimensions, at most `widest` active nodes, `most` units a node and `rows` rows a unit."""
+class Part(NamedTuple):
+    """What is worked on at a time: coordinates first … and half + first …, `size` of each."""
+
+    first: int
+    size: int
+    half: int
+    copies: bool
+    """Whether they are copies of touched coordinates: without sums, and without a second half."""
+    known: int
+    """Spots of the rounds that were looked at together."""
+
+
+def make_scratch(data: Data, plan: Plan, model: Model, noise: Noise, shape: tuple[int, int, int]) -> Scratch:
+    """For these runs, whose state has (R, n, m) numbers."""
+    R, _, m = shape
+    rows = int(np.diff(data.starts).max()) if len(data.starts) else 1
+    most = int(np.diff(data.offsets).max())
+    ahead = _looks_ahead(data, model, noise)
+    tiles = _make_tiles(shape, ahead and data.sparse and model.kind == SEPARABLE and 16 * math.prod(shape) > LARGE)
+    widest, spots = plan.widest, max(plan.widest, SPOTS if ahead else 0)
     return Scratch(
         x=np.empty(m),
         y=np.empty(m),
@@ -148,14 +214,44 @@ def make_scratch(
         words=np.empty(2 * BLOCK, np.uint32),
         normals=np.zeros(4 * BLOCK, np.float32),
         mixed=np.empty((widest, BLOCK)),
-        rows=np.zeros((widest, FEW), np.int64),
-        count=np.zeros(widest, np.int64),
-        pull=np.zeros((R, widest, FEW)),
-        pending=np.zeros(widest, np.bool_),
-        weight=np.zeros((R, widest)),
-        loud=np.zeros((R, widest)),
-        held=np.zeros((R, widest, m) if after else (0, 0, 0)),
-        slopes=np.zeros((rows, outputs)),
+        counters=all_counters(m),
+        where=np.arange(m, dtype=np.int32),
+        ahead=ahead,
+        before=np.zeros(spots, np.int64),
+        keys=np.zeros((spots, 2), np.uint32),
+        rows=np.zeros((spots, FEW), np.int64),
+        count=np.zeros(spots, np.int64),
+        pull=np.zeros((R, spots, FEW)),
+        pending=np.zeros(spots, np.bool_),
+        weight=np.zeros((R, spots)),
+        loud=np.zeros((R, spots)),
+        held=np.zeros((R, widest, m) if model.after else (0, 0, 0)),
+        slopes=np.zeros((rows, model.outputs)),
         mean=np.zeros(m if rows > 1 else 0),
         kept=np.zeros(m if rows > 1 else 0),
+        tiles=tiles,
+    )
+
+
+def _looks_ahead(data: Data, model: Model, noise: Noise) -> bool:
+    """Whether the rounds are, as a rule, of few records that the kernel draws itself."""
+    plain = not len(model.centre) and model.curvature == 0 and model.outputs == 1 and not len(data.starts)
+    plain = plain and (model.kind <= L2_BALL or model.descent)
+    return plain and noise.sampler in (FIXED, POISSON) and int(noise.batch.max()) <= (FEW if data.sparse else 1)
+
+
+def _make_tiles(shape: tuple[int, int, int], wanted: bool) -> Tiles:
+    R, n, m = shape
+    room, m, spots = (m // TOUCHED, m, SPOTS) if wanted else (0, 0, 0)
+    return Tiles(
+        stretch=max(LANES, min(BLOCK, CACHE // (32 * R * n)) // LANES * LANES) if wanted else 0,
+        least=REVISITS * n,
+        marked=np.zeros(m, np.bool_),
+        touched=np.zeros(room + 1, np.int64),
+        where=np.zeros(m, np.int32),
+        counters=np.zeros(room + LANES, np.uint32),
+        turns=np.zeros(room + LANES, np.uint32),
+        needed=np.zeros(spots, np.int64),
+        next=np.zeros((spots, FEW, 2), np.int64),
+        z=np.empty(R * n * room),
     )

@@ -11,6 +11,7 @@ from numba import njit
 
 from sottovoce.engine.kernel_draws import ALL
 from sottovoce.engine.kernel_steps import compiled, point
+from sottovoce.engine.noise import inlined
 
 HINGE, SMOOTHED_HINGE, LOGISTIC, SQUARED_HINGE, SQUARED, HUBER, ABSOLUTE, QUANTILE, SOFTMAX = range(9)
 
@@ -66,10 +67,27 @@ def _dense_dot(c, x):
 
 
 @compiled
+def _dense_dot_soft(c, z, threshold):
+    """⟨c, soft(z)⟩."""
+    u = 0.0
+    for j in range(len(c)):
+        u += c[j] * (z[j] - min(max(z[j], -threshold), threshold))
+    return u
+
+
+@compiled
 def _dense_dot_map(c, z, threshold, scale, lo, hi):
     u = 0.0
     for j in range(len(c)):
         u += c[j] * point(z[j], threshold, scale, lo, hi)
+    return u
+
+
+@compiled
+def _sparse_dot_map(values, indices, where, z, threshold, scale, lo, hi):
+    u = 0.0
+    for e in range(len(values)):
+        u += values[e] * point(z[where[indices[e]]], threshold, scale, lo, hi)
     return u
 
 
@@ -85,19 +103,20 @@ def margin(data, row, x):
     return u + data.intercept * x[len(x) - 1] if data.intercept != 0.0 else u
 
 
-@compiled
-def margin_of_dual(data, row, z, linear, threshold, scale, lo, hi):
-    """⟨c, x(z)⟩ for a separable x(z), which is made only where c has entries."""
+@inlined
+def margin_of_dual(data, row, z, where, linear, threshold, scale, lo, hi):
+    """⟨c, x(z)⟩ for a separable x(z), made only where c has entries; coordinate j of a CSR row is at z[where[j]]."""
     if data.sparse:
-        u = 0.0
-        for e in range(data.indptr[row], data.indptr[row + 1]):
-            u += data.values[e] * point(z[data.indices[e]], threshold, scale, lo, hi)
+        first, last = data.indptr[row], data.indptr[row + 1]
+        u = _sparse_dot_map(data.values[first:last], data.indices[first:last], where, z, threshold, scale, lo, hi)
     elif linear:
         u = -scale * _dense_dot(data.X[row], z)
+    elif lo == -math.inf and hi == math.inf:
+        u = -scale * _dense_dot_soft(data.X[row], z, threshold)
     else:
         u = _dense_dot_map(data.X[row], z, threshold, scale, lo, hi)
     if data.intercept != 0.0:
-        u += data.intercept * point(z[len(z) - 1], threshold, scale, lo, hi)
+        u += data.intercept * point(z[where[len(where) - 1]], threshold, scale, lo, hi)
     return u
 
 

@@ -8,6 +8,8 @@ import math
 
 from numba import njit
 
+from sottovoce.engine.noise import inlined
+
 # Sums may be reordered and products contracted, which is what lets loops vectorise; the other liberties of `fastmath`
 # (no infinities, no NaN) are not taken, because boxes may be unbounded on a side.
 compiled = njit(nogil=True, _nrt=False, fastmath={"reassoc", "contract", "nsz", "arcp"})
@@ -25,7 +27,7 @@ def point(z, threshold, scale, lo, hi):
     return hi if x > hi else x
 
 
-@compiled
+@inlined
 def denominator(model, steps, r, at):
     """den_τ = s_τ(μ + μ_f) + γ_τ, for τ = at + 1."""
     q = steps.which[r]
@@ -78,12 +80,15 @@ def _map_numbers(model, r, s, den, z):
     return _simplex_threshold(z, 1.0 / den, radius, False) * den, 0.0, 1.0 / den, 0.0, math.inf
 
 
-@compiled
+@inlined
 def step_numbers(model, steps, r, at, z):
     """(offset, threshold, scale, lo, hi) of the map of round at + 1; z already shifted by the centre."""
     if model.descent:
         return 0.0, 0.0, -1.0, -math.inf, math.inf  # x = z
-    return _map_numbers(model, r, steps.s[steps.which[r], at], denominator(model, steps, r, at), z)
+    s, den = steps.s[steps.which[r], at], denominator(model, steps, r, at)
+    if model.kind == SEPARABLE:
+        return 0.0, s * model.phi[r], 1.0 / den, model.lo[r], model.hi[r]
+    return _map_numbers(model, r, s, den, z)
 
 
 @compiled
@@ -200,7 +205,7 @@ def _one_separable(model, steps, r, z, before, t):
     return sign * part
 
 
-@compiled
+@inlined
 def _add_lasso(total, z, near, far, dP, fixed):
     """Add what is alive, or dead, from end to end; count the others, which lie between the two thresholds."""
     crossing = 0
@@ -239,25 +244,12 @@ def _add_box(total, z, near, near_scale, far, far_scale, lo, hi, dP, fixed, at_l
     return crossing
 
 
-@compiled
-def _crossings(z, near, near_scale, far, far_scale, lo, hi):
-    """How many change on the way: those that the two functions above have left out."""
-    crossing = 0
-    if lo > -math.inf or hi < math.inf:
-        for j in range(len(z)):
-            crossing += 1 if _box_kind(z[j], near, near_scale, far, far_scale, lo, hi) == 4 else 0
-    else:
-        for j in range(len(z)):
-            crossing += 1 if (abs(z[j]) > near) & (abs(z[j]) <= far) else 0
-    return crossing
-
-
-@compiled
+@inlined
 def add_separable(model, steps, r, before, t, z, total):
     """Total += Σ a x(z, τ) over rounds before + 1 … t, for a separable h that is not plain l2.
 
-    Nearly every coordinate does the same in all of these rounds, and that vectorises; the few that reach zero or
-    leave a bound on the way are found again, a strip at a time, and searched for the round in which they do.
+    Nearly every coordinate does the same in all of these rounds, and that vectorises; where a strip has some that reach
+    zero or leave a bound on the way, they are found again and searched for the round in which they do.
     """
     q = steps.which[r]
     phi, lo, hi = model.phi[r], model.lo[r], model.hi[r]
@@ -265,18 +257,17 @@ def add_separable(model, steps, r, before, t, z, total):
     near_scale, far_scale = 1.0 / denominator(model, steps, r, before), 1.0 / denominator(model, steps, r, t - 1)
     dP, fixed = steps.P[q, t] - steps.P[q, before], phi * (steps.Q[q, t] - steps.Q[q, before])
     boxed = lo > -math.inf or hi < math.inf
-    if boxed:
-        dA = steps.A[q, t] - steps.A[q, before]
-        left = _add_box(total, z, near, near_scale, far, far_scale, lo, hi, dP, fixed, lo * dA, hi * dA)
-    else:
-        left = _add_lasso(total, z, near, far, dP, fixed)
-    for first in range(0, len(z) if left > 0 else 0, STRIP):
+    dA = steps.A[q, t] - steps.A[q, before]
+    for first in range(0, len(z), STRIP):
         here, its = z[first : first + STRIP], total[first : first + STRIP]
-        if _crossings(here, near, near_scale, far, far_scale, lo, hi) > 0:
-            for j in range(len(here)):
-                if boxed:
-                    change = _box_kind(here[j], near, near_scale, far, far_scale, lo, hi) == 4
-                else:
-                    change = (abs(here[j]) > near) & (abs(here[j]) <= far)
-                if change:
-                    its[j] += _one_separable(model, steps, r, here[j], before, t)
+        if boxed:
+            left = _add_box(its, here, near, near_scale, far, far_scale, lo, hi, dP, fixed, lo * dA, hi * dA)
+        else:
+            left = _add_lasso(its, here, near, far, dP, fixed)
+        for j in range(len(here) if left > 0 else 0):
+            if boxed:
+                change = _box_kind(here[j], near, near_scale, far, far_scale, lo, hi) == 4
+            else:
+                change = (abs(here[j]) > near) & (abs(here[j]) <= far)
+            if change:
+                its[j] += _one_separable(model, steps, r, here[j], before, t)

@@ -24,12 +24,18 @@ u32, i32, f32 = np.uint32, np.int32, np.float32
 # Only entry points are cached on disk: the cache of a caller does not notice that a callee was edited. No function of
 # the kernel allocates; so none needs to count references (`_nrt`), which costs microseconds a round: each call would
 # count every array that it is handed, atomically.
-exact = njit(nogil=True, _nrt=False)  # draws of records: every rounding as in NumPy
+# draws of records: every rounding as in NumPy; it must be said, or Numba gives a function the liberties of its caller
+exact = njit(nogil=True, _nrt=False, fastmath=False)
 inlined = njit(inline="always", _nrt=False)
 fast = njit(nogil=True, _nrt=False, fastmath=True)
 
 BLOCK = 1024
 """Counters made at a time: two stretches of as many normals."""
+QUARTER = 1 << 30
+"""Of a turn."""
+LANES = 64
+"""Counters come in multiples of this, so that all are made by the same vectorised loop: one that is left over would be
+rounded in another way, and take ten times as long."""
 
 SQRT_HALF = f32(math.sqrt(0.5)).view(i32).item()  # its bits
 NEAR_ONE = math.ceil(math.sqrt(0.5) * 2**32)  # from this word on u has no exponent, and 1 − u is taken
@@ -131,17 +137,17 @@ def _direction(w):
 
 
 @fast
-def _words(k0, k1, first, w0, w1):
-    for j in range(len(w0)):
-        w0[j], w1[j] = threefry(k0, k1, u32(first + j), u32(0))
+def _words(k0, k1, counters, w0, w1):
+    for j in range(len(counters)):
+        w0[j], w1[j] = threefry(k0, k1, counters[j], u32(0))
 
 
 @exact
-def _refine_tail(k0, k1, first, w0, w1, cosines, sines):
+def _refine_tail(k0, k1, counters, w0, w1, cosines, sines):
     """Radii of the far tail, from 64 bits: `Streams.normals` says why."""
     for j in range(len(w0)):
         if w0[j] < u32(TAIL):
-            finer, _ = threefry(k0, k1, u32(first + j), u32(1))
+            finer, _ = threefry(k0, k1, counters[j], u32(1))
             u = (np.float64(w0[j]) + (np.float64(finer) + 0.5) * 2.0**-32) * 2.0**-32
             radius = f32(math.sqrt(-2.0 * math.log(u)))
             x, y = _direction(w1[j])
@@ -150,25 +156,40 @@ def _refine_tail(k0, k1, first, w0, w1, cosines, sines):
 
 
 @fast
-def normals(k0, k1, first, count, words, out, at):
-    """Blocks first … first + count − 1 of a pair: cosines to out[at:], sines to out[at + BLOCK:].
+def normals(k0, k1, counters, turns, words, out, at):
+    """Normals of a pair at some counters: cosines to out[at:], sines to out[at + BLOCK:].
 
-    `words` holds 2·BLOCK words of scratch; count ≤ BLOCK.
+    There must be a multiple of LANES of them, BLOCK at most. `words` holds 2·BLOCK words of scratch. `turns`, unless
+    it is None, is taken from the angles, in 2⁻³² of a turn: cosines a quarter back are sines.
     """
+    count = len(counters)
     # slices, because an index that Numba cannot see to be non-negative costs the vectorisation
     w0, w1 = words[:count], words[BLOCK : BLOCK + count]
     cosines, sines = out[at : at + count], out[at + BLOCK : at + BLOCK + count]
-    _words(k0, k1, first, w0, w1)
+    _words(k0, k1, counters, w0, w1)
+    if turns is not None:
+        for j in range(count):
+            w1[j] -= turns[j]
+    least = u32(0xFFFFFFFF)
     for j in range(count):
         radius = _radius(w0[j])
         x, y = _direction(w1[j])
         cosines[j] = radius * x
         sines[j] = radius * y
-    least = u32(0xFFFFFFFF)
-    for j in range(count):
         least = min(least, w0[j])
     if least < u32(TAIL):  # once in thousands of calls
-        _refine_tail(k0, k1, first, w0, w1, cosines, sines)
+        _refine_tail(k0, k1, counters, w0, w1, cosines, sines)
+
+
+@inlined
+def padded(count):
+    """The next multiple of LANES."""
+    return (count + LANES - 1) // LANES * LANES
+
+
+def all_counters(m: int):
+    """0, 1, 2, … of m coordinates, filled up to a multiple of LANES."""
+    return np.arange(padded.py_func((m + 1) // 2), dtype=np.uint32)
 
 
 @exact
@@ -179,13 +200,13 @@ def put(target, source):
 
 
 @njit(cache=True, nogil=True, _nrt=False)
-def _rows(key, nodes, ts, m, words, pair, out):
+def _rows(key, nodes, ts, m, counters, words, pair, out):
     half = (m + 1) // 2
     for row in range(len(nodes)):
         k0, k1 = pair_key(key, nodes[row], ts[row])
         for first in range(0, half, BLOCK):
             count = min(BLOCK, half - first)
-            normals(k0, k1, first, count, words, pair, 0)
+            normals(k0, k1, counters[first : first + padded(count)], None, words, pair, 0)
             put(out[row, first : first + count], pair)
             sines = min(count, m - half - first)
             put(out[row, half + first : half + first + sines], pair[BLOCK:])
@@ -198,5 +219,7 @@ def normal_rows(key, nodes: IntArray, ts: IntArray, m: int):
     """
     out = np.empty((len(nodes), m), np.float32)
     words, pair = np.empty(2 * BLOCK, np.uint32), np.empty(2 * BLOCK, np.float32)
-    _rows(np.asarray(key, np.uint32), np.asarray(nodes, np.int64), np.asarray(ts, np.int64), m, words, pair, out)
+    counters = all_counters(m)
+    key, nodes, ts = np.asarray(key, np.uint32), np.asarray(nodes, np.int64), np.asarray(ts, np.int64)
+    _rows(key, nodes, ts, m, counters, words, pair, out)
     return out

@@ -1,0 +1,124 @@
+"""Rounds looked at ahead of time, and gone through in parts: faster, and the same to the last bit."""
+
+import importlib.util
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from sottovoce.engine import compiled, kernel_arguments, noise, reference
+from sottovoce.problem.shards import Shards
+
+spec = importlib.util.spec_from_file_location("compiled_tests", Path(__file__).parent / "test_compiled.py")
+COMPILED = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(COMPILED)
+CONTRACT, BASE, with_sigma = COMPILED.CONTRACT, COMPILED.BASE, COMPILED.with_sigma
+
+NODES, ROUNDS = 6, 60
+CASES = [
+    BASE
+    | {"h": h, "method": method, "activation": activation, "sampling": sampling, "steps": ("constant(1)", "sqrt(0.5)")}
+    for (h, method), (activation, sampling) in itertools.product(
+        [
+            ("l2(0.1)", "dual_averaging"),
+            ("l1(0.05)", "dual_averaging"),
+            ("box(-0.1, 0.1)", "dual_averaging"),
+            ("elastic_net(0.05, 0.1)", "descent"),
+            ("l1(0.05)", "combine_first"),
+        ],
+        [("edges(1)", "one"), ("nodes(3)", "fixed(2)"), ("everyone", "one"), ("ticks", "poisson(2)")],
+    )
+]
+NAMES = ["-".join(case[name] for name in ("h", "method", "activation", "sampling")) for case in CASES]
+
+
+def text(m):
+    """CSR rows, most coordinates of which no other row has."""
+    rng = np.random.default_rng(3)
+    X = sparse.csr_array(rng.normal(size=(48, m)) / 4 * (rng.random((48, m)) < 8 / m))
+    shards = Shards.of(X, np.sign(rng.normal(size=48)), np.arange(0, 49, 8))
+    return lambda **_: shards
+
+
+@pytest.fixture
+def run(monkeypatch):
+    """Three runs at once, with some constants of the look ahead; gives their states and the working memory."""
+
+    def run(job, **constants):
+        for name, value in constants.items():
+            monkeypatch.setattr(kernel_arguments, name, value)
+        kept = []
+        monkeypatch.setattr(
+            compiled, "make_scratch", lambda *given: kept.append(kernel_arguments.make_scratch(*given)) or kept[-1]
+        )
+        jobs = [with_sigma(job, factor) for factor in (1.0, 0.5, 2.0)]
+        return compiled.run_many(jobs, [one.start() for one in jobs], 1, ROUNDS), kept[-1]
+
+    return run
+
+
+def same(some, others):
+    return all(
+        np.array_equal(a, b) for one, other in zip(some, others, strict=True) for a, b in zip(one, other, strict=True)
+    )
+
+
+@pytest.mark.parametrize("m", [noise.BLOCK + 601, 700], ids=["odd", "even"])
+@pytest.mark.parametrize("intercept", [0.0, 0.5])
+@pytest.mark.parametrize("case", CASES, ids=NAMES)
+def test_parts_change_no_bit(case, intercept, m, run):
+    job = CONTRACT.job_of(case | {"intercept": intercept}, text(m), ROUNDS)
+    plain, scratch = run(job, LARGE=1 << 60)
+    assert scratch.ahead and scratch.tiles.stretch == 0
+    for constants in (
+        {"SPOTS": 512, "TOUCHED": 1, "CACHE": 0},  # parts as small as may be, one block
+        {"SPOTS": 40, "TOUCHED": 2, "CACHE": 1 << 22},  # several blocks, ended by the number of active nodes
+        {"SPOTS": 512, "TOUCHED": 4, "CACHE": 1 << 15},  # ended by the number of coordinates touched
+    ):
+        parted, scratch = run(job, LARGE=0, REVISITS=0, **constants)
+        assert scratch.tiles.stretch > 0 and scratch.tiles.needed.any()  # it was gone through in parts
+        assert not scratch.tiles.marked.any()
+        assert same(plain, parted)
+
+
+@pytest.mark.parametrize("kind", ["dense", "csr"])
+def test_how_far_it_looks_changes_no_bit(kind, run):
+    job = CONTRACT.job_of(BASE | {"data": kind, "intercept": 0.5}, COMPILED._shards(noise.BLOCK + 77, kind), ROUNDS)
+    far, scratch = run(job, LARGE=1 << 60)
+    assert scratch.ahead
+    near, _ = run(job, SPOTS=7)
+    assert same(far, near)
+    found = COMPILED.difference(far[0], reference.run(job, job.start(), 1, ROUNDS))
+    assert found < 1e-5
+
+
+def test_it_does_not_look_ahead_where_rounds_are_of_many_records(run):
+    for change in ({"sampling": "full"}, {"sampling": "fixed(3)"}, {"h": "simplex"}, {"curvature": 0.2}):
+        _, scratch = run(CONTRACT.job_of(BASE | change, COMPILED._shards(40), ROUNDS))
+        assert not scratch.ahead and len(scratch.count) < 10
+    packed = compiled._pack([COMPILED.injected(CONTRACT.job_of(BASE, COMPILED._shards(40), ROUNDS))])
+    shape = (1, NODES, 40)
+    assert not kernel_arguments.make_scratch(packed.data, packed.plan, packed.model, packed.noise, shape).ahead
+
+
+def test_parts_need_less_than_a_third_of_the_memory_of_the_state():
+    job = CONTRACT.job_of(BASE, text(70_000), 10)
+    packed = compiled._pack([with_sigma(job, factor) for factor in range(1, 41)])
+    shape = (40, NODES, 70_000)
+    scratch = kernel_arguments.make_scratch(packed.data, packed.plan, packed.model, packed.noise, shape)
+    assert scratch.tiles.stretch > 0
+    assert sum(array.nbytes for array in scratch.tiles if isinstance(array, np.ndarray)) < 16 * np.prod(shape) / 3
+
+
+def test_a_quarter_turn_makes_sines_of_cosines():
+    """To the last bit: copies of a coordinate must go through the numbers that it goes through itself."""
+    counters = np.arange(noise.BLOCK, dtype=np.uint32)
+    words = np.empty(2 * noise.BLOCK, np.uint32)
+    plain, turned = np.zeros(2 * noise.BLOCK, np.float32), np.zeros(2 * noise.BLOCK, np.float32)
+    turns = np.full(noise.BLOCK, noise.QUARTER, np.uint32)
+    for key in range(200):
+        noise.normals(np.uint32(key), np.uint32(5), counters, None, words, plain, 0)
+        noise.normals(np.uint32(key), np.uint32(5), counters, turns, words, turned, 0)
+        assert np.array_equal(turned[: noise.BLOCK], plain[noise.BLOCK :])
