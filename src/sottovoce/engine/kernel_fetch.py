@@ -1,10 +1,9 @@
 """Asking memory for rows before they are needed."""
 
 from llvmlite import ir
+from numba import njit
 from numba.core import types
 from numba.extending import intrinsic
-
-from sottovoce.engine.kernel_steps import compiled
 
 LINE = 64  # bytes
 CHUNK = 128
@@ -27,7 +26,7 @@ def _fetch(typing, row, index):
     return types.void(row, types.intp), code
 
 
-@compiled
+@njit(nogil=True, _nrt=False)
 def fetch(row):
     """Ask for all of a row."""
     step = LINE // row.itemsize

@@ -122,25 +122,25 @@ def _add_intercept(z, at, share, pull, count, intercept):
 @inlined
 def scatter_part(data, z, nodes, W, p, rows, count, pull, after, part, nexts):
     """As `scatter`, for part of the coordinates; parts come in order, as entries do: `nexts` is how far they are."""
+    for e in range(count):
+        last = data.indptr[rows[e] + 1]
+        for side in range(2):
+            first, bound = nexts[e, side], part.first + part.size + side * part.half
+            end = first
+            while end < last and data.indices[end] < bound:
+                end += 1
+            if end > first:
+                nexts[e, side] = end
+                indices, values = data.indices[first:end], data.values[first:end]
+                for q in range(len(nodes)):
+                    share = (1.0 if q == p else 0.0) if after else W[q, p]
+                    for r in range(len(z) if share != 0.0 else 0):
+                        _add_entries(z[r, nodes[q]], share * pull[r, e], indices, values)
     at = len(z[0, 0]) - 1 - part.half - part.first
-    last_one = data.intercept != 0.0 and 0 <= at < part.size
-    for q in range(len(nodes)):
-        share = (1.0 if q == p else 0.0) if after else W[q, p]
-        for e in range(count):
-            for side in range(2):
-                first, last = nexts[e, side], data.indptr[rows[e] + 1]
-                bound = part.first + part.size + side * part.half
-                end = first
-                while end < last and data.indices[end] < bound:
-                    end += 1
-                if q == len(nodes) - 1:
-                    nexts[e, side] = end
-                if share != 0.0 and end > first:
-                    for r in range(len(z)):
-                        weight = share * pull[r, e]
-                        _add_entries(z[r, nodes[q]], weight, data.indices[first:end], data.values[first:end])
-        if last_one and share != 0.0:
-            for r in range(len(z)):
+    if data.intercept != 0.0 and 0 <= at < part.size:
+        for q in range(len(nodes)):
+            share = (1.0 if q == p else 0.0) if after else W[q, p]
+            for r in range(len(z) if share != 0.0 else 0):
                 _add_intercept(z[r, nodes[q]], len(z[0, 0]) - 1, share, pull[r], count, data.intercept)
 
 
