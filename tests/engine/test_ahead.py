@@ -28,7 +28,13 @@ CASES = [
             ("elastic_net(0.05, 0.1)", "descent"),
             ("l1(0.05)", "combine_first"),
         ],
-        [("edges(1)", "one"), ("nodes(3)", "fixed(2)"), ("everyone", "one"), ("ticks", "poisson(2)")],
+        [
+            ("edges(1)", "one"),
+            ("matching(2)", "one"),
+            ("nodes(3)", "fixed(2)"),
+            ("everyone", "one"),
+            ("ticks", "poisson(2)"),
+        ],
     )
 ]
 NAMES = ["-".join(case[name] for name in ("h", "method", "activation", "sampling")) for case in CASES]

@@ -3,7 +3,8 @@
 The order of operations of `DualAveraging.step` and of `Descent.step` is repeated in the kernel, and nowhere else; a
 contract test holds them together. Descent is dual averaging with x = z, −η_t for a_t, and a proximal step after mixing.
 State is z and total, (R, n, m), and since, (n,). A round has four parts: looking and waking (`kernel_wake`), speaking
-and settling (`kernel_speak`). Dispatch is by integer codes, so that one compilation serves all losses and regularisers.
+and settling (`kernel_speak`). One of disjoint links is gone through link by link. Dispatch is by integer codes, so that
+one compilation serves all losses and regularisers.
 
 Rounds of few records are looked at ahead of time (`kernel_ahead`), and then memory is asked for the rows of the next
 round while this one makes its noise. Over CSR rows, where the state is too large for a cache, such a block of rounds is
@@ -61,45 +62,50 @@ def _entry(sources: int):
                 high = min(low + tiles.stretch, whole) if after else half
                 spot = 0
                 for s in range(t, last + 1):
-                    begin, end = plan.starts[s - 1], plan.starts[s]
-                    nodes, k, place = plan.active[begin:end], end - begin, begin - plan.starts[start - 1]
-                    corner = plan.corners[plan.pattern[s - 1]]
-                    W = plan.weights[corner : corner + k * k].reshape(k, k)
-                    speakers = min(k, plan.speakers)
-                    for p in range(0 if after else k):
-                        i, at, speaks = nodes[p], spot + p, p < speakers
-                        count = scratch.count[at]
-                        if not looked:
-                            count = look(data, model, noise, s, i, k, speaks, place + p, m, at, since, scratch)
-                        wake(data, model, steps, noise, s, i, speaks, count, where, at, Z, total, scratch)
-                    if first_look:
-                        high = tiles.needed[s - t]
-                    part = Part(low, high - low, half, first_look, known)
-                    for first in range(low, high, BLOCK):
-                        part = Part(first, min(BLOCK, high - first), half, first_look, known)
-                        speak_part(
-                            data,
-                            model,
-                            steps,
-                            noise,
-                            s,
-                            nodes,
-                            speakers,
-                            W,
-                            place,
-                            spot,
-                            part,
-                            counters,
-                            Z,
-                            total,
-                            scratch,
-                        )
-                    if after:
-                        settle_part(data, model, nodes, W, spot, part, Z, scratch)
-                    else:
-                        settle(data, model, nodes, W, where, spot, Z, scratch)
-                    shrink_part(model, steps, s, nodes, speakers, part, not after, Z)
-                    spot += k if looked else 0
+                    begin, k, pattern = plan.starts[s - 1], plan.starts[s] - plan.starts[s - 1], plan.pattern[s - 1]
+                    size = k // plan.groups[pattern]
+                    for g in range(plan.groups[pattern]):
+                        nodes = plan.active[begin + g * size : begin + (g + 1) * size]
+                        corner = plan.corners[pattern] + g * size * size
+                        W = plan.weights[corner : corner + size * size].reshape(size, size)
+                        speakers = min(size, max(0, plan.speakers - g * size))
+                        place = begin + g * size - plan.starts[start - 1]
+                        for p in range(0 if after else size):
+                            i, at, speaks = nodes[p], spot + p, p < speakers
+                            count = scratch.count[at]
+                            if not looked:
+                                count = look(data, model, noise, s, i, k, speaks, place + p, m, at, since, scratch)
+                            wake(data, model, steps, noise, s, i, speaks, count, where, at, Z, total, scratch)
+                        if first_look:
+                            high = tiles.needed[s - t]
+                        part = Part(low, high - low, half, first_look, known)
+                        for first in range(low, high, BLOCK):
+                            part = Part(first, min(BLOCK, high - first), half, first_look, known)
+                            speak_part(
+                                data,
+                                model,
+                                steps,
+                                noise,
+                                s,
+                                nodes,
+                                speakers,
+                                W,
+                                place,
+                                spot,
+                                part,
+                                counters,
+                                Z,
+                                total,
+                                scratch,
+                            )
+                        if after:
+                            settle_part(data, model, nodes, W, spot, part, Z, scratch)
+                        else:
+                            settle(data, model, nodes, W, where, spot, Z, scratch)
+                        shrink_part(model, steps, s, nodes, speakers, part, not after, Z)
+                        spot += size
+                    if not looked:
+                        spot = 0
             t = last + 1
 
     return run_rounds

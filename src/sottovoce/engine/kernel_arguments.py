@@ -44,13 +44,15 @@ class Data(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """The schedule; weights[corners[p]:] is pattern p, row by row."""
+    """The schedule; weights[corners[p]:] is pattern p, row by row, group after group."""
 
     starts: Any
     active: Any
     pattern: Any
     weights: Any
     corners: Any
+    groups: Any
+    """Into how many groups of equal size the active nodes of a pattern fall, that do not hear each other."""
     widest: int
     speakers: int
     """How many of a round's active nodes take a gradient, the first ones."""

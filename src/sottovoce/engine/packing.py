@@ -89,16 +89,31 @@ def _data(shards: Shards) -> Data:
 
 
 def _plan(schedule: Schedule) -> Plan:
-    sizes = np.array([len(W) for W in schedule.patterns])
+    groups = [_groups(W) for W in schedule.patterns]
+    blocks = [
+        np.concatenate([W[at, at].ravel() for at in split]) for W, split in zip(schedule.patterns, groups, strict=True)
+    ]
+    sizes = np.array([len(block) for block in blocks])
+    widest = max(len(W) for W in schedule.patterns)
     return Plan(
         starts=_read_only(schedule.starts, np.int64),
         active=_read_only(schedule.active, np.int32),
         pattern=_read_only(schedule.pattern, np.int32),
-        weights=_read_only(np.concatenate([W.ravel() for W in schedule.patterns]), np.float64),
-        corners=_read_only(np.cumsum(sizes**2) - sizes**2, np.int64),
-        widest=int(sizes.max()),
-        speakers=schedule.speakers or int(sizes.max()),
+        weights=_read_only(np.concatenate(blocks), np.float64),
+        corners=_read_only(np.cumsum(sizes) - sizes, np.int64),
+        groups=_read_only(np.array([len(split) for split in groups]), np.int64),
+        widest=widest,
+        speakers=schedule.speakers or widest,
     )
+
+
+def _groups(W: Array) -> list[slice]:
+    """The active nodes of a round, two by two if no two pairs meet; else all together."""
+    pairs = [slice(at, at + 2) for at in range(0, len(W), 2)]
+    apart = W.copy()
+    for pair in pairs:
+        apart[pair, pair] = 0.0
+    return pairs if len(W) > 2 and len(W) % 2 == 0 and not apart.any() else [slice(0, len(W))]
 
 
 def _model(jobs: Sequence[Job]) -> Model:
