@@ -51,7 +51,8 @@ def _entry(sources: int):
             looked, last = last >= t, max(last, t)
             known = plan.starts[last] - plan.starts[t - 1] if looked else 0
             copies = tiles.z[: R * n * touched].reshape(R, n, touched)
-            take(z, tiles, touched, copies)
+            if touched > 0:
+                take(z, tiles, touched, copies)
             passes = 1 if touched == 0 else 1 + (whole + tiles.stretch - 1) // tiles.stretch
             for v in range(passes):
                 first_look, after = touched > 0 and v == 0, v > 0

@@ -3,8 +3,8 @@
 Several runs over text are more state than any cache holds, and a round touches two of its rows for an instant. But
 coordinates meet nowhere except in the margins of records, and few of them are touched by any record of the next
 hundred rounds. So a block of rounds is gone through twice: first with copies of the touched coordinates alone, which
-gives the slopes; then, the slopes being known, with everything, a stretch of coordinates at a time through all the
-rounds, while it stays in the cache. No number that comes out is changed by this.
+gives the slopes; then, the slopes being known, with everything, a part of the coordinates at a time through all the
+rounds, while it stays in a cache. No number that comes out is changed by this.
 
 Of the copies the ones that are needed longest stand first: a round works on as many as are still needed.
 """
@@ -113,7 +113,7 @@ def look_ahead(data, plan, model, noise, t, stop, m, since, scratch):
 @compiled
 def take(z, tiles, touched, copies):
     """Copy the touched coordinates together; in the order of z, because that is where memory is far."""
-    for r in range(z.shape[0] if touched > 0 else 0):
+    for r in range(z.shape[0]):
         for i in range(z.shape[1]):
             row, mine = z[r, i], copies[r, i]
             for at in range(touched):
