@@ -160,8 +160,10 @@ class Scratch(NamedTuple):
     """0, 1, 2, …: each makes two normals."""
     where: Any
     """0, 1, 2, …: coordinates where they are in z."""
+    glances: bool
+    """Whether slopes of a few rows can be had without making x."""
     ahead: bool
-    """Whether rounds are looked at ahead of time."""
+    """Whether rounds are looked at ahead of time: as a rule they are of few records, which the kernel draws itself."""
     before: Any
     """The last round for which a spot's running sum is complete."""
     keys: Any
@@ -204,7 +206,8 @@ def make_scratch(data: Data, plan: Plan, model: Model, noise: Noise, shape: tupl
     R, _, m = shape
     rows = int(np.diff(data.starts).max()) if len(data.starts) else 1
     most = int(np.diff(data.offsets).max())
-    ahead = _looks_ahead(data, model, noise)
+    glances, few = _glances(data, model), FEW if data.sparse else 1
+    ahead = glances and noise.sampler in (FIXED, POISSON) and int(noise.batch.max()) <= few
     tiles = _make_tiles(shape, ahead and data.sparse and model.kind == SEPARABLE and 16 * math.prod(shape) > LARGE)
     widest, spots = plan.widest, max(plan.widest, SPOTS if ahead else 0)
     return Scratch(
@@ -218,6 +221,7 @@ def make_scratch(data: Data, plan: Plan, model: Model, noise: Noise, shape: tupl
         mixed=np.empty((widest, BLOCK)),
         counters=all_counters(m),
         where=np.arange(m, dtype=np.int32),
+        glances=glances,
         ahead=ahead,
         before=np.zeros(spots, np.int64),
         keys=np.zeros((spots, 2), np.uint32),
@@ -235,11 +239,10 @@ def make_scratch(data: Data, plan: Plan, model: Model, noise: Noise, shape: tupl
     )
 
 
-def _looks_ahead(data: Data, model: Model, noise: Noise) -> bool:
-    """Whether the rounds are, as a rule, of few records that the kernel draws itself."""
-    plain = not len(model.centre) and model.curvature == 0 and model.outputs == 1 and not len(data.starts)
-    plain = plain and (model.kind <= L2_BALL or model.descent)
-    return plain and noise.sampler in (FIXED, POISSON) and int(noise.batch.max()) <= (FEW if data.sparse else 1)
+def _glances(data: Data, model: Model) -> bool:
+    """Whether x(z) has a closed form, and a record is a row with one slope."""
+    closed = not len(model.centre) and model.curvature == 0 and (model.kind <= L2_BALL or model.descent)
+    return closed and model.outputs == 1 and not len(data.starts)
 
 
 def _make_tiles(shape: tuple[int, int, int], wanted: bool) -> Tiles:

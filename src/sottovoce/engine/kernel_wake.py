@@ -149,14 +149,12 @@ def look(data, model, noise, t, node, k, speaks, place, m, spot, since, scratch)
     scratch.before[spot] = since[node] - 1
     since[node] = t + 1
     count = _pick(data, noise, node, t, place, scratch) if speaks else 0
-    whole = len(model.centre) > 0 or model.curvature > 0.0 or _joint(data, model)
-    whole = whole or (model.kind > L2_BALL and not model.descent)
-    if data.sparse and not whole:
-        few = 0 <= count <= FEW and stored(data, node, count, scratch.records) * k <= m
-    else:
-        few = 0 <= count <= 1
-    scratch.pending[spot] = few and not whole
-    scratch.count[spot] = count if few and not whole else 0
+    few = False
+    if scratch.glances:
+        few = 0 <= count <= (FEW if data.sparse else 1)
+        few = few and (not data.sparse or stored(data, node, count, scratch.records) * k <= m)
+    scratch.pending[spot] = few
+    scratch.count[spot] = count if few else 0
     for e in range(scratch.count[spot]):
         scratch.rows[spot, e] = row_at(data, node, scratch.records[e])
     if speaks and noise.noisy[node]:
