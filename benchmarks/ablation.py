@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sottovoce.estimators.projection import PublicProjection
+from sottovoce.estimators.transformers import PublicProjection
 from sottovoce.notation import parse
 from sottovoce.planner import Facts, choose
 from sottovoce.problem.shards import Shards

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from sottovoce.algorithm.dual_averaging import DualAveraging
-from sottovoce.engine import noise
 from sottovoce.engine.job import Job
+from sottovoce.engine.kernel import noise
 from sottovoce.problem.regularisers import Separable
 
 FLAGS = ("-Ofast", "-march=native", "-shared", "-fPIC")

@@ -16,10 +16,10 @@ NODES = 20
 
 def first_call() -> None:
     """The least that runs a compiled job: no accounting, no file."""
-    from sottovoce.build import prepare
     from sottovoce.engine import compiled
-    from sottovoce.presets import paper_l2
     from sottovoce.problem.shards import Shards
+    from sottovoce.run.build import prepare
+    from sottovoce.run.presets import paper_l2
 
     X = np.eye(40, dtype=np.float32)
     shards = Shards.of(X, np.where(np.arange(40) % 2, 1.0, -1.0), np.arange(0, 41, 2))
@@ -42,7 +42,7 @@ def megabytes(now: bool = False) -> float:
 def peak(storage: str, records: int) -> None:
     """Memory of a run that looks at all of its data twice, accounting included."""
     from sottovoce import Execution, Shards, solve
-    from sottovoce.presets import paper_l2
+    from sottovoce.run.presets import paper_l2
 
     first_call()  # the interpreter, with all that a run loads
     before = megabytes(now=True)

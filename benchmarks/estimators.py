@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.svm import LinearSVC
 
 from sottovoce import PrivateClassifier
-from sottovoce.data.real import load_real
+from sottovoce.data.fetch import load_real
 
 SEEDS = 5
 

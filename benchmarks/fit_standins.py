@@ -17,7 +17,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
 from sottovoce.data import standins
-from sottovoce.data.real import load_real
+from sottovoce.data.fetch import load_real
 from sottovoce.data.standins import epsilon_like, rcv1_like
 
 SHARES = 100 * np.array(standins.WORDS_AT)

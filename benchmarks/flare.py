@@ -18,12 +18,12 @@ import numpy as np
 from sklearn.datasets import dump_svmlight_file
 
 from sottovoce.consortium.agreement import read_agreement
-from sottovoce.consortium.launch import Trial
+from sottovoce.consortium.check import Trial
 from sottovoce.consortium.project import provision
 from sottovoce.consortium.submit import COMPLETED, administrator, write_job
 from sottovoce.node.budget import Budget
 from sottovoce.node.store import Store
-from sottovoce.result import Result
+from sottovoce.run.result import Result
 
 SITES = ("ash", "birch", "cedar", "date")
 RECORDS, ROUNDS = 20, 800

@@ -11,10 +11,10 @@ import time
 import numpy as np
 
 from sottovoce import Execution, Shards, solve
-from sottovoce.build import rounds_for_epochs
 from sottovoce.data.standins import epsilon_like, rcv1_like
-from sottovoce.presets import PRESETS
-from sottovoce.problem.partition import even
+from sottovoce.problem.shards import even
+from sottovoce.run.build import rounds_for_epochs
+from sottovoce.run.presets import PRESETS
 
 
 def main() -> None:

@@ -7,8 +7,8 @@ import numpy as np
 
 from baselines import build_floor, floor, naive, pointer
 from measure import Line, Target, Work, in_turn
-from sottovoce.engine import noise
-from sottovoce.presets import paper_l1
+from sottovoce.engine.kernel import noise
+from sottovoce.run.presets import paper_l1
 from workloads import alone, dense, job, noisy, prepare, sweep, text, together
 
 NAIVE = {"dense": Target(low=25), "CSR": Target(low=20)}

@@ -7,9 +7,9 @@ from itertools import count
 
 from baselines import build_floor, floor
 from measure import Line, Target, Work, in_turn
-from sottovoce.presets import paper_l2
-from sottovoce.spec import Execution
-from sottovoce.sweep import sweep
+from sottovoce.experiments.sweep import sweep
+from sottovoce.run.presets import paper_l2
+from sottovoce.run.spec import Execution
 from workloads import dense, job
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)

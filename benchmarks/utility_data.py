@@ -11,11 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.data.real import load_real
+from sottovoce.data.fetch import load_real
 from sottovoce.data.standins import epsilon_like
 from sottovoce.data.tables import unit_rows
-from sottovoce.problem.partition import even
-from sottovoce.problem.shards import Shards
+from sottovoce.problem.shards import Shards, even
 
 COVTYPE_MEAN = (2959.36, 155.65, 14.10, 269.43, 46.42, 2350.15, 212.15, 223.32, 142.53, 1980.29)
 COVTYPE_SPREAD = (279.98, 111.91, 7.49, 212.55, 58.30, 1559.25, 26.77, 19.77, 38.27, 1324.19)

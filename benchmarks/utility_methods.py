@@ -15,16 +15,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from sottovoce.baselines.facts import Facts as Public
-from sottovoce.baselines.oneshot import ONESHOT, perturb
-from sottovoce.baselines.registry import make_baseline
-from sottovoce.build import rounds_for_epochs
+from sottovoce.experiments.baselines import make_baseline
+from sottovoce.experiments.facts import Facts as Public
+from sottovoce.experiments.oneshot import ONESHOT, perturb
 from sottovoce.notation import write
 from sottovoce.planner import Facts, choose
-from sottovoce.presets import paper_l2
 from sottovoce.problem.shards import Shards
-from sottovoce.solve import solve
-from sottovoce.spec import Execution, Spec
+from sottovoce.run.build import rounds_for_epochs
+from sottovoce.run.presets import paper_l2
+from sottovoce.run.solve import solve
+from sottovoce.run.spec import Execution, Spec
 from utility_data import Data
 
 DELTA = 1e-5

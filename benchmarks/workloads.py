@@ -6,14 +6,13 @@ from functools import lru_cache
 import numpy as np
 
 from measure import Work
-from sottovoce.build import prepare
-from sottovoce.data.synthetic import sparse_text, two_gaussians
+from sottovoce.data.embedded import sparse_text, two_gaussians
 from sottovoce.engine import compiled
 from sottovoce.engine.job import Job
-from sottovoce.presets import paper_l2
-from sottovoce.problem.partition import even
-from sottovoce.problem.shards import Shards
-from sottovoce.spec import Spec
+from sottovoce.problem.shards import Shards, even
+from sottovoce.run.build import prepare
+from sottovoce.run.presets import paper_l2
+from sottovoce.run.spec import Spec
 
 NODES, SIGMA, RECORDS, WORDS = 20, 0.06, 4000, 73
 DENSE, SPARSE = 2000, 47_236

@@ -11,15 +11,14 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from sottovoce import AlgorithmSpec, Execution, Shards, Spec, solve
-from sottovoce.build import make_problem, rounds_for_epochs
 from sottovoce.data.embedded import embedded
-from sottovoce.presets import paper_l2
 from sottovoce.privacy.adversaries import ADVERSARIES
-from sottovoce.privacy.comparison import compare
-from sottovoce.privacy.theorem1 import Theorem1
+from sottovoce.privacy.theorem1 import Theorem1, compare
 from sottovoce.problem.optimum import optimum
-from sottovoce.problem.partition import even
+from sottovoce.problem.shards import even
 from sottovoce.report import write
+from sottovoce.run.build import make_problem, rounds_for_epochs
+from sottovoce.run.presets import paper_l2
 
 IMAGES = Path(__file__).parent / "images"
 SEEDS = range(5)

@@ -18,13 +18,12 @@ import numpy as np
 
 from sottovoce.cli import screen
 from sottovoce.consortium.agreement import Agreement, read_agreement
-from sottovoce.consortium.check import check_kit
-from sottovoce.consortium.launch import Trial
+from sottovoce.consortium.check import Trial, check_kit
 from sottovoce.consortium.project import provision
 from sottovoce.consortium.submit import COMPLETED, Administrator, administrator
 from sottovoce.node.budget import Budget
 from sottovoce.node.store import Store
-from sottovoce.result import Result
+from sottovoce.run.result import Result
 
 EXAMPLE = Path(__file__).parent
 SOURCES = {

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from sottovoce._version import __version__
 from sottovoce.errors import DataError, NetworkError, PrivacyError, PrivacyLeakWarning, SottovoceError, SpecError
 from sottovoce.problem.shards import Shards
-from sottovoce.result import History, Result
-from sottovoce.solve import solve
-from sottovoce.spec import AlgorithmSpec, Execution, NetworkSpec, PrivacySpec, ProblemSpec, Spec
+from sottovoce.run.result import History, Result
+from sottovoce.run.solve import solve
+from sottovoce.run.spec import AlgorithmSpec, Execution, NetworkSpec, PrivacySpec, ProblemSpec, Spec
 
 if TYPE_CHECKING:
     from sottovoce.estimators import PrivateClassifier, PrivateRegressor, PublicScaler, RowNormalizer

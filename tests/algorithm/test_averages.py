@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from sottovoce.algorithm.dual_averaging import DualAveraging
 from sottovoce.algorithm.stepsizes import StepSizes, make_sequence, prefix_sums
 from sottovoce.errors import SpecError
-from sottovoce.problem.distances import Entropy, Euclidean
-from sottovoce.problem.regularisers import make_regulariser
+from sottovoce.problem.regularisers import Entropy, Euclidean, make_regulariser
 
 T, M = 60, 5
 REGULARISERS = {

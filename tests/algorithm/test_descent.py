@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from sottovoce.build import prepare
 from sottovoce.engine import reference
 from sottovoce.errors import SpecError
 from sottovoce.problem.optimum import optimum
-from sottovoce.solve import ENGINES
-from sottovoce.spec import AlgorithmSpec, Spec
+from sottovoce.run.build import prepare
+from sottovoce.run.solve import ENGINES
+from sottovoce.run.spec import AlgorithmSpec, Spec
 
 
 def spec(rounds, method="descent", **changes):

@@ -9,17 +9,17 @@ import sys
 import numpy as np
 import pytest
 
-from sottovoce.algorithm.mixup import mixing_weights
-from sottovoce.algorithm.muffliato import acceleration
-from sottovoce.build import prepare
+from sottovoce.algorithm.descent import mixing_weights
+from sottovoce.algorithm.synchronous import acceleration
 from sottovoce.engine import nodes, reference
 from sottovoce.errors import SpecError
 from sottovoce.network.graphs import make_graph
-from sottovoce.network.weights import metropolis
+from sottovoce.network.mixing import metropolis
 from sottovoce.problem.optimum import optimum
 from sottovoce.problem.shards import Shards
-from sottovoce.solve import choose_engine
-from sottovoce.spec import AlgorithmSpec, Spec
+from sottovoce.run.build import prepare
+from sottovoce.run.solve import choose_engine
+from sottovoce.run.spec import AlgorithmSpec, Spec
 
 N, Q, M, T = 5, 8, 4, 24
 METHODS = {
@@ -298,7 +298,7 @@ def test_what_makes_no_sense_is_refused(make_shards):
 
 
 def test_auto_never_chooses_an_engine_that_lacks_the_method(make_shards, monkeypatch):
-    monkeypatch.setattr(sys.modules["sottovoce.solve"], "WORTH_COMPILING", 0)
+    monkeypatch.setattr(sys.modules["sottovoce.run.solve"], "WORTH_COMPILING", 0)
     for method, changes in METHODS.items():
         job = prepare(spec(method, changes), make_shards(N, Q, M)).job
         assert choose_engine("auto", job) == ("compiled" if method == "descent" else "reference")

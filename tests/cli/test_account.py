@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from sottovoce.result import Result
+from sottovoce.run.result import Result
 
 
 def report(sottovoce, *args):

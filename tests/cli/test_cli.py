@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from sottovoce.result import Result
+from sottovoce.run.result import Result
 
 
 def csv(path, X, y, owners=None, header=True):

@@ -10,9 +10,9 @@ import pytest
 
 from sottovoce.cli import data, screen
 from sottovoce.cli import main as cli
-from sottovoce.data.archive import load_table
 from sottovoce.data.fetch import SOURCES, Source
 from sottovoce.data.standins import epsilon_like, rcv1_like
+from sottovoce.data.tables import load_table
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ import pytest
 
 from sottovoce.cli import node as node_command
 from sottovoce.node.store import Store
-from sottovoce.result import Result
+from sottovoce.run.result import Result
 
 RUN = """
 run = "alone"

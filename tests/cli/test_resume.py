@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 
-from sottovoce.result import Result
+from sottovoce.run.result import Result
 
 COMMAND = [sys.executable, "-c", "from sottovoce.cli.main import main; main()"]
 

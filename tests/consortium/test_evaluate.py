@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sottovoce.consortium import evaluate
-from sottovoce.consortium.evaluate import Evaluation, noise_of, noisy_count, right_answers
+from sottovoce.consortium import evaluation as evaluate
+from sottovoce.consortium.evaluation import Evaluation, noise_of, noisy_count, right_answers
 from sottovoce.errors import PrivacyError
 from sottovoce.privacy import profiles
 from sottovoce.privacy.accounting import Mechanism, epsilon

@@ -7,15 +7,15 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from sottovoce.consortium import evaluate
+from sottovoce.consortium import evaluation as evaluate
 from sottovoce.consortium.agreement import read_agreement
 from sottovoce.consortium.carrier import ORDER, PROGRESS, Wire
-from sottovoce.consortium.evaluate import evaluation, noise_of, statement
+from sottovoce.consortium.evaluation import evaluation, noise_of, statement
 from sottovoce.consortium.member import Member
 from sottovoce.errors import NetworkError, PrivacyError, SpecError
 from sottovoce.node.skips import Controller
 from sottovoce.node.store import Store
-from sottovoce.result import Result
+from sottovoce.run.result import Result
 
 
 def result(kits, state="state"):

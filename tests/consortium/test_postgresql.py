@@ -21,7 +21,7 @@ from sottovoce.data.load import load
 from sottovoce.data.sql import load_sql
 from sottovoce.errors import DataError
 from sottovoce.node.store import Store
-from sottovoce.result import Result
+from sottovoce.run.result import Result
 
 pytest.importorskip("sqlalchemy", reason="the extra 'sql' is not installed")
 psycopg = pytest.importorskip("psycopg", reason="the extra 'sql' is not installed")

@@ -12,9 +12,9 @@ import pytest
 
 from sottovoce.cli import consortium as consortium_command
 from sottovoce.cli import main as cli
-from sottovoce.consortium import check, flare
-from sottovoce.consortium.check import check_kit
-from sottovoce.consortium.launch import command, server_of
+from sottovoce.consortium import carrier as flare
+from sottovoce.consortium import check
+from sottovoce.consortium.check import check_kit, command, server_of
 from sottovoce.consortium.project import ALLOWED, provision
 from sottovoce.errors import SpecError
 

@@ -9,16 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sottovoce.consortium import evaluate
-from sottovoce.consortium.check import check_kit
-from sottovoce.consortium.launch import Trial
+from sottovoce.consortium import evaluation as evaluate
+from sottovoce.consortium.check import Trial, check_kit
 from sottovoce.consortium.member import own_records
 from sottovoce.consortium.project import provision
 from sottovoce.consortium.site import read_site
 from sottovoce.consortium.submit import COMPLETED, administrator
 from sottovoce.node.store import Store
 from sottovoce.node.wire import MAGIC
-from sottovoce.result import Result
+from sottovoce.run.result import Result
 
 pytestmark = pytest.mark.slow
 ROUNDS = 250

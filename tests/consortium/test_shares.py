@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from sottovoce.consortium.encoding import Encoded
+from sottovoce.consortium.schema import Encoded
 from sottovoce.consortium.shares import HELD_OUT, deal, refuse_moved
 from sottovoce.errors import DataError, PrivacyError
 from sottovoce.node.budget import Spending
-from sottovoce.privacy.event import Event
+from sottovoce.privacy.events import Event
 
 KEY = bytes(range(32))
 

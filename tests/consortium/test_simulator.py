@@ -15,7 +15,7 @@ from sottovoce.consortium.project import ALLOWED
 from sottovoce.consortium.submit import write_job
 from sottovoce.node.store import Store
 from sottovoce.node.wire import MAGIC
-from sottovoce.result import Result
+from sottovoce.run.result import Result
 
 pytestmark = pytest.mark.slow
 NAMES = ("ash", "birch", "cedar", "date")

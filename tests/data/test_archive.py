@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from sottovoce.data.archive import load_table, save_table
-from sottovoce.data.tables import Table
+from sottovoce.data.tables import Table, load_table, save_table
 from sottovoce.errors import DataError
 
 RNG = np.random.default_rng(0)

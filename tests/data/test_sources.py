@@ -11,11 +11,20 @@ from sklearn.linear_model import LinearRegression
 from sklearn.svm import LinearSVC
 
 from sottovoce.data import embedded as embedded_module
-from sottovoce.data.embedded import BREAST_CANCER, DIABETES, DIABETES_TARGET, DIGITS, EMBEDDED, WINE, embedded
-from sottovoce.data.idx import read_idx
-from sottovoce.data.load import as_signs
-from sottovoce.data.real import REAL, VARIABLE, load_real, real_path
-from sottovoce.data.synthetic import regression, sparse_text, two_gaussians
+from sottovoce.data.embedded import (
+    BREAST_CANCER,
+    DIABETES,
+    DIABETES_TARGET,
+    DIGITS,
+    EMBEDDED,
+    WINE,
+    embedded,
+    regression,
+    sparse_text,
+    two_gaussians,
+)
+from sottovoce.data.fetch import REAL, VARIABLE, load_real, real_path
+from sottovoce.data.load import as_signs, read_idx
 from sottovoce.errors import DataError, SpecError
 from sottovoce.rows import row_norms
 

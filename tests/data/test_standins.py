@@ -8,7 +8,7 @@ from scipy import sparse
 from sklearn.svm import LinearSVC
 
 from sottovoce.data import standins
-from sottovoce.data.real import load_real, real_path
+from sottovoce.data.fetch import load_real, real_path
 from sottovoce.data.standins import EPSILON_BLOCK, RANKS, RCV1_BLOCK, SHARE, epsilon_like, rcv1_like
 from sottovoce.errors import SpecError
 from sottovoce.rows import row_norms

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from sottovoce.engine import compiled, kernel_arguments, noise, reference
+from sottovoce.engine import compiled, reference
+from sottovoce.engine.kernel import arguments as kernel_arguments
+from sottovoce.engine.kernel import noise
 from sottovoce.problem.shards import Shards
 
 spec = importlib.util.spec_from_file_location("compiled_tests", Path(__file__).parent / "test_compiled.py")

@@ -12,10 +12,12 @@ from scipy import sparse, stats
 
 from sottovoce.algorithm.dual_averaging import DualAveraging
 from sottovoce.algorithm.stepsizes import StepSizes
-from sottovoce.engine import compiled, noise, packing, reference
-from sottovoce.engine.kernel import run_rounds
-from sottovoce.engine.kernel_data import slope
-from sottovoce.engine.kernel_draws import ALL, draw_records
+from sottovoce.engine import compiled, reference
+from sottovoce.engine import compiled as packing
+from sottovoce.engine.kernel import noise
+from sottovoce.engine.kernel.data import slope
+from sottovoce.engine.kernel.draws import ALL, draw_records
+from sottovoce.engine.kernel.rounds import run_rounds
 from sottovoce.errors import SpecError
 from sottovoce.privacy.sampling import Fixed, make_sampling
 from sottovoce.problem.losses import LOSSES

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from sottovoce.build import prepare
 from sottovoce.engine import reference
 from sottovoce.errors import SottovoceError
 from sottovoce.problem.losses import LOSSES, make_loss
-from sottovoce.solve import ENGINES
-from sottovoce.spec import AlgorithmSpec, Spec
+from sottovoce.run.build import prepare
+from sottovoce.run.solve import ENGINES
+from sottovoce.run.spec import AlgorithmSpec, Spec
 
 OPTIONS = {
     "loss": [*LOSSES, "huber(0.5)", "softmax"],

@@ -5,10 +5,11 @@ import pytest
 from scipy import sparse
 
 from sottovoce import streams
-from sottovoce.build import prepare
-from sottovoce.engine import compiled, noise, reference
-from sottovoce.presets import paper_l2
+from sottovoce.engine import compiled, reference
+from sottovoce.engine.kernel import noise
 from sottovoce.problem.shards import Shards
+from sottovoce.run.build import prepare
+from sottovoce.run.presets import paper_l2
 from sottovoce.streams import Purpose, Streams
 
 

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from sottovoce.build import prepare
 from sottovoce.engine import compiled, reference
-from sottovoce.engine.kernel_data import SOFTMAX as SOFTMAX_CODE
+from sottovoce.engine.kernel.data import SOFTMAX as SOFTMAX_CODE
 from sottovoce.errors import SpecError
 from sottovoce.problem.losses import SOFTMAX
 from sottovoce.problem.shards import Shards
-from sottovoce.solve import ENGINES
-from sottovoce.spec import AlgorithmSpec, Spec
+from sottovoce.run.build import prepare
+from sottovoce.run.solve import ENGINES
+from sottovoce.run.spec import AlgorithmSpec, Spec
 
 T = 40
 SPEC = Spec(AlgorithmSpec(rounds=T, a="constant(1)", gamma="sqrt(0.5)"), seed=3).but(

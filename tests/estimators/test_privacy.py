@@ -5,11 +5,11 @@ import pytest
 from sklearn.base import clone
 
 from sottovoce import PrivateClassifier, PrivateRegressor
-from sottovoce.build import prepare
 from sottovoce.engine import reference
 from sottovoce.engine.job import gradients
 from sottovoce.engine.nodes import Node
 from sottovoce.problem.objective import Problem
+from sottovoce.run.build import prepare
 
 ROWS, CHANGED = 120, 17
 NODES = np.arange(ROWS) % 3

@@ -7,7 +7,7 @@ import pytest
 from sklearn.svm import LinearSVC
 
 from sottovoce import PrivateClassifier
-from sottovoce.data.real import load_real, real_path
+from sottovoce.data.fetch import load_real, real_path
 
 pytestmark = pytest.mark.skipif(real_path("a9a") is None, reason="needs the data sets of SOTTOVOCE_DATA")
 

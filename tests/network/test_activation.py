@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from sottovoce.errors import NetworkError, SpecError
-from sottovoce.network import listing
+from sottovoce.network import activation as listing
 from sottovoce.network.activation import ACTIVATIONS, Edges, Everyone, Matching, Nodes, make_activation
 from sottovoce.network.graphs import Graph, make_graph
 from sottovoce.network.schedule import draw_schedule

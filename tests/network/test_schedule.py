@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from sottovoce.errors import NetworkError
 from sottovoce.network.activation import make_activation
 from sottovoce.network.graphs import Graph, make_graph
+from sottovoce.network.mixing import WEIGHTS, check_doubly_stochastic, make_weights
 from sottovoce.network.schedule import Schedule, draw_schedule
-from sottovoce.network.weights import WEIGHTS, check_doubly_stochastic, make_weights
 
 K20 = make_graph("complete", 20)
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from sottovoce.errors import NetworkError
 from sottovoce.network.graphs import make_graph
-from sottovoce.network.weights import WEIGHTS, check_doubly_stochastic, make_weights
+from sottovoce.network.mixing import WEIGHTS, check_doubly_stochastic, make_weights
 
 PATH = np.array([[0, 1, 0], [1, 0, 1], [0, 1, 0]])
 

@@ -4,7 +4,6 @@ import threading
 
 import numpy as np
 
-from sottovoce.build import prepare
 from sottovoce.data.tables import Table
 from sottovoce.engine import reference
 from sottovoce.errors import SottovoceError
@@ -17,6 +16,7 @@ from sottovoce.node.site import own_problem
 from sottovoce.node.store import Store
 from sottovoce.privacy.release import Draws
 from sottovoce.problem.shards import Shards
+from sottovoce.run.build import prepare
 
 SIZES = {"north": 12, "east": 9, "south": 15, "west": 10}
 

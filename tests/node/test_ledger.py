@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 from net import open_node, plan_of, records, whole_run
 
 from sottovoce.errors import PrivacyError, StoreError
-from sottovoce.node import evidence
+from sottovoce.node import ledger as evidence
 from sottovoce.node.budget import Budget, budgets, spendings, total
-from sottovoce.node.folder import FILE
 from sottovoce.node.ledger import HEAD_FILE, Head, HeadFile, Row, chained, faults
-from sottovoce.node.store import Store
+from sottovoce.node.store import FILE, Store
 from sottovoce.privacy.accounting import Mechanism, epsilon
 
 PLAN, LONG = plan_of(rounds=8), plan_of(rounds=16)

@@ -19,7 +19,7 @@ from sottovoce.cli.main import main
 from sottovoce.errors import SottovoceError
 from sottovoce.node.plan import make_plan
 from sottovoce.node.store import Store
-from sottovoce.result import Result
+from sottovoce.run.result import Result
 
 BESIDE = Path(sys.executable).parent / "mpirun"
 MPIRUN = str(BESIDE) if BESIDE.exists() else shutil.which("mpirun")

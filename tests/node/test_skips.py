@@ -6,8 +6,8 @@ import pytest
 from net import Net, assert_as_simulated, open_node, plan_of, play, records
 
 from sottovoce.errors import NetworkError
+from sottovoce.network.mixing import check_doubly_stochastic
 from sottovoce.network.schedule import Schedule
-from sottovoce.network.weights import check_doubly_stochastic
 from sottovoce.node.skips import KEEP, PROMISED, SKIP, Controller
 from sottovoce.node.store import Store
 from sottovoce.node.wire import read

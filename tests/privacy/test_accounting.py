@@ -13,7 +13,8 @@ from scipy.signal import lfilter
 from scipy.special import ndtr
 
 from sottovoce.errors import PrivacyError
-from sottovoce.privacy import pld, profiles
+from sottovoce.privacy import composition as pld
+from sottovoce.privacy import profiles
 from sottovoce.privacy.accounting import (
     Account,
     Mechanism,
@@ -26,7 +27,7 @@ from sottovoce.privacy.accounting import (
 )
 from sottovoce.privacy.adversaries import ADVERSARIES
 from sottovoce.privacy.composition import _decaying, compose, moments
-from sottovoce.privacy.mechanisms import merge, parts
+from sottovoce.privacy.events import merge, parts
 from sottovoce.privacy.release import Release
 from sottovoce.privacy.sampling import Fixed
 from sottovoce.privacy.theorem1 import Theorem1

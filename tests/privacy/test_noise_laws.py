@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from sottovoce.build import prepare
 from sottovoce.errors import PrivacyError
 from sottovoce.network.graphs import make_graph
 from sottovoce.privacy.accounting import Mechanism, epsilon
 from sottovoce.privacy.calibration import sigma_for
-from sottovoce.privacy.event import Event
+from sottovoce.privacy.events import Event
 from sottovoce.privacy.laws import Gaussian, Laplace, Pairs, Shaped, Tree
 from sottovoce.privacy.sampling import make_sampling
-from sottovoce.spec import AlgorithmSpec, Spec
+from sottovoce.run.build import prepare
+from sottovoce.run.spec import AlgorithmSpec, Spec
 from sottovoce.streams import Streams
 
 T = 12

@@ -9,8 +9,7 @@ from scipy.special import expit, ndtr
 from sottovoce.errors import PrivacyError
 from sottovoce.privacy import objective
 from sottovoce.privacy.calibration import sigma_for
-from sottovoce.privacy.event import Event
-from sottovoce.privacy.mechanisms import Mechanism
+from sottovoce.privacy.events import Event, Mechanism
 from sottovoce.privacy.pricing import price, price_risk
 from sottovoce.privacy.profiles import gaussian_delta
 

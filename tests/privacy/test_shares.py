@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from sottovoce.build import prepare
 from sottovoce.engine import reference
 from sottovoce.errors import SpecError
-from sottovoce.presets import private
 from sottovoce.privacy.sampling import make_sampling
-from sottovoce.solve import ENGINES
+from sottovoce.run.build import prepare
+from sottovoce.run.presets import private
+from sottovoce.run.solve import ENGINES
 
 
 def test_a_share_is_a_batch_of_each_nodes_own_size():

@@ -9,15 +9,12 @@ import pytest
 
 from sottovoce.errors import PrivacyError
 from sottovoce.privacy.accounting import Mechanism, epsilon
-from sottovoce.privacy.adversaries import ADVERSARIES
-from sottovoce.privacy.comparison import compare
-from sottovoce.privacy.event import Event
+from sottovoce.privacy.adversaries import ADVERSARIES, mechanism
+from sottovoce.privacy.events import Event
 from sottovoce.privacy.release import Release
 from sottovoce.privacy.sampling import Fixed, Full, Poisson
-from sottovoce.privacy.statement import PrivacyStatement, make_statement
-from sottovoce.privacy.theorem1 import Theorem1
-from sottovoce.privacy.threats import mechanism
-from sottovoce.privacy.units import PERSON, RECORD, UNITS
+from sottovoce.privacy.statement import PERSON, RECORD, UNITS, PrivacyStatement, make_statement
+from sottovoce.privacy.theorem1 import Theorem1, compare
 
 TRANSCRIPT = ADVERSARIES["transcript"]
 

@@ -9,10 +9,9 @@ from sklearn.linear_model import ElasticNet, Lasso, LogisticRegression
 from sklearn.svm import LinearSVC
 
 from sottovoce.errors import SottovoceError, SpecError
-from sottovoce.problem.ascent import Ascent
 from sottovoce.problem.losses import LOSSES, make_loss
 from sottovoce.problem.objective import Problem
-from sottovoce.problem.optimum import GapError, dual_value, optimum
+from sottovoce.problem.optimum import Ascent, GapError, dual_value, optimum
 from sottovoce.problem.regularisers import L1Ball, L2Ball, Separable, Simplex
 from sottovoce.problem.shards import Shards
 

@@ -9,14 +9,13 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import sparse
 
-from sottovoce.build import make_lipschitz
 from sottovoce.errors import DataError, SpecError
-from sottovoce.problem.losses import LOSSES, SOFTMAX, make_loss
+from sottovoce.problem.losses import LOSSES, SOFTMAX, Joint, lengths, make_loss
 from sottovoce.problem.objective import Problem, clipped_mean
-from sottovoce.problem.outputs import Joint, lengths
 from sottovoce.problem.regularisers import make_regulariser
 from sottovoce.problem.shards import Shards
-from sottovoce.spec import AlgorithmSpec, Spec
+from sottovoce.run.build import make_lipschitz
+from sottovoce.run.spec import AlgorithmSpec, Spec
 
 K = 4
 BINARY = [loss for loss in LOSSES.values() if loss.targets == "binary"]

@@ -10,8 +10,7 @@ from hypothesis.extra.numpy import arrays
 from scipy.optimize import minimize
 
 from sottovoce.errors import SpecError
-from sottovoce.problem.distances import Entropy, Euclidean
-from sottovoce.problem.regularisers import REGULARISERS, Simplex, make_regulariser, project_simplex
+from sottovoce.problem.regularisers import REGULARISERS, Entropy, Euclidean, Simplex, make_regulariser, project_simplex
 
 CASES = {
     "l2": make_regulariser("l2", mu=0.3),

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from sottovoce.errors import DataError
-from sottovoce.problem import partition
+from sottovoce.problem import shards as partition
 from sottovoce.problem.losses import LOSSES, make_loss
 from sottovoce.problem.objective import Problem, clipped_mean
 from sottovoce.problem.regularisers import make_regulariser

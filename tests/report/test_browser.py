@@ -7,11 +7,11 @@ import shutil
 import pytest
 
 from sottovoce import report
-from sottovoce.compare.data import load_dataset
-from sottovoce.compare.page import write_page
-from sottovoce.compare.run import compare
-from sottovoce.compare.study import Study
-from sottovoce.compare.summary import summarise
+from sottovoce.experiments.compare.data import load_dataset
+from sottovoce.experiments.compare.page import write_page
+from sottovoce.experiments.compare.run import compare
+from sottovoce.experiments.compare.study import Study
+from sottovoce.experiments.compare.summary import summarise
 from sottovoce.problem.losses import make_loss
 from sottovoce.report.history import SIMULATION
 

@@ -9,16 +9,14 @@ import numpy as np
 import pytest
 
 from sottovoce.errors import DataError
-from sottovoce.network.graphs import make_graph
-from sottovoce.network.layout import positions
+from sottovoce.network.graphs import make_graph, positions
 from sottovoce.privacy.statement import PrivacyStatement
 from sottovoce.report import burn_down, claims, curves, network, settings_of, statement, verdict, weights
+from sottovoce.report.document import csv_text, data_block, render, tag
 from sottovoce.report.graph import node_rows
-from sottovoce.report.guarantee import level, meaning
-from sottovoce.report.html import csv_text, data_block, render, tag
+from sottovoce.report.guarantee import level, meaning, tradeoff
 from sottovoce.report.theme import plain
-from sottovoce.report.tradeoff import tradeoff
-from sottovoce.result import History, Result
+from sottovoce.run.result import History, Result
 
 
 def figures(section):

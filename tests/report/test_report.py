@@ -15,8 +15,8 @@ from sottovoce import report
 from sottovoce.cli.report import saved_runs
 from sottovoce.errors import DataError
 from sottovoce.report import Section, page
-from sottovoce.report.html import tag
-from sottovoce.result import History, Result
+from sottovoce.report.document import tag
+from sottovoce.run.result import History, Result
 
 LARGEST = 3_000_000
 

@@ -10,8 +10,7 @@ import numpy as np
 
 from sottovoce._types import Array, IntArray
 from sottovoce.algorithm.stepsizes import prefix_sums
-from sottovoce.problem.distances import Distance, Euclidean
-from sottovoce.problem.regularisers import L2Ball, Regulariser, Separable
+from sottovoce.problem.regularisers import Distance, Euclidean, L2Ball, Regulariser, Separable
 
 CHUNK = 256  # rounds evaluated at a time where there is no closed form
 

@@ -31,8 +31,7 @@ from sottovoce.algorithm.averages import LazySum
 from sottovoce.algorithm.method import Gradient, Mix, Round, Speaks, State
 from sottovoce.algorithm.stepsizes import StepSizes
 from sottovoce.errors import SpecError
-from sottovoce.problem.distances import Distance, Euclidean
-from sottovoce.problem.regularisers import Regulariser
+from sottovoce.problem.regularisers import Distance, Euclidean, Regulariser
 
 PRIMALS = ("recompute", "as_written")
 

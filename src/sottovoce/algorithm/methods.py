@@ -5,21 +5,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from sottovoce._types import Array
-from sottovoce.algorithm.admm import Admm
-from sottovoce.algorithm.descent import Descent
+from sottovoce.algorithm.descent import Descent, Mixup, Stale
 from sottovoce.algorithm.dual_averaging import DualAveraging
-from sottovoce.algorithm.huang import Huang
 from sottovoce.algorithm.method import Method
-from sottovoce.algorithm.mixup import Mixup
-from sottovoce.algorithm.muffliato import Muffliato
-from sottovoce.algorithm.scaffold import Scaffold
-from sottovoce.algorithm.stale import Stale
 from sottovoce.algorithm.stepsizes import StepSizes
-from sottovoce.algorithm.tracking import Tracking
+from sottovoce.algorithm.synchronous import Admm, Huang, Muffliato, Scaffold, Tracking
 from sottovoce.errors import SpecError
 from sottovoce.notation import parse
-from sottovoce.problem.distances import Distance, Euclidean
-from sottovoce.problem.regularisers import Regulariser
+from sottovoce.problem.regularisers import Distance, Euclidean, Regulariser
 
 
 @dataclass(frozen=True, eq=False)

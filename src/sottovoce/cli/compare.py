@@ -10,18 +10,18 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from sottovoce.baselines.registry import BASELINES
-from sottovoce.build import loss_from_text
 from sottovoce.cli import screen
-from sottovoce.compare.data import load_dataset
-from sottovoce.compare.run import compare as run_study
-from sottovoce.compare.study import Row, Study
-from sottovoce.compare.summary import TUNED, Line, shown, summarise
 from sottovoce.errors import Interrupted
+from sottovoce.experiments.baselines import BASELINES
+from sottovoce.experiments.compare.data import load_dataset
+from sottovoce.experiments.compare.run import compare as run_study
+from sottovoce.experiments.compare.study import Row, Study
+from sottovoce.experiments.compare.summary import TUNED, Line, shown, summarise
 from sottovoce.privacy.adversaries import make_adversary
-from sottovoce.privacy.event import ADJACENCY
+from sottovoce.privacy.events import ADJACENCY
 from sottovoce.privacy.statement import number
-from sottovoce.result import NOT_PRIVATE
+from sottovoce.run.build import loss_from_text
+from sottovoce.run.result import NOT_PRIVATE
 
 
 def compare(
@@ -76,8 +76,8 @@ def compare(
     lines = summarise(rows)
     pictures = []
     if out is not None:
-        from sottovoce.compare.figure import draw  # Matplotlib and Bokeh take long to load
-        from sottovoce.compare.page import write_page
+        from sottovoce.experiments.compare.figure import draw  # Matplotlib and Bokeh take long to load
+        from sottovoce.experiments.compare.page import write_page
 
         for name, mine in itertools.groupby(lines, key=lambda line: line.data):
             pictures.append(str(draw(list(mine), out.with_name(f"{out.stem}-{Path(name).stem}.png"))))

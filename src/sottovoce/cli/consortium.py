@@ -14,8 +14,8 @@ from rich.table import Table
 from sottovoce.cli import screen
 from sottovoce.consortium import check as checks
 from sottovoce.consortium.agreement import read_agreement
-from sottovoce.consortium.evaluate import statement
-from sottovoce.consortium.launch import command, server_of
+from sottovoce.consortium.check import command, server_of
+from sottovoce.consortium.evaluation import statement
 from sottovoce.consortium.project import provision
 from sottovoce.consortium.submit import COMPLETED, Administrator, Status, administrator, wait_for
 from sottovoce.errors import Interrupted, NetworkError, SottovoceError, SpecError

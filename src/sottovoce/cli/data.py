@@ -11,10 +11,9 @@ from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progres
 from rich.table import Table as Columns
 
 from sottovoce.cli import screen
-from sottovoce.data.archive import save_table
 from sottovoce.data.fetch import SOURCES, cache_folder, fetch, found
 from sottovoce.data.standins import epsilon_like, rcv1_like
-from sottovoce.data.tables import Table
+from sottovoce.data.tables import Table, save_table
 from sottovoce.errors import Interrupted
 from sottovoce.rows import is_sparse
 

@@ -8,18 +8,18 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from sottovoce.build import make_problem, rounds_for_epochs
 from sottovoce.cli import screen
 from sottovoce.cli.ingest import ingest
 from sottovoce.cli.report import NAME, write_report
 from sottovoce.data.embedded import EMBEDDED, embedded
 from sottovoce.notation import write
-from sottovoce.presets import paper_l2
 from sottovoce.privacy.statement import number
 from sottovoce.problem.losses import LOSSES
 from sottovoce.problem.optimum import optimum
-from sottovoce.result import NOT_PRIVATE, Result
-from sottovoce.solve import solve
+from sottovoce.run.build import make_problem, rounds_for_epochs
+from sottovoce.run.presets import paper_l2
+from sottovoce.run.result import NOT_PRIVATE, Result
+from sottovoce.run.solve import solve
 
 EPOCHS, BATCH = 3.0, 64
 

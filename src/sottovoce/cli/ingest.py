@@ -9,9 +9,8 @@ from sottovoce.data.load import as_reals, as_signs
 from sottovoce.data.tables import Table, unit_rows
 from sottovoce.errors import DataError, SpecError
 from sottovoce.notation import parse
-from sottovoce.problem import partition
 from sottovoce.problem.losses import Loss
-from sottovoce.problem.shards import Shards
+from sottovoce.problem.shards import Partition, Shards, by_group, dirichlet, even
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,7 @@ def ingest(
     if table.groups is not None:
         if nodes is not None:
             raise SpecError("the group column already says whose each record is; leave --nodes out")
-        (offsets, order), owners = partition.by_group(table.groups)
+        (offsets, order), owners = by_group(table.groups)
         names["nodes"] = tuple(owners)
     else:
         offsets, order = _deal(deal, y, nodes if nodes is not None else 20, np.random.default_rng(seed))
@@ -54,14 +53,14 @@ def _targets(table: Table, loss: Loss, positive: str | None) -> tuple[Any, tuple
     return as_signs(table.y, positive) if loss.targets == "binary" else (as_reals(table.y), None)
 
 
-def _deal(text: str, y: Any, n: int, rng: np.random.Generator) -> partition.Partition:
+def _deal(text: str, y: Any, n: int, rng: np.random.Generator) -> Partition:
     name, args, _ = parse(text)
     if name == "even" and not args:
-        return partition.even(len(y), n, rng)
+        return even(len(y), n, rng)
     if name == "in_order" and not args:
-        return partition.even(len(y), n)
+        return even(len(y), n)
     if name == "dirichlet" and len(args) == 1:
-        return partition.dirichlet(y, n, args[0], rng)
+        return dirichlet(y, n, args[0], rng)
     raise SpecError(f"records cannot be dealt out by '{text}'; write even, in_order or dirichlet(0.3)")
 
 

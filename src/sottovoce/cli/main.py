@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from sottovoce._version import __version__
-from sottovoce.cli import consortium, data, ledger, node, screen
+from sottovoce.cli import consortium, data, node, screen
 from sottovoce.cli.account import account, calibrate
 from sottovoce.cli.compare import compare
 from sottovoce.cli.demo import demo
@@ -48,7 +48,7 @@ for verb in (demo, train, predict, sweep, compare, report, plan, account, calibr
 
 app.add_typer(data.app, name="data")
 app.add_typer(node.app, name="node")
-app.add_typer(ledger.app, name="ledger")
+app.add_typer(node.ledger, name="ledger")
 app.add_typer(consortium.app, name="consortium")
 node.app.command()(consortium.check)
 

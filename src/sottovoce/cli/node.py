@@ -1,4 +1,7 @@
-"""`sottovoce node`: take part in a run as one node, beside one's own records; here over MPI."""
+"""`sottovoce ledger`: what a node has released, whether its ledger holds, and what the owner allows.
+
+`sottovoce node`: take part in a run as one node, beside one's own records; here over MPI.
+"""
 
 import traceback
 from dataclasses import replace
@@ -8,19 +11,114 @@ from time import perf_counter
 from typing import Annotated, Any, cast
 
 import typer
+from rich.table import Table as Grid
 
 from sottovoce.cli import screen
 from sottovoce.data.load import load
 from sottovoce.data.sql import is_database, load_sql
 from sottovoce.data.tables import Table
-from sottovoce.errors import SottovoceError, SpecError
+from sottovoce.errors import SottovoceError, SpecError, StoreError
 from sottovoce.node.budget import Budget, budgets
+from sottovoce.node.ledger import contradictions, overview, read_export
+from sottovoce.node.ledger import export as exported
 from sottovoce.node.loop import DATASET, Outcome, Participant
 from sottovoce.node.mpi import MpiCarrier, world
 from sottovoce.node.plan import Plan, read_plan
 from sottovoce.node.site import own_problem
 from sottovoce.node.store import Store
-from sottovoce.result import History, Result, environment
+from sottovoce.privacy.statement import number
+from sottovoce.run.result import History, Result, environment
+
+ledger = typer.Typer(help="What a node has released, and what its owner allows.", no_args_is_help=True)
+
+Folder = Annotated[Path, typer.Argument(help="The node's folder.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Dataset = Annotated[str, typer.Option("--dataset", help="The owner's name for these records.")]
+
+
+@ledger.command()
+def show(folder: Folder, json: Json = False) -> None:
+    """Show the runs of a folder, and what each data set has cost of its budget."""
+    found = overview(Store(folder, reading=True))
+    if json:
+        screen.say_json(found)
+        return
+    table = Grid(title="runs", title_justify="left", box=None, padding=(0, 2))
+    for column in ("run", "name", "node", "data set", "state", "released", "planned", "σ"):
+        table.add_column(column, no_wrap=True)
+    for run in found["runs"]:
+        counts = (f"{run['released']:,}", f"{run['rounds']:,}", f"{run['sigma']:.4g}")
+        table.add_row(run["run"][:12], run["name"], run["node"], run["dataset"], run["state"], *counts)
+    screen.out.print(table)
+    for each in found["datasets"]:
+        screen.out.print(
+            f"data set '{each['dataset']}': ε = {number(each['epsilon'])} of {each['epsilon_budget']:g} at "
+            f"δ = {each['delta']:g} against '{each['adversary']}' ({each['adjacency']}); every run that has begun "
+            "counts with all of its rounds",
+            soft_wrap=True,
+        )
+    screen.out.print(f"{found['rows']:,} rows, head {found['head'][:16]}")
+
+
+@ledger.command()
+def verify(
+    folder: Folder,
+    against: Annotated[
+        list[Path],
+        typer.Option("--against", help="An earlier export of this ledger, or a peer's export; several times."),
+    ] = [],  # noqa: B006 - Typer wants a list
+    json: Json = False,
+) -> None:
+    """Check the chain, the messages and the state; exit code 6 where something does not hold."""
+    store = Store(folder, reading=True)
+    faults = store.verify()
+    for path in against:
+        faults += contradictions(store.rows(), store.identity, read_export(path))
+    if faults:
+        raise StoreError(f"the ledger in '{folder}' does not hold: {'; '.join(faults)}")
+    rows = store.rows()
+    head = rows[-1].hash.hex() if rows else ""
+    if json:
+        screen.say_json({"holds": True, "rows": len(rows), "head": head})
+    else:
+        screen.out.print(f"[green]holds:[/] {len(rows):,} rows, head {head[:16]}")
+
+
+@ledger.command()
+def export(
+    folder: Folder,
+    out: Annotated[Path | None, typer.Option("--out", help="A file, in place of the screen.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="It is always JSON.")] = True,
+) -> None:
+    """Write the whole ledger and the peers' high-water marks as JSON, for somebody else to keep."""
+    found = exported(Store(folder, reading=True))
+    if out is None:
+        screen.say_json(found)
+        return
+    try:
+        out.write_text(dumps(found, ensure_ascii=False) + "\n")
+    except OSError as error:
+        raise StoreError(f"the export cannot be written to '{out}' ({error.strerror}); give another file") from None
+
+
+@ledger.command()
+def budget(
+    folder: Folder,
+    epsilon: Annotated[float, typer.Option("--epsilon", help="ε of everything ever released of these records.")],
+    delta: Annotated[float, typer.Option("--delta", help="δ of the same.")] = 1e-5,
+    dataset: Dataset = DATASET,
+    json: Json = False,
+) -> None:
+    """Set the owner's total budget; a later one takes the place of an earlier one, and both stay in the ledger."""
+    limit = Budget(epsilon, delta)
+    store = Store(folder)
+    store.set_budget(limit.detail(dataset))
+    store.close()
+    if json:
+        screen.say_json({"dataset": dataset, "epsilon": epsilon, "delta": delta})
+    else:
+        screen.out.print(f"data set '{dataset}' may cost ε = {epsilon:g} at δ = {delta:g} in all")
+
 
 app = typer.Typer(help="Take part in a run as one node, beside one's own records.")
 

@@ -8,13 +8,13 @@ import numpy as np
 import typer
 from rich.table import Table
 
-from sottovoce.build import loss_from_text, make_lipschitz
 from sottovoce.cli import screen
 from sottovoce.errors import SpecError
 from sottovoce.planner import Facts, choose
-from sottovoce.planning import price
+from sottovoce.planner.price import price
 from sottovoce.privacy.adversaries import make_adversary
-from sottovoce.privacy.event import ADJACENCY
+from sottovoce.privacy.events import ADJACENCY
+from sottovoce.run.build import loss_from_text, make_lipschitz
 
 
 def plan(

@@ -10,7 +10,7 @@ from sottovoce.cli import screen
 from sottovoce.consortium.agreement import SCHEMA_FILE
 from sottovoce.consortium.schema import read_schema
 from sottovoce.data.load import load
-from sottovoce.result import Result
+from sottovoce.run.result import Result
 
 
 def predict(

@@ -8,7 +8,7 @@ import typer
 
 from sottovoce.cli import screen
 from sottovoce.errors import DataError
-from sottovoce.result import Result
+from sottovoce.run.result import Result
 
 NAME = "report.html"
 

@@ -12,9 +12,9 @@ from rich.table import Table
 
 from sottovoce.cli import screen
 from sottovoce.errors import Interrupted, SpecError
-from sottovoce.paper.data import DATA, SIZES, load_sample
-from sottovoce.paper.experiments import FIGURES, NOISES, groups
-from sottovoce.result import NOT_PRIVATE, write_atomically
+from sottovoce.experiments.paper.data import DATA, SIZES, load_sample
+from sottovoce.experiments.paper.experiments import FIGURES, NOISES, groups
+from sottovoce.run.result import NOT_PRIVATE, write_atomically
 
 TITLES = {
     "table1": "Table 1: exponents of the utility lost, claimed and measured",
@@ -47,7 +47,7 @@ def reproduce(
         raise SpecError(f"there is no noise '{noise}' here; choose paper, honest or both")
     if size not in SIZES:
         raise SpecError(f"there is no size '{size}'; choose one of {', '.join(SIZES)}")
-    from sottovoce.paper.page import write_page
+    from sottovoce.experiments.paper.page import write_page
 
     noises = tuple(NOISES) if noise == "both" else (noise,)
     found: dict[str, Any] = {"label": NOT_PRIVATE, "files": []}
@@ -60,7 +60,7 @@ def reproduce(
         _table1(size, out, json, found)
     if "questions" in wanted:
         _questions(size, json, found)
-    from sottovoce.paper.orderings import findings
+    from sottovoce.experiments.paper.orderings import findings
 
     tables = {title: found[key] for key, title in TITLES.items() if key in found}
     figures = [name for name in wanted if name in FIGURES]
@@ -84,11 +84,11 @@ def _figures(
     quiet: bool,
     found: dict[str, Any],
 ) -> "pa.Table | None":
-    from sottovoce.paper.collect import collect, folder_of
-    from sottovoce.paper.figures import draw
-    from sottovoce.paper.orderings import findings
-    from sottovoce.paper.table2 import describe
-    from sottovoce.paper.truth import TITLE, truths
+    from sottovoce.experiments.paper.collect import collect, folder_of
+    from sottovoce.experiments.paper.figures import draw
+    from sottovoce.experiments.paper.orderings import findings
+    from sottovoce.experiments.paper.table2 import describe
+    from sottovoce.experiments.paper.truth import TITLE, truths
 
     figures = [w for w in wanted if w in FIGURES]
     if not figures and "table2" not in wanted:
@@ -115,7 +115,7 @@ def _figures(
 
 
 def _table1(size: str, out: Path, quiet: bool, found: dict[str, Any]) -> None:
-    from sottovoce.paper.table1 import as_rows, table1
+    from sottovoce.experiments.paper.table1 import as_rows, table1
 
     with _bar("table 1", quiet) as done:
         rows = as_rows(table1(size, out, done))
@@ -125,7 +125,7 @@ def _table1(size: str, out: Path, quiet: bool, found: dict[str, Any]) -> None:
 
 
 def _questions(size: str, quiet: bool, found: dict[str, Any]) -> None:
-    from sottovoce.paper.questions import high_probability, uneven_nodes
+    from sottovoce.experiments.paper.questions import high_probability, uneven_nodes
 
     many, few = {"tiny": (10, 2), "small": (200, 10), "full": (200, 20)}[size]
     spreads = [
@@ -150,7 +150,7 @@ def _questions(size: str, quiet: bool, found: dict[str, Any]) -> None:
 
 def _write_tables(path: Path, found: dict[str, Any]) -> Path:
     """Every table as Markdown, for whoever writes about it."""
-    from sottovoce.paper.truth import TITLE
+    from sottovoce.experiments.paper.truth import TITLE
 
     titles = TITLES | {"findings": "What the paper says of its figures", "true epsilon": TITLE}
     parts = [f"*{NOT_PRIVATE}*"]

@@ -19,10 +19,9 @@ from rich.table import Table
 from sottovoce._text import bytes_text as bytes_text
 from sottovoce.errors import Interrupted, SpecError
 from sottovoce.privacy.adversaries import make_adversary
-from sottovoce.privacy.statement import number
-from sottovoce.privacy.units import make_unit
-from sottovoce.result import NOT_PRIVATE, Result
-from sottovoce.solve import Progress as OnProgress
+from sottovoce.privacy.statement import make_unit, number
+from sottovoce.run.result import NOT_PRIVATE, Result
+from sottovoce.run.solve import Progress as OnProgress
 
 out, err = Console(highlight=False), Console(stderr=True, highlight=False)
 

@@ -8,21 +8,21 @@ import numpy as np
 import typer
 from rich.table import Table
 
-from sottovoce.build import loss_from_text, make_problem, rounds_for_epochs
 from sottovoce.cli import screen
 from sottovoce.cli.ingest import ingest
 from sottovoce.cli.report import write_report
 from sottovoce.data.load import load
 from sottovoce.errors import SpecError
+from sottovoce.experiments.sweep import sweep as run_sweep
 from sottovoce.notation import write
-from sottovoce.presets import PRESETS, make_preset
-from sottovoce.privacy.event import ADJACENCY
+from sottovoce.privacy.events import ADJACENCY
 from sottovoce.privacy.statement import number
 from sottovoce.problem.optimum import optimum
-from sottovoce.result import NOT_PRIVATE, Result, save_rows
-from sottovoce.solve import ENGINES
-from sottovoce.spec import Execution
-from sottovoce.sweep import sweep as run_sweep
+from sottovoce.run.build import loss_from_text, make_problem, rounds_for_epochs
+from sottovoce.run.presets import PRESETS, make_preset
+from sottovoce.run.result import NOT_PRIVATE, Result, save_rows
+from sottovoce.run.solve import ENGINES
+from sottovoce.run.spec import Execution
 
 
 def sweep(

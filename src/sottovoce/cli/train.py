@@ -8,7 +8,6 @@ import numpy as np
 import typer
 
 from sottovoce._types import IntArray
-from sottovoce.build import loss_from_text, make_problem, rounds_for_epochs
 from sottovoce.cli import screen
 from sottovoce.cli.ingest import ingest
 from sottovoce.cli.report import NAME, write_report
@@ -16,11 +15,12 @@ from sottovoce.data.load import load
 from sottovoce.errors import SpecError
 from sottovoce.notation import parse, write
 from sottovoce.planner import Facts, choose
-from sottovoce.presets import PRESETS, make_preset
 from sottovoce.problem.optimum import optimum
 from sottovoce.problem.shards import Shards
-from sottovoce.solve import ENGINES, solve
-from sottovoce.spec import Execution, Spec
+from sottovoce.run.build import loss_from_text, make_problem, rounds_for_epochs
+from sottovoce.run.presets import PRESETS, make_preset
+from sottovoce.run.solve import ENGINES, solve
+from sottovoce.run.spec import Execution, Spec
 
 FIXED = {
     "h": "problem__h",

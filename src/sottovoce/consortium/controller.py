@@ -20,10 +20,9 @@ from nvflare.apis.signal import Signal
 from nvflare.widgets.info_collector import InfoCollector
 
 from sottovoce.consortium.agreement import FILE, Agreement, read_agreement
-from sottovoce.consortium.carrier import ORDER, PROGRESS, Wire
-from sottovoce.consortium.evaluate import evaluation, statement
+from sottovoce.consortium.carrier import ORDER, PROGRESS, Wire, kit_of, simulated
+from sottovoce.consortium.evaluation import evaluation, statement
 from sottovoce.consortium.executor import PREPARE, TRAIN
-from sottovoce.consortium.flare import kit_of, simulated
 from sottovoce.consortium.submit import REPORT
 from sottovoce.errors import SottovoceError, SpecError
 from sottovoce.node import skips

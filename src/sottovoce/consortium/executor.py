@@ -16,8 +16,7 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
 
-from sottovoce.consortium.carrier import Wire
-from sottovoce.consortium.flare import kit_of, simulated
+from sottovoce.consortium.carrier import Wire, kit_of, simulated
 from sottovoce.consortium.member import Member
 from sottovoce.errors import SottovoceError
 

@@ -13,11 +13,9 @@ from typing import Any
 import numpy as np
 
 from sottovoce._types import Array
-from sottovoce.build import check_rows, make_problem
-from sottovoce.consortium import results
 from sottovoce.consortium.agreement import FILE, Agreement, read_agreement
 from sottovoce.consortium.carrier import MODEL, ORDER, PROGRESS, FlareCarrier, Wire
-from sottovoce.consortium.examine import Examiner
+from sottovoce.consortium.evaluation import Examiner, save_results
 from sottovoce.consortium.shares import deal, refuse_moved
 from sottovoce.consortium.site import FILE as SITE_FILE
 from sottovoce.consortium.site import Source, read_site
@@ -29,6 +27,7 @@ from sottovoce.node.store import Store
 from sottovoce.node.wire import Header, pack, unpack
 from sottovoce.problem.objective import Problem
 from sottovoce.problem.shards import Shards
+from sottovoce.run.build import check_rows, make_problem
 
 LOCKED = 40.0  # seconds that an ended job's process may still hold the node's folder
 SERVER = "server"
@@ -90,7 +89,7 @@ class Member:
         seconds = time.perf_counter() - began
         models = self._gather(outcome.model)
         count = None if self.examiner is None else self.examiner.count(models.mean(axis=0))
-        folder = results.save(self.kit, self.store.path, self.agreement, models, seconds)
+        folder = save_results(self.kit, self.store.path, self.agreement, models, seconds)
         log.info("the model and its statement are in %s", folder)
         return {"finished": True, "right": count, "unheard": list(outcome.unheard)}
 

@@ -20,7 +20,7 @@ import scipy  # not its parts: they load when first used
 from numpy.typing import NDArray
 
 from sottovoce._types import IntArray
-from sottovoce.consortium.encoding import Encoded
+from sottovoce.consortium.schema import Encoded
 from sottovoce.errors import DataError, PrivacyError
 from sottovoce.node.budget import Spending
 from sottovoce.problem.shards import Shards

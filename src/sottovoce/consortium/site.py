@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from sottovoce.consortium.encoding import Encoded
-from sottovoce.consortium.schema import Schema
+from sottovoce.consortium.schema import Encoded, Schema
+from sottovoce.data.columns import from_lists, read_columns
 from sottovoce.data.load import format_of, load
 from sottovoce.data.sql import answer_of
-from sottovoce.data.typed import from_lists, read_columns
 from sottovoce.errors import SpecError
 
 FILE = "site.toml"

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from sottovoce.consortium.agreement import FILE, Agreement, read_agreement
-from sottovoce.consortium.flare import flare
+from sottovoce.consortium.carrier import flare
 from sottovoce.consortium.project import ALLOWED
 from sottovoce.errors import NetworkError, SpecError
 

@@ -1,4 +1,8 @@
-"""The compiled engine: the same trajectories as the reference, at the speed of the machine; and many runs at once.
+"""From jobs to the flat arrays of the kernel. Data is handed over where it lies; nothing of its size is copied.
+
+Whether runs can be stacked: they must share everything but numbers.
+
+The compiled engine: the same trajectories as the reference, at the speed of the machine; and many runs at once.
 
 Where the job's draws are the run's own `Draws`, the kernel makes records and noise from the counters itself (noise in
 float32, 3e-7 relative from the reference's); any other `Randomness` is asked for a block of rounds at a time and
@@ -9,18 +13,328 @@ stacked: `run_many` draws records and unit noise once for all of them, which is 
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary, ref
 
 import numpy as np
+from numpy.typing import NDArray
 
-from sottovoce._types import IntArray
+from sottovoce import rows
+from sottovoce._types import Array, IntArray
+from sottovoce.algorithm.descent import Descent
+from sottovoce.algorithm.dual_averaging import DualAveraging
 from sottovoce.algorithm.method import Speaks, State
+from sottovoce.algorithm.stepsizes import prefix_sums
 from sottovoce.engine.job import Job, draw
-from sottovoce.engine.kernel import run_rounds
-from sottovoce.engine.kernel_arguments import Noise, make_scratch
-from sottovoce.engine.packing import Packed, counted, pack
-from sottovoce.engine.stacking import check_stackable
+from sottovoce.engine.kernel import draws as kernel_draws
+from sottovoce.engine.kernel import steps as kernel_steps
+from sottovoce.engine.kernel.arguments import Data, Model, Noise, Plan, Steps, make_scratch
+from sottovoce.engine.kernel.rounds import run_rounds
 from sottovoce.errors import SpecError
+from sottovoce.network.schedule import Schedule
+from sottovoce.privacy.laws import Gaussian
+from sottovoce.privacy.release import Draws
+from sottovoce.privacy.sampling import Fixed, Full, Poisson
+from sottovoce.problem.losses import LOSSES, SOFTMAX, Loss
+from sottovoce.problem.regularisers import Distance, Entropy, Euclidean, L1Ball, L2Ball, Regulariser, Separable, Simplex
+from sottovoce.problem.shards import Shards
+from sottovoce.streams import Purpose, Streams
+
+KINDS: dict[type, int] = {
+    Separable: kernel_steps.SEPARABLE,
+    L2Ball: kernel_steps.L2_BALL,
+    L1Ball: kernel_steps.L1_BALL,
+    Simplex: kernel_steps.SIMPLEX,
+}
+SAMPLERS: dict[type, int] = {
+    Fixed: kernel_draws.FIXED,
+    Poisson: kernel_draws.POISSON,
+    Full: kernel_draws.FULL,
+}
+Known: TypeAlias = DualAveraging | Descent
+ELSEWHERE = "use engine='reference', which runs everything"
+
+
+@dataclass(frozen=True, eq=False)
+class Packed:
+    """R runs, flat."""
+
+    data: Data
+    plan: Plan
+    model: Model
+    steps: Steps
+    noise: Noise
+
+
+def pack(jobs: Sequence[Job]) -> Packed:
+    """Lay out the runs, which must share data, loss, schedule, streams and everything else but numbers."""
+    first = jobs[0]
+    return Packed(_data(first.problem.shards), _plan(first.schedule), _model(jobs), _steps(jobs), _noise(jobs))
+
+
+def counted(job: Job) -> bool:
+    """Whether the kernel can make the job's draws itself."""
+    draws = job.draws
+    return type(draws) is Draws and type(draws.streams) is Streams and type(draws.release.law) is Gaussian
+
+
+def _data(shards: Shards) -> Data:
+    X = shards.X
+    is_sparse = rows.is_sparse(X)
+    stored = X.data if is_sparse else X
+    if stored.dtype not in (np.float32, np.float64):
+        raise SpecError(f"the compiled engine reads float32 or float64 data, not {stored.dtype}; convert it first")
+    if not is_sparse and not X.flags.c_contiguous:
+        raise SpecError("the compiled engine reads data row by row; lay it out with numpy.ascontiguousarray first")
+    none = np.empty(0, stored.dtype)
+    return Data(
+        sparse=is_sparse,
+        X=_read_only(none.reshape(0, 0) if is_sparse else X),
+        values=_read_only(X.data if is_sparse else none),
+        indices=_read_only(X.indices if is_sparse else np.empty(0, np.int32)),
+        indptr=_read_only(X.indptr if is_sparse else np.empty(0, np.int32)),
+        intercept=float(shards.intercept),
+        y=_read_only(shards.y, np.float64),
+        norms=_read_only(shards.norms, np.float64),
+        offsets=_read_only(shards.offsets, np.int64),
+        order=_read_only(np.empty(0) if shards.order is None else shards.order, np.int64),
+        starts=_read_only(np.empty(0) if shards.starts is None else shards.starts, np.int64),
+    )
+
+
+def _plan(schedule: Schedule) -> Plan:
+    groups = [_groups(W) for W in schedule.patterns]
+    blocks = [
+        np.concatenate([W[at, at].ravel() for at in split]) for W, split in zip(schedule.patterns, groups, strict=True)
+    ]
+    sizes = np.array([len(block) for block in blocks])
+    widest = max(len(W) for W in schedule.patterns)
+    return Plan(
+        starts=_read_only(schedule.starts, np.int64),
+        active=_read_only(schedule.active, np.int32),
+        pattern=_read_only(schedule.pattern, np.int32),
+        weights=_read_only(np.concatenate(blocks), np.float64),
+        corners=_read_only(np.cumsum(sizes) - sizes, np.int64),
+        groups=_read_only(np.array([len(split) for split in groups]), np.int64),
+        widest=widest,
+        speakers=schedule.speakers or widest,
+    )
+
+
+def _groups(W: Array) -> list[slice]:
+    """The active nodes of a round, two by two if no two pairs meet; else all together."""
+    pairs = [slice(at, at + 2) for at in range(0, len(W), 2)]
+    apart = W.copy()
+    for pair in pairs:
+        apart[pair, pair] = 0.0
+    return pairs if len(W) > 2 and len(W) % 2 == 0 and not apart.any() else [slice(0, len(W))]
+
+
+def _model(jobs: Sequence[Job]) -> Model:
+    method, loss = known(jobs[0]), jobs[0].problem.loss
+    _check_loss(loss)
+    kind, centre, curvature, closed, frozen = _kind(method), None, 0.0, True, True
+    if isinstance(method, DualAveraging):
+        centre = method.d.centre if isinstance(method.d, Euclidean) else None
+        curvature, frozen = float(method.curvature), method.primal == "as_written"
+        closed = kind in (kernel_steps.SEPARABLE, kernel_steps.L2_BALL)
+        if centre is not None:  # a centre only shifts z, once and for all, where γ stands still in every run
+            gammas = [job.method.steps.gamma for job in jobs if isinstance(job.method, DualAveraging)]
+            closed = closed and all(bool(np.all(gamma == gamma[0])) for gamma in gammas)
+    return Model(
+        kind=kind,
+        **{name: _numbers(jobs, name) for name in ("phi", "mu", "lo", "hi", "radius")},
+        curvature=curvature,
+        centre=_read_only(np.empty(0) if centre is None else np.asarray(centre), np.float64),
+        closed=closed,
+        frozen=frozen,
+        descent=isinstance(method, Descent),
+        after=isinstance(method, Descent) and method.combine_first,
+        loss=int(loss.code),
+        parameter=float(loss.parameter),
+        clip=_read_only(np.array([job.release.clip for job in jobs]), np.float64),
+        outputs=jobs[0].problem.outputs,
+    )
+
+
+def _numbers(jobs: Sequence[Job], name: str) -> NDArray[Any]:
+    """One number of h for each run; 0 where its kind does not have it."""
+    return _read_only(np.array([getattr(known(job).h, name, 0.0) for job in jobs]), np.float64)
+
+
+def _steps(jobs: Sequence[Job]) -> Steps:
+    """The sequences, each distinct one once; a single one is not copied."""
+    distinct: list[Known] = []
+    which = []
+    for job in jobs:
+        method = known(job)
+        same = [k for k, other in enumerate(distinct) if _same_steps(other, method)]
+        which.append(same[0] if same else len(distinct))
+        if not same:
+            distinct.append(method)
+    tables = zip(*map(_sequences, distinct), strict=True)
+    rows = [np.asarray(table[0])[None] if len(table) == 1 else np.stack(table) for table in tables]
+    return Steps._make([*(_read_only(row, np.float64) for row in rows), _read_only(np.array(which), np.int64)])
+
+
+def _sequences(method: Known) -> tuple[Array, ...]:
+    """push, a, γ, s, A, P and Q; what a method has no use for is stood in for by something of the right length."""
+    if isinstance(method, Descent):
+        return -method.eta, method.a, method.a, method.a, method.A, method.A, method.A
+    a, den = method.steps.a, method.modulus
+    P = prefix_sums(a / den)
+    Q = prefix_sums(a * method.s / den) if _soft(method.h) else P  # P stands in: it is multiplied by φ = 0
+    return a, a, method.steps.gamma, method.s, method.steps.A, P, Q
+
+
+def _noise(jobs: Sequence[Job]) -> Noise:
+    first = jobs[0]
+    shards = first.problem.shards
+    sizes = shards.sizes
+    batch = np.array([first.release.sampling.batch(int(q)) for q in sizes])
+    keys = {purpose: np.zeros(2, np.uint32) for purpose in Purpose}
+    sampler, sigma = kernel_draws.INJECTED, np.zeros((1, len(sizes)))
+    if counted(first):
+        draws = first.draws
+        assert isinstance(draws, Draws)
+        sampling = draws.release.sampling
+        if type(sampling) not in SAMPLERS:
+            raise SpecError(f"the compiled engine has no sampler '{sampling.text}'; {ELSEWHERE}")
+        if draws.m != first.problem.m or not np.array_equal(draws.sizes, sizes):
+            raise SpecError("the draws are made for other data; give them these shards' sizes and dimension")
+        sampler = SAMPLERS[type(sampling)]
+        keys = {purpose: np.concatenate(draws.streams.key(purpose)) for purpose in Purpose}
+        sigma = np.array([job.draws.release.sigma for job in jobs if isinstance(job.draws, Draws)])
+    with np.errstate(divide="ignore"):  # b = q: every record, nothing to skip
+        gap_scale = 1.0 / np.log1p(-batch / sizes)
+    return Noise(
+        sampler=sampler,
+        batch=_read_only(batch, np.int64),
+        gap_scale=_read_only(gap_scale, np.float64),
+        noise_key=_read_only(keys[Purpose.NOISE], np.uint32),
+        records_key=_read_only(keys[Purpose.RECORDS], np.uint32),
+        sigma=_read_only(sigma, np.float64),
+        noisy=_read_only(np.any(sigma > 0, axis=0), np.bool_),
+        scale=_read_only(np.stack([known(job).scale for job in jobs]), np.float64),
+        injected=_read_only(np.empty((0, first.problem.m)), np.float64),
+        records=_read_only(np.empty(0), np.int64),
+        starts=_read_only(np.empty(0), np.int64),
+        every=_read_only(np.empty(0), np.bool_),
+    )
+
+
+def _read_only(values: NDArray[Any], dtype: Any = None) -> NDArray[Any]:
+    """The same memory, not to be written: the data is safe, and the kernel is compiled for one kind of array only."""
+    view = np.ascontiguousarray(values, dtype=dtype).view()
+    view.flags.writeable = False
+    return view
+
+
+def _soft(h: Regulariser) -> bool:
+    return isinstance(h, Separable) and h.phi > 0
+
+
+def known(job: Job) -> Known:
+    """The job's method, if the kernel knows it."""
+    method = job.method
+    if type(method) is DualAveraging or type(method) is Descent:
+        return method
+    raise SpecError(f"the compiled engine does not know the method {type(method).__name__}; {ELSEWHERE}")
+
+
+def _kind(method: Known) -> int:
+    d = _distance(method)
+    if type(method.h) not in KINDS or type(d) not in (Euclidean, Entropy):
+        raise SpecError(
+            f"the compiled engine has no step for h = {type(method.h).__name__} under d = {type(d).__name__}; "
+            f"{ELSEWHERE}"
+        )
+    return kernel_steps.ENTROPY if isinstance(d, Entropy) else KINDS[type(method.h)]
+
+
+def _distance(method: Known) -> Distance:
+    return method.d if isinstance(method, DualAveraging) else Euclidean()
+
+
+def _check_loss(loss: Loss) -> None:
+    known = LOSSES.get(loss.name, SOFTMAX)
+    if known is None or known.code != loss.code or known.slope_formula is not loss.slope_formula:
+        raise SpecError(f"the compiled engine does not know loss '{loss.name}'; {ELSEWHERE}")
+
+
+def _same_steps(one: Known, other: Known) -> bool:
+    if isinstance(one, DualAveraging) and isinstance(other, DualAveraging):
+        numbers = [(m.iota, m.h.modulus, m.curvature, _soft(m.h)) for m in (one, other)]
+        pairs = [(one.steps.a, other.steps.a), (one.steps.gamma, other.steps.gamma)]
+        return numbers[0] == numbers[1] and _equal(pairs)
+    return isinstance(one, Descent) and isinstance(other, Descent) and _equal([(one.a, other.a), (one.eta, other.eta)])
+
+
+def _equal(pairs: list[tuple[Array, Array]]) -> bool:
+    return all(mine is theirs or np.array_equal(mine, theirs) for mine, theirs in pairs)
+
+
+def check_stackable(jobs: Sequence[Job]) -> None:
+    """Refuse to stack runs that differ in more than numbers."""
+    for job in jobs[1:]:
+        _check_alike(jobs[0], job)
+    if len(jobs) > 1 and not counted(jobs[0]):
+        raise SpecError("runs can only be stacked where their noise comes from counters; run them one by one")
+
+
+def _check_alike(one: Job, other: Job) -> None:
+    mine, theirs = one.problem.shards, other.problem.shards
+    method, its = known(one), known(other)
+    draws, its_draws = one.draws, other.draws
+    same = {
+        "data": mine is theirs
+        or (
+            mine.X is theirs.X
+            and np.array_equal(mine.y, theirs.y)
+            and np.array_equal(mine.offsets, theirs.offsets)
+            and (mine.order is theirs.order or np.array_equal(mine.order, theirs.order))  # type: ignore[arg-type]
+            and (mine.starts is theirs.starts or np.array_equal(mine.starts, theirs.starts))  # type: ignore[arg-type]
+            and mine.intercept == theirs.intercept
+        ),
+        "loss": one.problem.joint == other.problem.joint,
+        "schedule": _same_schedule(one.schedule, other.schedule),
+        "kind of regulariser": type(method.h) is type(its.h),
+        "method": _variant(method) == _variant(its),
+        "sampling": one.release.sampling == other.release.sampling,
+        "randomness": draws is its_draws
+        or (
+            isinstance(draws, Draws)
+            and isinstance(its_draws, Draws)
+            and counted(one) == counted(other)
+            and draws.release.sampling == its_draws.release.sampling
+            and all(np.array_equal(draws.streams.key(p), its_draws.streams.key(p)) for p in Purpose)
+        ),
+    }
+    wrong = [name for name, alike in same.items() if not alike]
+    if wrong:
+        raise SpecError(f"runs that differ in their {', '.join(wrong)} cannot be stacked; run them one by one")
+
+
+def _variant(method: Known) -> tuple[Any, ...]:
+    """What kernels branch on."""
+    if isinstance(method, Descent):
+        return Descent, method.combine_first
+    return DualAveraging, method.d, method.primal, method.curvature
+
+
+def _same_schedule(one: Schedule, other: Schedule) -> bool:
+    if one is other:
+        return True
+    mine: list[NDArray[Any]] = [one.starts, one.active, one.pattern, *one.patterns]
+    theirs: list[NDArray[Any]] = [other.starts, other.active, other.pattern, *other.patterns]
+    return (
+        one.n == other.n
+        and one.speakers == other.speakers
+        and len(one.patterns) == len(other.patterns)
+        and all(np.array_equal(a, b) for a, b in zip(mine, theirs, strict=True))
+    )
+
 
 INJECTED_BLOCK = 1 << 20  # numbers of injected noise held at a time
 

@@ -11,8 +11,7 @@ from sklearn.utils.multiclass import type_of_target
 
 from sottovoce._types import Array
 from sottovoce.errors import DataError
-from sottovoce.estimators.base import PrivateLinearModel, known_loss, leak
-from sottovoce.estimators.owners import refuse_missing
+from sottovoce.estimators.base import PrivateLinearModel, known_loss, leak, refuse_missing
 
 LOSSES = "auto, hinge, smoothed_hinge, logistic, squared_hinge, softmax"
 WITH_PROBABILITIES = ("logistic", "softmax")

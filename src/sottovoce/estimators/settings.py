@@ -2,21 +2,29 @@
 
 The problem that is solved is scale-free: rows are divided by their public bound, targets of a regression mapped from
 their public range to [−1, 1]. So the planner's numbers, and the user's `alpha`, mean the same in every unit of measure.
+
+What several fits cost together, where each goes on from the model of the one before (`warm_start`).
+
+Every fit releases anew, so a record that was in all of them has been spoken of in all of them. Releases of one node
+compose: their privacy-loss distributions are accounted together, node by node, at one δ.
 """
 
 import math
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from sottovoce.build import h_from_text, loss_from_text
 from sottovoce.errors import DataError, PrivacyError, SpecError
 from sottovoce.notation import write
 from sottovoce.planner import Choice, Facts, choose
+from sottovoce.privacy.accounting import Mechanism, account
 from sottovoce.privacy.calibration import noise_multiplier
-from sottovoce.privacy.statement import check_delta
-from sottovoce.spec import Spec
+from sottovoce.privacy.events import Event
+from sottovoce.privacy.statement import PrivacyStatement, check_delta, number
+from sottovoce.run.build import h_from_text, loss_from_text
+from sottovoce.run.spec import Spec
 
 INTERCEPT = 0.5
 """B, the value of the intercept's column beside rows of norm at most 1: L grows by a ninth, the intercept can move."""
@@ -182,3 +190,60 @@ def _share(value: Any) -> float:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, float | int | np.number) and not isinstance(value, bool) and value == value
+
+
+@dataclass(frozen=True)
+class Spent:
+    """The guarantee of all fits together, for a record that was in every one of them."""
+
+    epsilon: float
+    delta: float
+    adversary: str
+    adjacency: str
+    fits: int
+
+    def verdict(self) -> str:
+        """One line."""
+        fits = f"{self.fits} fit{'s' * (self.fits > 1)}"
+        if math.isinf(self.epsilon):
+            return f"NOT PRIVATE: among {fits} is one without noise."
+        return (
+            f"All {fits} together: (ε = {number(self.epsilon)}, δ = {self.delta:g})-differential privacy against "
+            f"'{self.adversary}' ({self.adjacency})."
+        )
+
+
+def spent(statements: Sequence[PrivacyStatement]) -> Spent:
+    """The joint cost of fits over the same nodes, at the last one's δ.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sottovoce import PrivateClassifier
+    >>> X, y = np.eye(100), np.arange(100) % 2
+    >>> model = PrivateClassifier(1.0, row_norm=1.0, classes=[0, 1], warm_start=True, random_state=0)
+    >>> model.fit(X, y).spent_.epsilon == model.privacy_.epsilon
+    True
+    >>> print(model.fit(X, y).spent_.verdict())
+    All 2 fits together: (ε = 1.47, δ = 1e-05)-differential privacy against 'transcript' (replace ...
+    """
+    last = statements[-1]
+    if len(statements) == 1:
+        epsilon = last.epsilon
+    else:
+        histories = zip(*(_events(statement) for statement in statements), strict=True)
+        epsilon = max(_together(events, last.delta) for events in set(histories))
+    return Spent(epsilon, last.delta, last.adversary, last.adjacency, len(statements))
+
+
+def _events(statement: PrivacyStatement) -> list[Event]:
+    """The event of each node, in the nodes' order."""
+    whose = {node: group.event for group in statement.groups for node in group.nodes}
+    return [whose[node] for node in sorted(whose)]
+
+
+def _together(events: tuple[Event, ...], delta: float) -> float:
+    spoken = [event for event in events if event.rounds > 0]
+    if any(event.sigma == 0 for event in spoken):
+        return math.inf
+    return account([Mechanism.of(event) for event in spoken], delta).epsilon if spoken else 0.0

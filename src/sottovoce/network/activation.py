@@ -1,4 +1,12 @@
-"""Who is active in a round: k random links, k disjoint links, k random nodes, everyone, or one at a tick.
+"""Choosing and listing subsets and matchings, many at a time: the counting behind the activation schemes.
+
+What an activation scheme is: a uniform distribution over a finite set of outcomes.
+
+An outcome is a row of numbers: the links chosen (rows of `Graph.edges`) or the nodes chosen. So a million rounds are
+one small integer array, and exact probabilities are counts. No scheme ever looks at data: the privacy accounting
+relies on it.
+
+Who is active in a round: k random links, k disjoint links, k random nodes, everyone, or one at a tick.
 
 ι_i = P(node i is active) is exact, always; where it cannot be had, that is an error. It is 2k/n for k random links
 only when k = 1: two links may share a node.
@@ -7,17 +15,188 @@ Adding a scheme: a small class like those below, and one row of `ACTIVATIONS`.
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import combinations
+from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sottovoce._types import Array, IntArray
 from sottovoce.errors import NetworkError
 from sottovoce.network.graphs import Graph
-from sottovoce.network.listing import LIMIT, SLOWEST, all_subsets, draw_matchings, matchings, pair_index, subsets
-from sottovoce.network.scheme import BLOCK, Activation, Outcome, Sized
 from sottovoce.notation import parse
+
+LIMIT = 200_000  # outcomes that are worth listing one by one
+STEPS = 10 * LIMIT  # of the search for matchings, before it is given up: a few seconds
+SLOWEST = 1e-3  # acceptance rate below which rejection sampling is given up
+
+
+def subsets(size: int, k: int, rounds: int, rng: np.random.Generator) -> IntArray:
+    """Uniform k-subsets of 0 … size − 1, one a row (Floyd's algorithm on all rows at once: no draw is wasted)."""
+    chosen = np.empty((rounds, k), dtype=np.int64)
+    for at, last in enumerate(range(size - k, size)):
+        draw = rng.integers(0, last + 1, size=rounds)
+        taken = np.any(chosen[:, :at] == draw[:, None], axis=1)
+        chosen[:, at] = np.where(taken, last, draw)
+    return chosen
+
+
+def all_subsets(size: int, k: int) -> IntArray:
+    """All k-subsets of 0 … size − 1, one a row."""
+    return np.array(list(combinations(range(size), k)), dtype=np.int64).reshape(math.comb(size, k), k)
+
+
+def pair_index(n: int, pairs: IntArray) -> IntArray:
+    """The rows of a complete graph's `edges` that hold the given pairs (…, 2)."""
+    i, j = np.min(pairs, axis=-1), np.max(pairs, axis=-1)
+    return i * n - i * (i + 1) // 2 + j - i - 1
+
+
+@lru_cache(maxsize=16)
+def matchings(graph: Graph, k: int) -> IntArray | None:
+    """All k-matchings, as rows of link numbers; None where they are over `LIMIT` or too hard to find.
+
+    A search from node to node: the next free node takes a later free neighbour, or stays single while there are
+    still enough nodes for the links that are missing.
+    """
+    later: list[list[tuple[int, int]]] = [[] for _ in range(graph.n)]
+    for e, (i, j) in enumerate(graph.edges.tolist()):
+        later[i].append((j, e))
+    openers = np.cumsum([bool(row) for row in later][::-1])[::-1].tolist()  # nodes from here on that open a link
+    found: list[tuple[int, ...]] = []
+    todo: list[tuple[int, int, tuple[int, ...]]] = [(0, (1 << graph.n) - 1, ())]  # next node, free nodes, links
+    for _ in range(STEPS):
+        if not todo:
+            return np.array(found, dtype=np.int64).reshape(-1, k)
+        v, free, links = todo.pop()
+        missing = k - len(links)
+        if missing == 0:
+            found.append(links)
+            if len(found) > LIMIT:
+                return None
+        elif v < graph.n and openers[v] >= missing and (free >> v).bit_count() >= 2 * missing:
+            todo.append((v + 1, free, links))
+            if free >> v & 1:
+                todo += [(v + 1, free ^ 1 << u, (*links, e)) for u, e in later[v] if free >> u & 1]
+    return None
+
+
+def draw_matchings(graph: Graph, k: int, rounds: int, rng: np.random.Generator) -> IntArray | None:
+    """Uniform k-matchings, one a row: from a shuffled deck of nodes, from the list, or by rejection.
+
+    None where there are too many to list and too few among random choices of k links.
+    """
+    if graph.is_complete:
+        deck = np.tile(np.arange(graph.n, dtype=np.int32), (rounds, 1))
+        rng.permuted(deck, axis=1, out=deck)
+        return pair_index(graph.n, deck[:, : 2 * k].reshape(rounds, k, 2).astype(np.int64))
+    listed = matchings(graph, k)
+    if listed is not None:
+        return listed[rng.integers(len(listed), size=rounds)]
+    kept: list[IntArray] = []
+    have = tried = 0
+    while have < rounds:  # k links, again and again until no two share a node: uniform over the matchings
+        choice = subsets(len(graph.edges), k, max(rounds, 10_000), rng)
+        ends = np.sort(graph.edges[choice].reshape(len(choice), -1), axis=1)
+        kept.append(choice[np.all(ends[:, 1:] != ends[:, :-1], axis=1)])
+        have, tried = have + len(kept[-1]), tried + len(choice)
+        if have < SLOWEST * tried:
+            return None
+    return np.concatenate(kept)[:rounds]
+
+
+BLOCK = 1 << 20  # entries of stacked matrices worked on at a time: 8 MB of weights
+ROUNDS = 1 << 16  # rounds drawn at a time
+
+Outcome = tuple[IntArray, NDArray[np.bool_]]
+"""Of many rounds: active nodes (R, K), −1 where fewer than K are active, and the links among them (R, K, K)."""
+
+
+class Activation(ABC):
+    """A scheme, as data: what it is called, how likely each node is, and how to draw it."""
+
+    by_links: ClassVar[bool] = False
+    """Whether the numbers of an outcome are links (rows of `Graph.edges`) or nodes."""
+    speakers: ClassVar[int] = 0
+    """How many of the active nodes, the first ones, take a gradient; 0 for all."""
+
+    @abstractmethod
+    def width(self, graph: Graph) -> int:
+        """K, the most nodes that can be active in one round; refuses a graph on which the scheme has no outcome."""
+
+    @abstractmethod
+    def iota(self, graph: Graph) -> Array:
+        """(n,) the exact probability that each node is active in a round and takes a gradient."""
+
+    @abstractmethod
+    def count(self, graph: Graph) -> int | None:
+        """How many equally likely outcomes there are; None where counting them is out of reach."""
+
+    @abstractmethod
+    def outcomes(self, graph: Graph) -> IntArray:
+        """All outcomes, one a row; ask only where `count` is at most `LIMIT`."""
+
+    @abstractmethod
+    def typical(self, graph: Graph) -> IntArray | None:
+        """On a complete graph: outcomes that stand for all up to renumbering; None if they are over `LIMIT`."""
+
+    @abstractmethod
+    def _draw(self, graph: Graph, rounds: int, rng: np.random.Generator) -> IntArray: ...
+
+    def draw(self, graph: Graph, rounds: int, rng: np.random.Generator) -> IntArray:
+        """Outcomes of independent rounds, one a row.
+
+        Whole blocks are drawn and the last one is cut: a longer run begins with the rounds of a shorter one.
+        """
+        if rounds < 1:
+            raise NetworkError(f"a run needs at least one round, not {rounds}; ask for more")
+        size = min(ROUNDS, max(1, BLOCK // max(self.width(graph) ** 2, graph.n)))
+        if self.count(graph) == 1:  # the same in every round: a view takes no memory
+            return np.broadcast_to(only := self.outcomes(graph), (rounds, only.shape[1]))
+        return np.concatenate([self._draw(graph, size, rng)[: rounds - at] for at in range(0, rounds, size)])
+
+    def spread(self, graph: Graph, choice: IntArray) -> Iterator[Outcome]:
+        """Spell outcomes out, a block of rounds at a time: who is active, and the links among them."""
+        K = self.width(graph)
+        links = None if self.by_links else graph.adjacency()
+        size = max(1, BLOCK // K**2)
+        for at in range(0, len(choice), size):
+            rows = choice[at : at + size]
+            yield _ends(graph, rows, K) if links is None else (rows, links[rows[:, :, None], rows[:, None, :]])
+
+
+def _ends(graph: Graph, choice: IntArray, K: int) -> Outcome:
+    """The nodes that the chosen links join, each once, in the order in which the links name them."""
+    rounds, k = choice.shape
+    ends = graph.edges[choice].reshape(rounds, 2 * k)
+    first = np.argmax(ends[:, :, None] == ends[:, None, :], axis=2)  # where this node was named first
+    new = first == np.arange(2 * k)
+    label = np.take_along_axis(np.cumsum(new, axis=1) - 1, first, axis=1)
+    row = np.arange(rounds)[:, None]
+    nodes = np.full((rounds, K), -1, dtype=np.int64)
+    nodes[row, label] = ends
+    links = np.zeros((rounds, K, K), dtype=np.bool_)
+    links[row, label[:, 0::2], label[:, 1::2]] = True
+    return nodes, links | links.transpose(0, 2, 1)
+
+
+@dataclass(frozen=True)
+class Sized(Activation):
+    """A scheme with a number: k links or k nodes."""
+
+    k: int
+
+    def __post_init__(self) -> None:
+        """Refuse an idle round."""
+        if self.k < 1:
+            raise NetworkError(f"'{self}' leaves every node idle; choose at least 1")
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__.lower()}({self.k})"
 
 
 class Edges(Sized):

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from sottovoce._types import Array, IntArray
 from sottovoce.errors import NetworkError
+from sottovoce.network.activation import Activation
 from sottovoce.network.graphs import Graph
-from sottovoce.network.scheme import Activation
-from sottovoce.network.weights import check_doubly_stochastic, make_weights
+from sottovoce.network.mixing import check_doubly_stochastic, make_weights
 
 MEMORY = 1 << 30  # bytes of distinct weight matrices beyond which a schedule is refused
 

@@ -14,7 +14,7 @@ from sottovoce.errors import PrivacyError
 from sottovoce.node.ledger import Row
 from sottovoce.privacy.accounting import Mechanism, epsilon
 from sottovoce.privacy.adversaries import make_adversary
-from sottovoce.privacy.event import ADJACENCY, Event
+from sottovoce.privacy.events import ADJACENCY, Event
 from sottovoce.privacy.statement import check_delta
 
 SLACK = 1e-9  # rounding of the sum itself

@@ -35,14 +35,14 @@ import numpy as np
 import scipy  # not its parts: they load when first used
 
 from sottovoce._types import IntArray
-from sottovoce.build import Prepared, prepare
 from sottovoce.errors import SottovoceError, SpecError
 from sottovoce.node.wire import RUN
 from sottovoce.node.wire import VERSION as WIRE
-from sottovoce.privacy.event import Event
+from sottovoce.privacy.events import Event
 from sottovoce.privacy.statement import PrivacyStatement
 from sottovoce.problem.shards import Shards
-from sottovoce.spec import Spec
+from sottovoce.run.build import Prepared, prepare
+from sottovoce.run.spec import Spec
 
 _KNOWN = {"run", "schedule_seed", "timeout", "features", "label", "classes", "unit_rows", "unit", "nodes", "spec"}
 _NEEDED = ("run", "schedule_seed", "features", "nodes", "spec")

@@ -7,13 +7,13 @@ the run file, so that a node that has only one class, or a column out of place, 
 import numpy as np
 
 from sottovoce._types import Array
-from sottovoce.build import check_rows, loss_from_text, make_problem
 from sottovoce.data.load import as_reals
 from sottovoce.data.tables import Table, unit_rows
 from sottovoce.errors import DataError, SpecError
 from sottovoce.node.plan import Plan
 from sottovoce.problem.objective import Problem
 from sottovoce.problem.shards import Shards
+from sottovoce.run.build import check_rows, loss_from_text, make_problem
 
 
 def own_problem(plan: Plan, name: str, table: Table) -> Problem:

@@ -21,7 +21,7 @@ from sottovoce.errors import NetworkError, StoreError
 from sottovoce.node.plan import Plan
 from sottovoce.node.store import Store
 from sottovoce.node.wire import Header, check, pack_text, read, unpack_text
-from sottovoce.result import write_atomically
+from sottovoce.run.result import write_atomically
 
 CONTROLLER = 2**32 - 1
 """The number under which the controller signs its orders."""

@@ -8,19 +8,19 @@ import numpy as np
 
 from sottovoce._types import FLOAT_BYTES
 from sottovoce.algorithm.stepsizes import make_sequence
-from sottovoce.build import h_from_text, loss_from_text, make_lipschitz, make_network
 from sottovoce.errors import SpecError
 from sottovoce.network.activation import make_activation
 from sottovoce.network.mixing import activation_rate, beta
 from sottovoce.network.schedule import draw_schedule
 from sottovoce.notation import write
-from sottovoce.planner import noise, predict
+from sottovoce.planner import predict
 from sottovoce.planner.explain import others, reasons
 from sottovoce.planner.facts import Choice, Facts, Plan
 from sottovoce.privacy.sampling import make_sampling
+from sottovoce.problem.losses import Joint
 from sottovoce.problem.objective import weigh
-from sottovoce.problem.outputs import Joint
-from sottovoce.spec import AlgorithmSpec, NetworkSpec, PrivacySpec, ProblemSpec, Spec
+from sottovoce.run.build import h_from_text, loss_from_text, make_lipschitz, make_network
+from sottovoce.run.spec import AlgorithmSpec, NetworkSpec, PrivacySpec, ProblemSpec, Spec
 
 FIXED = (
     "sampling", "batch", "rounds", "activation", "alpha", "l1_ratio", "gamma", "a", "clip", "weights", "h", "mixing",
@@ -126,10 +126,10 @@ def _scale(facts: Facts, given: dict[str, Any]) -> _Scale:
         clip = loss.slope_bound * row * GENTLER.get(loss.name, 1.0)
     problem = ProblemSpec(facts.loss, outputs=facts.outputs, row_norm=facts.row_norm, intercept=facts.intercept)
     lipschitz = make_lipschitz(loss, Spec(AlgorithmSpec(1), problem, privacy=PrivacySpec(clip=clip)))
-    sizes, z1 = np.array(facts.sizes), noise.single(facts.epsilon, facts.delta)
+    sizes, z1 = np.array(facts.sizes), predict.single(facts.epsilon, facts.delta)
     uneven = max(facts.sizes) > UNEVEN * min(facts.sizes)
-    weights = given.get("weights") or (write("records", round(noise.typical_size(z1), 1)) if uneven else "records")
-    return _Scale(lipschitz, clip, row, weights, z1, noise.level(weigh(weights, sizes), sizes, 1.0, z1))
+    weights = given.get("weights") or (write("records", round(predict.typical_size(z1), 1)) if uneven else "records")
+    return _Scale(lipschitz, clip, row, weights, z1, predict.level(weigh(weights, sizes), sizes, 1.0, z1))
 
 
 def _networks(facts: Facts, given: dict[str, Any]) -> list[_Network]:
@@ -162,7 +162,7 @@ def _plan(facts: Facts, given: dict[str, Any], scale: _Scale, network: _Network,
     sampling = make_sampling(_sampling(facts, given, scale, releases))
     sizes = np.array(facts.sizes)
     rates = [1.0 if sampling.kind == "full" else sampling.batch(int(q)) / q for q in sizes]
-    more = max(noise.excess(sampling.kind, rate, releases, scale.z1) for rate in set(rates))
+    more = max(predict.excess(sampling.kind, rate, releases, scale.z1) for rate in set(rates))
     a = make_sequence(given.get("a", "constant(1)"), T)
     uneven = T * float(np.sum(a**2)) / float(np.sum(a)) ** 2  # weights that grow use the releases unevenly
     drawn = 0.0 if sampling.kind == "full" else 1 / (facts.features * releases * float(np.dot(rates, sizes)))
@@ -180,7 +180,7 @@ def _sampling(facts: Facts, given: dict[str, Any], scale: _Scale, releases: floa
     if "batch" in given:
         return write("poisson", int(given["batch"]))
     work = releases * sum(facts.sizes) * min(facts.features, ENTRIES) * facts.outputs
-    rate = max(noise.enough(releases, scale.z1), float(f"{WORK / work:.1g}")) if work > WORK else 1.0
+    rate = max(predict.enough(releases, scale.z1), float(f"{WORK / work:.1g}")) if work > WORK else 1.0
     return write("poisson", rate) if rate < 1 else "full"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from sottovoce.notation import parse
 from sottovoce.planner.facts import Facts, Plan
 from sottovoce.privacy.sampling import make_sampling
-from sottovoce.spec import Spec
+from sottovoce.run.spec import Spec
 
 
 def reasons(facts: Facts, given: dict[str, Any], plan: Plan, spec: Spec, shortest: bool) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from sottovoce.errors import SpecError
 from sottovoce.privacy.adversaries import make_adversary, refuse_unless_runnable
 from sottovoce.privacy.statement import check_delta
-from sottovoce.spec import Spec
+from sottovoce.run.spec import Spec
 
 PENALTIES = ("l2", "l1", "elastic_net", "none")
 MAX_ROUNDS = 1000

@@ -14,7 +14,7 @@ import scipy  # not its parts: they load when first used
 from sottovoce.errors import PrivacyError
 from sottovoce.privacy import profiles
 from sottovoce.privacy.composition import compose, moments
-from sottovoce.privacy.mechanisms import Mechanism, gaussian, joint, merge, parts, pure
+from sottovoce.privacy.events import Mechanism, gaussian, joint, merge, parts, pure
 
 __all__ = [
     "Account",

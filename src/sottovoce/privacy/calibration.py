@@ -13,7 +13,7 @@ import scipy  # not its parts: they load when first used
 from sottovoce.errors import PrivacyError
 from sottovoce.privacy import objective, profiles
 from sottovoce.privacy.accounting import FINEST, Mechanism, refine
-from sottovoce.privacy.event import Event
+from sottovoce.privacy.events import Event
 
 _ROUGH = 2**14
 _TOLERANCE = 5e-4

@@ -18,7 +18,7 @@ import numpy as np
 
 from sottovoce._types import Array, IntArray
 from sottovoce.errors import PrivacyError
-from sottovoce.privacy.event import Event
+from sottovoce.privacy.events import Event
 from sottovoce.streams import Streams
 
 

@@ -39,7 +39,7 @@ import scipy  # not its parts: they load when first used
 from sottovoce.errors import PrivacyError
 from sottovoce.privacy import profiles
 from sottovoce.privacy.accounting import Account
-from sottovoce.privacy.event import Event
+from sottovoce.privacy.events import Event
 
 BLUR = 1e4
 CLOSE = 1e-3

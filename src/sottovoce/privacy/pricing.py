@@ -5,7 +5,7 @@ from functools import lru_cache
 
 from sottovoce.privacy import objective
 from sottovoce.privacy.accounting import Account, Mechanism, account, tradeoff
-from sottovoce.privacy.event import Event
+from sottovoce.privacy.events import Event
 
 
 @lru_cache(maxsize=4096)  # the runs of a sweep ask the same over and over

@@ -14,7 +14,7 @@ from functools import partial
 from sottovoce._types import Array, IntArray
 from sottovoce.errors import PrivacyError
 from sottovoce.privacy.adversaries import Adversary
-from sottovoce.privacy.event import Event
+from sottovoce.privacy.events import Event
 from sottovoce.privacy.laws import Gaussian, Law
 from sottovoce.privacy.sampling import Sampling
 from sottovoce.streams import Streams

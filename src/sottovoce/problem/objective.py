@@ -16,8 +16,7 @@ import numpy as np
 from sottovoce._types import Array, IntArray
 from sottovoce.errors import SpecError
 from sottovoce.notation import parse
-from sottovoce.problem.losses import Loss
-from sottovoce.problem.outputs import Joint, lengths
+from sottovoce.problem.losses import Joint, Loss, lengths
 from sottovoce.problem.regularisers import Regulariser
 from sottovoce.problem.shards import Shards
 from sottovoce.problem.units import clipped_units

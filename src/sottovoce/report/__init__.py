@@ -5,16 +5,14 @@
 """
 
 from sottovoce.report.budget import burn_down, claims
-from sottovoce.report.document import Plot, Section, page
+from sottovoce.report.document import Plot, Section, page, tag
 from sottovoce.report.graph import network
-from sottovoce.report.guarantee import statement, verdict
+from sottovoce.report.guarantee import statement, tradeoff, verdict
 from sottovoce.report.history import Curve, controls, curves, panel
-from sottovoce.report.html import tag
 from sottovoce.report.model import weights
 from sottovoce.report.reports import write
 from sottovoce.report.settings import Setting, settings_of
 from sottovoce.report.tables import compared, what_was_run
-from sottovoce.report.tradeoff import tradeoff
 
 __all__ = [
     "Curve",

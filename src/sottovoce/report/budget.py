@@ -11,13 +11,12 @@ from bokeh.models import ColumnDataSource, FixedTicker
 
 from sottovoce.notation import parse
 from sottovoce.privacy.accounting import Mechanism, epsilon, epsilon_lower
-from sottovoce.privacy.event import Event
+from sottovoce.privacy.events import Event
 from sottovoce.privacy.pricing import price
 from sottovoce.privacy.statement import PrivacyStatement, number
 from sottovoce.privacy.theorem1 import Theorem1
-from sottovoce.report.document import Plot, Section
+from sottovoce.report.document import Plot, Section, tag
 from sottovoce.report.history import Curve, controls, panel
-from sottovoce.report.html import tag
 from sottovoce.report.settings import Setting
 from sottovoce.report.theme import COLOURS, INK, add_legend, chart, plain, style, tips
 

@@ -9,12 +9,11 @@ from bokeh.models import ColumnDataSource, LinearColorMapper
 from bokeh.models.annotations import ColorBar
 from bokeh.palettes import Cividis256
 
-from sottovoce.network.layout import positions
+from sottovoce.network.graphs import positions
 from sottovoce.report.budget import terms
-from sottovoce.report.document import Plot, Section
-from sottovoce.report.html import download, tag
+from sottovoce.report.document import Plot, Section, download, tag
 from sottovoce.report.theme import COLOURS, FONT, INK, chart, plain, tips
-from sottovoce.result import Result
+from sottovoce.run.result import Result
 
 MOST_LINKS, MOST_NODES = 3000, 1000  # drawn: more would be neither readable nor small
 NAMED = 24  # up to so many nodes, names are written beside them

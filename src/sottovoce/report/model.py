@@ -7,8 +7,7 @@ import numpy as np
 from bokeh.models import ColumnDataSource, FixedTicker
 
 from sottovoce._types import Array, IntArray
-from sottovoce.report.document import Plot, Section
-from sottovoce.report.html import download, tag
+from sottovoce.report.document import Plot, Section, download, tag
 from sottovoce.report.settings import Setting
 from sottovoce.report.theme import COLOURS, INK, add_legend, chart, distinct, plain, style, tips
 

@@ -8,16 +8,25 @@ from xml.etree.ElementTree import Element
 from sottovoce._text import bytes_text
 from sottovoce.errors import DataError
 from sottovoce.report.budget import burn_down, claims
-from sottovoce.report.document import Section, page
+from sottovoce.report.document import Section, download, page, tag
 from sottovoce.report.graph import network
-from sottovoce.report.guarantee import Level, banner, conditions, level, meaning, numbers, shown, statement, verdict
+from sottovoce.report.guarantee import (
+    Level,
+    banner,
+    conditions,
+    level,
+    meaning,
+    numbers,
+    shown,
+    statement,
+    tradeoff,
+    verdict,
+)
 from sottovoce.report.history import curves
-from sottovoce.report.html import download, tag
 from sottovoce.report.model import weights
 from sottovoce.report.settings import Setting, settings_of
 from sottovoce.report.tables import compared, what_was_run
-from sottovoce.report.tradeoff import tradeoff
-from sottovoce.result import Result, write_atomically
+from sottovoce.run.result import Result, write_atomically
 
 __all__ = ["write"]
 

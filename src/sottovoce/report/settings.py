@@ -11,7 +11,7 @@ from sottovoce._types import Array
 from sottovoce.errors import DataError
 from sottovoce.notation import parse
 from sottovoce.privacy.statement import PrivacyStatement
-from sottovoce.result import Result
+from sottovoce.run.result import Result
 
 # what names a setting first, if it differs; the rest follows in the order of the spec, and the rounds come last
 FIRST = ("privacy.noise", "problem.loss", "problem.h", "privacy.sampling", "network.activation", "network.graph")

@@ -8,12 +8,11 @@ from xml.etree.ElementTree import Element
 import numpy as np
 
 from sottovoce.report.budget import terms
-from sottovoce.report.document import Section
+from sottovoce.report.document import Section, download, pairs, table, tag
 from sottovoce.report.guarantee import level, shown
 from sottovoce.report.history import agree
-from sottovoce.report.html import download, pairs, table, tag
 from sottovoce.report.settings import Setting, flat
-from sottovoce.result import NOT_PRIVATE, Result
+from sottovoce.run.result import NOT_PRIVATE, Result
 
 LABELS = {
     "problem.loss": "loss",

@@ -1,0 +1,1 @@
+"""The compiled rounds, in Numba: flat arrays in, nothing but numbers inside."""

@@ -1,0 +1,262 @@
+"""The arguments of the kernel, as named tuples of flat arrays: its functions take five things, not fifty."""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sottovoce.engine.kernel.draws import FIXED, POISSON
+from sottovoce.engine.kernel.noise import BLOCK, LANES, all_counters
+from sottovoce.engine.kernel.steps import L2_BALL, SEPARABLE
+
+FEW = 32
+"""Records of a CSR batch that is scattered after mixing, not before."""
+
+# Of rounds that are looked at ahead (`kernel_ahead`): these change speed, and no number that comes out.
+LARGE = 1 << 25
+"""Bytes of state above which a block of rounds is gone through in parts: what a cache of all cores holds."""
+CACHE = 1 << 22
+"""Bytes of state that a part may have: they must come back from a cache before the block is over."""
+SPOTS = 512
+"""Active nodes that a block may have: more visits for one trip from memory, but more coordinates touched."""
+TOUCHED = 4
+"""Of so many coordinates one may be touched in a block: they are gone through twice."""
+REVISITS = 3
+"""Visits to a node in a block, on average, from which on it pays."""
+
+
+class Data(NamedTuple):
+    """Everybody's records, flat; the arrays of the other storage are empty."""
+
+    sparse: bool
+    X: Any
+    values: Any
+    indices: Any
+    indptr: Any
+    intercept: float
+    y: Any
+    norms: Any
+    offsets: Any
+    order: Any
+    """Empty where places are rows."""
+    starts: Any
+    """Empty where units are places."""
+
+
+class Plan(NamedTuple):
+    """The schedule; weights[corners[p]:] is pattern p, row by row, group after group."""
+
+    starts: Any
+    active: Any
+    pattern: Any
+    weights: Any
+    corners: Any
+    groups: Any
+    """Into how many groups of equal size the active nodes of a pattern fall, that do not hear each other."""
+    widest: int
+    speakers: int
+    """How many of a round's active nodes take a gradient, the first ones."""
+
+
+class Steps(NamedTuple):
+    """a_t, γ_t, s_t = ιA_t of rounds 1 … T, and the prefix sums of `LazySum`; axis 0: distinct sequences."""
+
+    push: Any
+    """The factor on c_i ζ_i in a message: a_t, or −η_t in descent."""
+    a: Any
+    gamma: Any
+    s: Any
+    A: Any
+    P: Any
+    Q: Any
+    which: Any
+    """(R,) the sequences of each variant."""
+
+
+class Model(NamedTuple):
+    """The regulariser, the distance and the loss; arrays have one number a variant."""
+
+    kind: int
+    phi: Any
+    mu: Any
+    lo: Any
+    hi: Any
+    radius: Any
+    curvature: float
+    centre: Any
+    """x₀, or empty."""
+    closed: bool
+    """Whether the lazy sums have a closed form."""
+    frozen: bool
+    """Whether x stands still while a node sleeps: primal='as_written', and descent."""
+    descent: bool
+    """x = z, and h comes in by its proximal map after mixing."""
+    after: bool
+    """Whether ζ_i joins after mixing."""
+    loss: int
+    parameter: float
+    clip: Any
+    outputs: int
+
+
+class Noise(NamedTuple):
+    """Where draws come from: counters (two words a purpose), or arrays for the rounds at hand."""
+
+    sampler: int
+    batch: Any
+    gap_scale: Any
+    noise_key: Any
+    records_key: Any
+    sigma: Any
+    """(R, n) σ_i."""
+    noisy: Any
+    """(n,) whether any run has counted noise at the node."""
+    scale: Any
+    """(R, n) c_i."""
+    injected: Any
+    """(places, m) noise, or empty."""
+    records: Any
+    starts: Any
+    """records[starts[p]:starts[p + 1]] are the injected picks of place p; `every[p]` stands for all."""
+    every: Any
+
+
+class Tiles(NamedTuple):
+    """What rounds looked at ahead need; empty, and `stretch` 0, where they are not."""
+
+    stretch: int
+    """Counters that go through a block of rounds together."""
+    least: int
+    """Active nodes that a block must have, or it does not pay."""
+    marked: Any
+    """(m,) whether a coordinate is touched; False in between."""
+    touched: Any
+    """Those that are, in order."""
+    where: Any
+    """(m,) where a touched coordinate stands among the copies, those needed longest first."""
+    counters: Any
+    turns: Any
+    """What the normals of the copies are made from."""
+    needed: Any
+    """How many of the copies a round of the block, or a later one, needs."""
+    next: Any
+    """(spots, FEW, 2) the next entry of a row to be gone through with everything, on either side."""
+    z: Any
+    """The copies, flat."""
+
+
+class Scratch(NamedTuple):
+    """Working memory of one call. An active node has a spot: its place in the round, or in the rounds looked at."""
+
+    x: Any
+    y: Any
+    g: Any
+    records: Any
+    taken: Any
+    words: Any
+    normals: Any
+    mixed: Any
+    counters: Any
+    """0, 1, 2, …: each makes two normals."""
+    where: Any
+    """0, 1, 2, …: coordinates where they are in z."""
+    glances: bool
+    """Whether slopes of a few rows can be had without making x."""
+    ahead: bool
+    """Whether rounds are looked at ahead of time: as a rule they are of few records, which the kernel draws itself."""
+    before: Any
+    """The last round for which a spot's running sum is complete."""
+    keys: Any
+    """(spots, 2) of the noise."""
+    rows: Any
+    """(spots, FEW) rows glanced at, and `count` how many."""
+    count: Any
+    pull: Any
+    """(R, spots, FEW) what each of them pulls, push·c_i/b included."""
+    pending: Any
+    """Whether the rounds slept are still to be summed up."""
+    weight: Any
+    """(R, spots) factor on −z of the rounds slept, where that is all there is to it; else 0."""
+    loud: Any
+    """(R, spots) factor on a unit normal, push·c_i σ_i."""
+    held: Any
+    """(R, widest, m) push·c_i ĝ_i of whole rows, where it joins after mixing; else empty."""
+    slopes: Any
+    """(rows, K) of one unit, where units have several rows or models several outputs."""
+    mean: Any
+    kept: Any
+    """(m,) the mean of one unit on its way, where units have several rows; zero in between."""
+    tiles: Tiles
+
+
+class Part(NamedTuple):
+    """What is worked on at a time: coordinates first … and half + first …, `size` of each."""
+
+    first: int
+    size: int
+    half: int
+    copies: bool
+    """Whether they are copies of touched coordinates: without sums, and without a second half."""
+    known: int
+    """Spots of the rounds that were looked at together."""
+
+
+def make_scratch(data: Data, plan: Plan, model: Model, noise: Noise, shape: tuple[int, int, int]) -> Scratch:
+    """For these runs, whose state has (R, n, m) numbers."""
+    R, _, m = shape
+    rows = int(np.diff(data.starts).max()) if len(data.starts) else 1
+    most = int(np.diff(data.offsets).max())
+    glances, few = _glances(data, model), FEW if data.sparse else 1
+    ahead = glances and noise.sampler in (FIXED, POISSON) and int(noise.batch.max()) <= few
+    tiles = _make_tiles(shape, ahead and data.sparse and model.kind == SEPARABLE and 16 * math.prod(shape) > LARGE)
+    widest, spots = plan.widest, max(plan.widest, SPOTS if ahead else 0)
+    return Scratch(
+        x=np.empty(m),
+        y=np.empty(m),
+        g=np.empty(m),
+        records=np.empty(most, np.int64),
+        taken=np.zeros(most, np.bool_),
+        words=np.empty(2 * BLOCK, np.uint32),
+        normals=np.zeros(4 * BLOCK, np.float32),
+        mixed=np.empty((widest, BLOCK)),
+        counters=all_counters(m),
+        where=np.arange(m, dtype=np.int32),
+        glances=glances,
+        ahead=ahead,
+        before=np.zeros(spots, np.int64),
+        keys=np.zeros((spots, 2), np.uint32),
+        rows=np.zeros((spots, FEW), np.int64),
+        count=np.zeros(spots, np.int64),
+        pull=np.zeros((R, spots, FEW)),
+        pending=np.zeros(spots, np.bool_),
+        weight=np.zeros((R, spots)),
+        loud=np.zeros((R, spots)),
+        held=np.zeros((R, widest, m) if model.after else (0, 0, 0)),
+        slopes=np.zeros((rows, model.outputs)),
+        mean=np.zeros(m if rows > 1 else 0),
+        kept=np.zeros(m if rows > 1 else 0),
+        tiles=tiles,
+    )
+
+
+def _glances(data: Data, model: Model) -> bool:
+    """Whether x(z) has a closed form, and a record is a row with one slope."""
+    closed = not len(model.centre) and model.curvature == 0 and (model.kind <= L2_BALL or model.descent)
+    return closed and model.outputs == 1 and not len(data.starts)
+
+
+def _make_tiles(shape: tuple[int, int, int], wanted: bool) -> Tiles:
+    R, n, m = shape
+    room, m, spots = (m // TOUCHED, m, SPOTS) if wanted else (0, 0, 0)
+    return Tiles(
+        stretch=max(LANES, min(BLOCK, CACHE // (32 * R * n)) // LANES * LANES) if wanted else 0,
+        least=REVISITS * n,
+        marked=np.zeros(m, np.bool_),
+        touched=np.zeros(room + 1, np.int64),
+        where=np.zeros(m, np.int32),
+        counters=np.zeros(room + LANES, np.uint32),
+        turns=np.zeros(room + LANES, np.uint32),
+        needed=np.zeros(spots, np.int64),
+        next=np.zeros((spots, FEW, 2), np.int64),
+        z=np.empty(R * n * room),
+    )

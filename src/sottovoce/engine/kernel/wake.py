@@ -1,0 +1,183 @@
+"""The first parts of a round, compiled: an active node looks at what it has drawn, and wakes.
+
+1. *Looking* (`look`): which records it draws.
+2. *Waking* (`wake`): the slopes of those records at x_i(z_i). In the usual case, a record or two and an h with a closed
+   form, that is all, O(nnz) for CSR rows (`_glance`). Otherwise the whole row is worked through: x, the sum over the
+   rounds slept, the gradient, all of it added to z_i at once (`_wake_whole`).
+
+What an active node leaves for the parts after it stands in the scratch, at its spot.
+"""
+
+import math
+
+from sottovoce.engine.kernel.arguments import FEW
+from sottovoce.engine.kernel.data import clipped_slope, clipped_sum, margin_of_dual, row_at, stored
+from sottovoce.engine.kernel.draws import ALL, INJECTED, draw_records
+from sottovoce.engine.kernel.joint import joint_sum
+from sottovoce.engine.kernel.noise import inlined, pair_key, put
+from sottovoce.engine.kernel.steps import (
+    L2_BALL,
+    SEPARABLE,
+    add_points,
+    add_scaled,
+    add_separable,
+    ball_weight,
+    compiled,
+    primal,
+    shifted,
+    square_norm,
+    step_numbers,
+)
+
+
+@compiled
+def is_linear(model, r):
+    """Whether x(z) is a multiple of z."""
+    if model.descent:
+        return True
+    flat = model.phi[r] == 0.0 and model.lo[r] == -math.inf and model.hi[r] == math.inf
+    return model.kind == L2_BALL or (model.kind == SEPARABLE and flat)
+
+
+@inlined
+def _glance(data, model, steps, t, before, r, z, where, rows, count, pull, factor):
+    """Slopes of a few rows at x(z), without making x; returns the factor on −z of the rounds slept."""
+    q, at = steps.which[r], before if model.frozen else t - 1
+    _, threshold, scale, lo, hi = step_numbers(model, steps, r, at, z)
+    linear = is_linear(model, r)
+    for e in range(count):
+        row = rows[e]
+        u = margin_of_dual(data, row, z, where, linear, threshold, scale, lo, hi)
+        found = clipped_slope(model.loss, model.parameter, u, data.y[row], data.norms[row], model.clip[r])
+        pull[e] = factor * found
+    if not linear:
+        return 0.0
+    if model.frozen:
+        return scale * (steps.A[q, t] - steps.A[q, before])
+    if model.kind == L2_BALL:
+        return ball_weight(model, steps, r, before, t, math.sqrt(square_norm(z)))
+    return steps.P[q, t] - steps.P[q, before]
+
+
+@inlined
+def catch_up(model, steps, t, before, r, weight, z, total):
+    """Total += Σ a_τ x(z, τ) over the rounds slept, where there is a closed form; any stretch of coordinates."""
+    if is_linear(model, r):
+        add_scaled(total, -weight, z)
+    elif model.frozen:
+        q = steps.which[r]
+        _, threshold, scale, lo, hi = step_numbers(model, steps, r, before, z)
+        add_points(total, steps.A[q, t] - steps.A[q, before], z, threshold, scale, lo, hi)
+    else:
+        add_separable(model, steps, r, before, t, z, total)
+
+
+@compiled
+def _round_by_round(model, steps, t, before, r, z, total, x, scratch):
+    """As `catch_up`, where there is none; rounds with the same γ (and no soft threshold) share their x."""
+    q, weight = steps.which[r], 0.0
+    for at in range(before, t):
+        weight += steps.a[q, at]
+        still = at + 1 < t and steps.gamma[q, at] == steps.gamma[q, at + 1]
+        if still and model.kind != SEPARABLE and model.curvature == 0.0:
+            continue
+        primal(model, steps, r, at, shifted(model, steps, r, at, z, scratch), x)
+        add_scaled(total, weight, x)
+        weight = 0.0
+
+
+@compiled
+def _joint(data, model):
+    """Whether records are more than a row and a slope."""
+    return model.outputs > 1 or len(data.starts) > 0
+
+
+@compiled
+def _wake_whole(data, model, steps, t, before, r, node, count, z, total, factor, scratch):
+    """The whole row at once: x, rounds slept, gradient; leaves what ĝ_i adds to the message in the scratch."""
+    q, at = steps.which[r], before if model.frozen else t - 1
+    here = shifted(model, steps, r, at, z, scratch.y)
+    primal(model, steps, r, at, here, scratch.x)
+    if _joint(data, model):
+        joint_sum(data, node, count, model, model.clip[r], scratch)
+    else:
+        clipped_sum(
+            data, node, count, scratch.records, scratch.x, model.loss, model.parameter, model.clip[r], scratch.g
+        )
+    for j in range(len(z)):
+        scratch.g[j] = factor[0] * scratch.g[j] - factor[1] * scratch.x[j]
+    if model.frozen:
+        add_scaled(total, steps.A[q, t] - steps.A[q, before], scratch.x)
+    elif model.closed:
+        if model.kind == L2_BALL:
+            weight = ball_weight(model, steps, r, before, t, math.sqrt(square_norm(here)))
+        else:
+            weight = steps.P[q, t] - steps.P[q, before]
+        catch_up(model, steps, t, before, r, weight, here, total)
+    else:
+        _round_by_round(model, steps, t, before, r, z, total, scratch.x, scratch.y)
+
+
+@inlined
+def _pick(data, noise, node, t, place, scratch):
+    """The records of one active node, into the scratch."""
+    if noise.sampler != INJECTED:
+        q = data.offsets[node + 1] - data.offsets[node]
+        return draw_records(
+            noise.sampler,
+            noise.records_key,
+            node,
+            t,
+            q,
+            noise.batch[node],
+            noise.gap_scale[node],
+            scratch.records,
+            scratch.taken,
+        )
+    if noise.every[place]:
+        return ALL
+    first = noise.starts[place]
+    count = noise.starts[place + 1] - first
+    for e in range(count):
+        scratch.records[e] = noise.records[first + e]
+    return count
+
+
+@inlined
+def look(data, model, noise, t, node, k, speaks, place, m, spot, since, scratch):
+    """Draw the records of one of k active nodes, and note what concerns it alone; gives their number."""
+    scratch.before[spot] = since[node] - 1
+    since[node] = t + 1
+    count = _pick(data, noise, node, t, place, scratch) if speaks else 0
+    few = False
+    if scratch.glances:
+        few = 0 <= count <= (FEW if data.sparse else 1)
+        few = few and (not data.sparse or stored(data, node, count, scratch.records) * k <= m)
+    scratch.pending[spot] = few
+    scratch.count[spot] = count if few else 0
+    for e in range(scratch.count[spot]):
+        scratch.rows[spot, e] = row_at(data, node, scratch.records[e])
+    if speaks and noise.noisy[node]:
+        scratch.keys[spot, 0], scratch.keys[spot, 1] = pair_key(noise.noise_key, node, t)
+    return count
+
+
+@inlined
+def wake(data, model, steps, noise, t, node, speaks, count, where, spot, z, total, scratch):
+    """The slopes of an active node's records, for all runs."""
+    before = scratch.before[spot]
+    for r in range(len(z)):
+        push = steps.push[steps.which[r], t - 1] * noise.scale[r, node] if speaks else 0.0
+        scratch.loud[r, spot] = push * noise.sigma[r, node]
+        scratch.weight[r, spot] = 0.0
+        if scratch.pending[spot]:
+            rows, pull, factor = scratch.rows[spot], scratch.pull[r, spot], push / noise.batch[node]
+            found = _glance(data, model, steps, t, before, r, z[r, node], where, rows, count, pull, factor)
+            scratch.weight[r, spot] = found
+        else:
+            factors = (push / noise.batch[node], push * model.curvature)
+            _wake_whole(data, model, steps, t, before, r, node, count, z[r, node], total[r, node], factors, scratch)
+            if model.after:
+                put(scratch.held[r, spot], scratch.g)
+            else:
+                add_scaled(z[r, node], 1.0, scratch.g)

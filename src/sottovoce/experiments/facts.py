@@ -1,0 +1,250 @@
+"""What may be known before a run: sizes, budget, loss, regulariser. Nothing here looks at data.
+
+`steps` takes every baseline's step size from these facts.
+
+The one rule for step sizes: every method takes the step that makes its own textbook bound least, in public numbers.
+
+Let a round's gradient, averaged over n nodes, have the variance s² = (L²/b + mσ²)/n: b records sampled at each node, σ
+as calibrated, in m coordinates. β is the smoothness of the loss, μ the modulus of h, D a public bound of ‖x*‖, T the
+number of gradients that each node takes. Then, for constant η < 1/β, and for dual averaging with constant γ,
+
+    descent          F(x̃) − F* ≤ μD²/(2((1 + μη)^T − 1)) + ηs²/(2(1 − βη))
+    dual averaging   A_T (F(x̃) − F*) ≤ γD²/2 + Σ_t a_t² s²/(2(μA_t + γ − βa_t))
+
+(proximal gradient steps with an inexact gradient, the inequality of one step summed with the weights that telescope).
+Where μ = 0 the first term of descent is D²/(2ηT). A loss with kinks has no β: there L² joins s², and β = 0. Activation
+with probability ι makes T into ιT, a_t² into ιa_t² and A_t into ιA_t. No bound is tight, and none is tuned: a factor of
+the caller's (`Facts.boost`) multiplies all steps alike.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy  # not its parts: they load when first used
+
+from sottovoce._types import Array
+from sottovoce.errors import SpecError
+from sottovoce.network.graphs import Graph
+from sottovoce.notation import write
+from sottovoce.privacy.adversaries import make_adversary
+from sottovoce.privacy.calibration import sigma_for
+from sottovoce.privacy.release import Release
+from sottovoce.privacy.sampling import make_sampling
+from sottovoce.problem.losses import Loss
+from sottovoce.problem.regularisers import Regulariser, Separable
+from sottovoce.run.build import (
+    activation_of,
+    h_from_text,
+    loss_from_text,
+    make_law,
+    make_lipschitz,
+    make_network,
+    rounds_for_epochs,
+)
+from sottovoce.run.spec import AlgorithmSpec, NetworkSpec, PrivacySpec, ProblemSpec, Spec
+
+
+def smoothness_of(loss: Loss) -> float:
+    """sup φ'': the reciprocal of what its conjugate is at least curved by; infinite for a loss with kinks.
+
+    Examples
+    --------
+    >>> smoothness_of(loss_from_text("logistic")), smoothness_of(loss_from_text("hinge"))
+    (0.25, inf)
+    """
+    conjugate = loss.conjugate_formula
+    kappa = 4.0 if conjugate is None else conjugate.curvature(loss.parameter)
+    return 1.0 / kappa if kappa > 0 else math.inf
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Public numbers of a comparison.
+
+    Attributes
+    ----------
+    sizes : records of each node
+    m : coordinates of the model
+    epsilon, delta : the budget that every run is calibrated to
+    epochs : passes over the data that every iterative run makes
+    batch : b, expected records of a node's batch
+    loss, h, intercept, row_norm : of the problem
+    graph : who is linked with whom
+    radius : D, where it is to be another one than follows from h
+    boost : a factor on all step sizes; another one than 1 is a choice that somebody made
+    """
+
+    sizes: tuple[int, ...]
+    m: int
+    epsilon: float
+    delta: float = 1e-5
+    epochs: float = 10.0
+    batch: int = 64
+    loss: str = "logistic"
+    h: str = "l2(0.001)"
+    intercept: float = 0.0
+    row_norm: float = 1.0
+    graph: str = "complete"
+    radius: float | None = None
+    boost: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Refuse what no run could keep to."""
+        if not self.sizes or min(self.sizes) < 1 or self.m < 1:
+            raise SpecError("a comparison needs nodes with records and a model with coordinates")
+        if self.made_loss.targets == "classes":
+            raise SpecError(f"a comparison is of models with one output; '{self.loss}' has one a class")
+        for name in ("epsilon", "epochs", "batch", "boost"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise SpecError(f"the {name} of a comparison must be over 0, not {getattr(self, name)}")
+
+    @property
+    def n(self) -> int:
+        """Number of nodes."""
+        return len(self.sizes)
+
+    @property
+    def least(self) -> int:
+        """Records of the smallest node."""
+        return min(self.sizes)
+
+    @property
+    def b(self) -> int:
+        """The batch that every node can fill."""
+        return min(self.batch, self.least)
+
+    def pooled(self) -> "Facts":
+        """The same with all records in one place, and as many of them in a round."""
+        return replace(self, sizes=(sum(self.sizes),), batch=self.n * self.b, graph="complete")
+
+    @cached_property
+    def made_loss(self) -> Loss:
+        """The loss."""
+        return loss_from_text(self.loss)
+
+    @cached_property
+    def made_h(self) -> Regulariser:
+        """The regulariser."""
+        return h_from_text(self.h)
+
+    @cached_property
+    def made_graph(self) -> Graph:
+        """The graph."""
+        return make_network(NetworkSpec(graph=self.graph), self.n)
+
+    @cached_property
+    def L(self) -> float:
+        """The bound of a record's subgradient."""
+        return make_lipschitz(self.made_loss, self.spec("descent", 1))
+
+    @cached_property
+    def smoothness(self) -> float:
+        """β, the largest curvature of a record's loss; infinite for a loss with kinks."""
+        return smoothness_of(self.made_loss) * (self.row_norm**2 + self.intercept**2)
+
+    @cached_property
+    def D(self) -> float:
+        """How far from 0 the optimum can be.
+
+        At the optimum x* of f + (μ/2)‖x‖², f(0) ≥ f(x*) − ⟨∇f(x*), x*⟩ = f(x*) + μ‖x*‖² ≥ μ‖x*‖², since losses are not
+        negative; in the same way φ‖x*‖₁ ≤ f(0). A set has its own radius.
+        """
+        if self.radius is not None:
+            return self.radius
+        if self.made_loss.targets == "real":
+            raise SpecError("how far the optimum can be depends on the targets; give a public radius (--radius)")
+        start, h = float(np.max(self.made_loss.value(np.zeros(2), np.array([-1.0, 1.0])))), self.made_h
+        if not isinstance(h, Separable):
+            return float(getattr(h, "radius", 1.0))
+        bounds = [math.sqrt(start / h.mu)] if h.mu > 0 else []
+        bounds += [start / h.phi] if h.phi > 0 else []
+        bounds += [math.sqrt(self.m) * max(-h.lo, h.hi)] if h.bounded and math.isfinite(max(-h.lo, h.hi)) else []
+        if not bounds:
+            raise SpecError(f"with h = '{self.h}' the optimum can be anywhere; give a public radius (--radius)")
+        return min(bounds)
+
+    def spec(self, method: str, rounds: int = 0, sampling: str = "", **changes: Any) -> Spec:
+        """What all baselines share; rounds follow from the epochs unless they are given.
+
+        By default everyone is active with Poisson batches, and the running average weighs round t by t.
+        """
+        spec = Spec(
+            AlgorithmSpec(max(rounds, 1), method),
+            ProblemSpec(self.loss, self.h, "records", self.intercept, self.row_norm),
+            NetworkSpec(graph=self.graph, activation="everyone"),
+            PrivacySpec(sampling or write("poisson", self.b), write("private", self.epsilon), delta=self.delta),
+        ).but(**changes)
+        if rounds:
+            return spec
+        return spec.but(algorithm__rounds=rounds_for_epochs(spec, np.array(self.sizes), self.epochs))
+
+    def needed_sigma(self, spec: Spec) -> float:
+        """σ of a spec at the smallest node, for the rounds in which it is expected to speak; shapes left aside."""
+        sampling, sizes = make_sampling(spec.privacy.sampling), np.array(self.sizes)
+        law = make_law(spec.privacy.law, self.made_graph, None, sampling, sizes, self.m)
+        adversary = make_adversary(spec.privacy.adversary)
+        spoken = math.ceil(activation_of(spec, self.n) * spec.algorithm.rounds * (1 - 1e-12))
+        unit = Release(sampling, self.L, (1.0,) * self.n, adversary, law)
+        return sigma_for(unit.event(0, self.least, spoken), self.epsilon, self.delta)
+
+
+def variance(facts: Facts, spec: Spec, sigma: float, nodes: int, share: float = 1.0) -> tuple[float, float]:
+    """s² and β; `share` is how many vectors of noise there are in the sum of all gradients, for each gradient."""
+    b = make_sampling(spec.privacy.sampling).batch(facts.least)
+    chance = 0.0 if spec.privacy.sampling == "full" else facts.L**2 / b
+    s2 = (chance + share * facts.m * sigma**2) / nodes
+    return (s2 + facts.L**2, 0.0) if math.isinf(facts.smoothness) else (s2, facts.smoothness)
+
+
+def step_size(facts: Facts, spec: Spec, nodes: int | None = None, sigma: float | None = None) -> float:
+    """η of a descent method; for a spec's own σ, and averages over all nodes, unless others are given.
+
+    Examples
+    --------
+    >>> facts = Facts((1000,) * 20, 50, epsilon=1.0)
+    >>> step_size(facts, facts.spec("descent"), sigma=0.0) < 4.0  # 1/β
+    True
+    """
+    T, mu, D = activation_of(spec, facts.n) * spec.algorithm.rounds, facts.made_h.modulus, facts.D
+    s2, beta = variance(facts, spec, facts.needed_sigma(spec) if sigma is None else sigma, nodes or facts.n)
+
+    def bound(log_eta: float) -> float:
+        eta = math.exp(log_eta)
+        grown = T * math.log1p(mu * eta)
+        first = mu / (2.0 * math.expm1(min(grown, 700.0))) if mu > 0 else 1.0 / (2.0 * eta * T)
+        return D * D * first + eta * s2 / (2.0 * (1.0 - beta * eta))
+
+    largest = math.log(0.999 / beta) if beta > 0 else math.log(D / math.sqrt(s2)) + 5.0
+    return facts.boost * math.exp(_least(bound, largest - 30.0, largest))
+
+
+def stepped(
+    facts: Facts, spec: Spec, nodes: int | None = None, sigma: float | None = None, factor: float = 1.0
+) -> Spec:
+    """The spec with the rule's constant step; round t has the weight t in the average that is put out."""
+    eta = factor * step_size(facts, spec, nodes, sigma)
+    return spec.but(algorithm__eta=write("constant", eta), algorithm__a="linear(1)")
+
+
+def dual_weight(facts: Facts, spec: Spec, a: Array, share: float = 1.0) -> float:
+    """γ of dual averaging with these a_t."""
+    iota, mu, D = activation_of(spec, facts.n), facts.made_h.modulus, facts.D
+    s2, beta = variance(facts, spec, facts.needed_sigma(spec), facts.n, share)
+    stiff = mu * iota * np.cumsum(a) - beta * a
+
+    def bound(log_gamma: float) -> float:
+        gamma = floor + math.exp(log_gamma)
+        return 0.5 * gamma * D * D + 0.5 * s2 * iota * float(np.sum(a * a / (stiff + gamma)))
+
+    floor = max(0.0, -float(np.min(stiff)))
+    largest = math.log(floor + math.sqrt(s2 * float(np.sum(a * a))) / D + float(a[-1])) + 5.0
+    return (floor + math.exp(_least(bound, largest - 40.0, largest))) / facts.boost
+
+
+def _least(bound: Callable[[float], float], low: float, high: float) -> float:
+    """Where a bound is least."""
+    return float(scipy.optimize.minimize_scalar(bound, bounds=(low, high), method="bounded", options={"xatol": 1e-6}).x)

@@ -1,0 +1,98 @@
+"""What a plan costs and what it buys, from public numbers alone: no data is looked at here.
+
+A plan is a sampler, an activation scheme and a number of rounds. For a target (ε, δ) its price is the noise σ that it
+needs, what that noise does to the model, a bound on the error, and the bytes that it sends. Before a schedule exists
+the number of rounds in which a node will speak is random: the accounting is over that mixture. The planner compares
+plans by closed forms; this is the exact price of one.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from sottovoce._types import FLOAT_BYTES, IntArray
+from sottovoce.algorithm import bounds
+from sottovoce.algorithm.stepsizes import StepSizes, make_sequence, prefix_sums
+from sottovoce.network.activation import Activation
+from sottovoce.network.graphs import Graph
+from sottovoce.network.mixing import activation_rate, beta
+from sottovoce.network.schedule import draw_schedule
+from sottovoce.privacy.calibration import sigma as calibrated_sigma
+from sottovoce.privacy.sampling import make_sampling
+from sottovoce.problem.objective import weigh
+from sottovoce.run.build import h_from_text, make_network, scheme_of
+from sottovoce.run.spec import Spec
+
+
+@dataclass(frozen=True)
+class Price:
+    """One plan and what it comes to."""
+
+    sampling: str
+    activation: str
+    rounds: int
+    epochs: float
+    iota: float
+    beta: float
+    sigma: float
+    """The noise that the smallest node needs, in each coordinate of each release."""
+    noise_in_model: float
+    """√E‖·‖² of what the noise adds to the averaged model ỹ."""
+    bound: float
+    """Theorem 2 in its sharper form, without the γ d(x*) term: very loose, and no ranking of plans."""
+    messages: float
+    bytes: float
+
+
+def price(spec: Spec, sizes: IntArray, m: int, lipschitz: float, epsilon: float, delta: float) -> Price:
+    """The price of a spec's plan for nodes with the given numbers of records."""
+    n, T = len(sizes), spec.algorithm.rounds
+    graph = make_network(spec.network, n)
+    activation = scheme_of(spec, n)
+    iota, factors = activation_rate(graph, activation, spec.network.correct)
+    mixing = beta(graph, activation, spec.network.weights)
+    sampling = make_sampling(spec.privacy.sampling)
+    busiest = float(np.max(activation.iota(graph)))
+    needed = {
+        q: calibrated_sigma(sampling.kind, q, sampling.batch(q), lipschitz, T, epsilon, delta, activity=busiest)
+        for q in sorted({int(q) for q in sizes})
+    }
+    sigmas = np.array([needed[int(q)] for q in sizes])
+    steps = StepSizes(make_sequence(spec.algorithm.a, T), make_sequence(spec.algorithm.gamma, T))
+    h = h_from_text(spec.problem.h)
+    scale = n * weigh(spec.problem.weights, sizes) * factors  # both act on what is already noised
+    rms = float(np.sqrt(np.mean((scale * sigmas) ** 2)))
+    setting = bounds.Setting(L=lipschitz, m=m, n=n, iota=iota, beta=mixing.beta, mu=h.modulus, sigma=rms)
+    links = _messages_a_round(spec, graph, activation)
+    used = sum(sampling.batch(int(q)) for q in sizes)
+    return Price(
+        sampling=sampling.text,
+        activation=str(activation),
+        rounds=T,
+        epochs=iota * T * used / float(np.sum(sizes)),
+        iota=iota,
+        beta=mixing.beta,
+        sigma=float(np.max(sigmas)),
+        noise_in_model=math.sqrt(m * noise_variance(steps, iota, n, h.modulus, rms)),
+        bound=bounds.theorem2(setting, steps, T, "sharper"),
+        messages=links * T,
+        bytes=links * T * m * FLOAT_BYTES,
+    )
+
+
+def noise_variance(steps: StepSizes, iota: float, n: int, mu: float, sigma: float) -> float:
+    """Variance that the noise puts into each coordinate of ỹ^(T), for eq. (6) without a threshold or constraint.
+
+    z̄ carries a_τ n⁻¹ Σ η_i ν_i from round τ on, and ỹ weighs y^(t) = −z̄^(t)/(ιμA_t + γ_t) by a_t/A_T, so the noise of
+    round τ enters with a_τ (S_T − S_τ)/A_T, S being the prefix sums of a_t/(ιμA_t + γ_t).
+    """
+    S = prefix_sums(steps.a / (iota * mu * steps.A[1:] + steps.gamma))
+    weights = steps.a * (S[-1] - S[1:]) / steps.A[-1]
+    return float(np.sum(weights**2)) * iota * sigma**2 / n
+
+
+def _messages_a_round(spec: Spec, graph: Graph, activation: Activation) -> float:
+    """Expected number of messages a round, from a short sample of the schedule (exact where all rounds are alike)."""
+    sample = draw_schedule(graph, activation, spec.network.weights, 2000, np.random.default_rng(0))
+    return float(sample.up_to()[-1]) / 2000

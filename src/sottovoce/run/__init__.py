@@ -1,0 +1,1 @@
+"""A run written down, built, run and kept: `Spec` in, `Result` out."""

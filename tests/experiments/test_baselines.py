@@ -1,0 +1,135 @@
+"""Every baseline is a complete, calibrated spec made from public facts; the rule for steps is what it says."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from sottovoce.engine import reference
+from sottovoce.errors import SpecError
+from sottovoce.experiments.baselines import BASELINES, make_baseline
+from sottovoce.experiments.compare.study import merged
+from sottovoce.experiments.facts import Facts, dual_weight, smoothness_of, step_size, variance
+from sottovoce.privacy.laws import Pairs
+from sottovoce.problem.optimum import optimum
+from sottovoce.run.build import activation_of, loss_from_text, make_problem, prepare
+from sottovoce.run.spec import Spec
+
+FACTS = Facts((40, 41, 40, 40, 40), 6, epsilon=1.0, batch=8, epochs=3.0, h="l2(0.05)")
+ITERATIVE = [name for name in BASELINES if name not in ("output", "objective")]
+
+
+def shards_of(make_shards, facts=FACTS):
+    return make_shards(sizes=list(facts.sizes), m=facts.m)
+
+
+@pytest.mark.parametrize("name", ITERATIVE)
+def test_its_budget_is_met_and_its_passes_are_the_same(name, make_shards):
+    baseline = make_baseline(name)
+    spec = baseline.spec(FACTS).but(seed=1)
+    assert Spec.from_json(spec.to_json()) == spec
+    shards = merged(shards_of(make_shards)) if baseline.central else shards_of(make_shards)
+    prepared = prepare(spec, shards)
+    statement = prepared.statement
+    assert 0.99 < statement.epsilon <= 1.0 + 1e-6 and statement.delta == 1e-5
+    assert (statement.adversary == "central") == baseline.central
+    assert (statement.adversary == "secret_pairs") == (name == "decor")
+    batch = prepared.job.release.sampling.batch(int(shards.sizes.min()))
+    used = activation_of(spec, shards.n) * spec.algorithm.rounds * batch * shards.n / shards.sizes.sum()
+    assert used == pytest.approx(3.0, rel=0.08)
+    state = reference.run(prepared.job, prepared.job.start(), 1, spec.algorithm.rounds)
+    assert np.all(np.isfinite(prepared.job.method.average(state, spec.algorithm.rounds)))
+
+
+def test_steps_are_made_without_looking(make_shards):
+    """Facts hold no data; specs are functions of them alone, and a boost multiplies every step alike."""
+    twice = replace(FACTS, boost=2.0)
+    for name in ITERATIVE:
+        one, two = (make_baseline(name).spec(f) for f in (FACTS, twice))
+        assert one == make_baseline(name).spec(FACTS)
+        if name == "sottovoce":  # the planner's steps are its own
+            continue
+        changed = {k for k, v in one.to_dict()["algorithm"].items() if two.to_dict()["algorithm"][k] != v}
+        assert changed and changed <= {"eta", "gamma", "method"}
+
+
+@pytest.mark.parametrize(("h", "loss"), [("l2(0.05)", "logistic"), ("l2(0.001)", "hinge"), ("l1(0.02)", "logistic")])
+def test_the_optimum_is_within_the_public_radius(h, loss, make_shards):
+    facts = Facts((40,) * 5, 6, 1.0, h=h, loss=loss)
+    for seed in range(3):
+        problem = make_problem(facts.spec("descent", 1).problem, make_shards(5, 40, 6, seed=seed))
+        assert 0.05 * facts.D * (h != "l1(0.02)") < np.linalg.norm(optimum(problem, gap=1e-6).x) <= facts.D
+
+
+def test_the_step_makes_the_bound_least():
+    spec = FACTS.spec("descent")
+    s2, beta = variance(FACTS, spec, FACTS.needed_sigma(spec), 5)
+    assert beta == 0.25 and s2 == pytest.approx((1 / 8 + 6 * FACTS.needed_sigma(spec) ** 2) / 5)
+    T, mu, D = spec.algorithm.rounds, 0.05, math.sqrt(math.log(2) / 0.05)
+
+    def bound(eta):
+        return mu * D**2 / (2 * ((1 + mu * eta) ** T - 1)) + eta * s2 / (2 * (1 - beta * eta))
+
+    eta = step_size(FACTS, spec)
+    assert all(bound(eta) <= bound(other) for other in (0.9 * eta, 0.99 * eta, 1.01 * eta, 1.1 * eta))
+    # limits: without chance the stable step, without curvature of h the textbook's
+    full = FACTS.spec("descent", sampling="full")
+    assert step_size(FACTS, full, sigma=1e-12) == pytest.approx(4.0, rel=0.01)
+    flat = Facts((40,) * 5, 6, 1.0, h="l2_ball(1.0)", loss="hinge", epochs=3.0, batch=8)
+    spec = flat.spec("descent")
+    s2, beta = variance(flat, spec, 0.1, 5)
+    assert beta == 0 and s2 > flat.L**2
+    assert step_size(flat, spec, sigma=0.1) == pytest.approx(1 / math.sqrt(spec.algorithm.rounds * s2), rel=1e-3)
+
+
+def test_the_weight_of_dual_averaging_makes_its_bound_least():
+    for a in (np.ones(60), np.arange(1.0, 61)):
+        spec = FACTS.spec("dual_averaging", 60)
+        s2, beta = variance(FACTS, spec, FACTS.needed_sigma(spec), 5)
+
+        def bound(gamma, a=a, s2=s2, beta=beta):
+            left = 0.05 * np.cumsum(a) + gamma - beta * a
+            return gamma * FACTS.D**2 + np.sum(a * a * s2 / left) if np.all(left > 0) else np.inf
+
+        gamma = dual_weight(FACTS, spec, a)
+        assert all(bound(gamma) <= bound(other) for other in (0.9 * gamma, 0.99 * gamma, 1.01 * gamma, 1.1 * gamma))
+
+
+@pytest.mark.parametrize(("gossip", "centre"), [("dsgd", "dpsgd"), ("dual_averaging", "central_da")])
+def test_with_one_node_it_is_its_centralised_twin(gossip, centre):
+    alone = make_baseline(gossip).spec(FACTS.pooled())
+    assert alone.but(privacy__adversary="central") == make_baseline(centre).spec(FACTS)
+
+
+def test_correlated_noise_leaves_next_to_nothing_on_the_table():
+    """DECOR's ratio: a victim is hidden by all but a hundredth of what n nodes' independent parts could do."""
+    spec = make_baseline("decor").spec(Facts((40,) * 20, 6, 1.0, batch=8))
+    ratio = float(spec.privacy.law.removeprefix("pairs(").removesuffix(")"))
+    edges = np.array([(i, j) for i in range(20) for j in range(i)])
+    effective = 1 / np.linalg.inv(Pairs(20, edges, ratio).covariance())[0, 0]
+    assert 0.99 * 20 < effective < 20
+
+
+def test_smoothness_is_the_largest_curvature():
+    u = np.linspace(-6, 6, 200_001)
+    for name in ("logistic", "smoothed_hinge(0.5)"):
+        loss = loss_from_text(name)
+        curvature = np.diff(loss.slope(u, np.ones_like(u))) / np.diff(u)
+        assert np.max(curvature) == pytest.approx(smoothness_of(loss), rel=1e-3)
+
+
+def test_what_cannot_be_known_is_asked_for():
+    with pytest.raises(SpecError, match="--radius"):
+        _ = Facts((40,), 6, 1.0, h="none").D
+    with pytest.raises(SpecError, match="--radius"):
+        _ = Facts((40,), 6, 1.0, loss="absolute").D
+    with pytest.raises(SpecError, match="one output"):
+        Facts((40,), 6, 1.0, loss="softmax")
+    with pytest.raises(SpecError, match="epochs"):
+        Facts((40,), 6, 1.0, epochs=0)
+    with pytest.raises(SpecError, match="no algorithm 'sorcery'"):
+        make_baseline("sorcery")
+    rough = Facts((40,) * 5, 6, 1.0, loss="hinge")
+    assert "smooth loss" in BASELINES["objective"].refusal(rough) and not BASELINES["output"].refusal(rough)
+    assert "l2" in BASELINES["output"].refusal(Facts((40,) * 5, 6, 1.0, h="l1(0.1)"))

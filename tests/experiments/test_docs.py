@@ -1,0 +1,42 @@
+"""docs/algorithms.md tells of every baseline, and its example is a real file."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from sottovoce.algorithm.methods import METHODS
+from sottovoce.experiments.baselines import BASELINES
+
+ROOT = Path(__file__).parent.parent.parent
+PAGE = ROOT / "docs" / "algorithms.md"
+
+pytestmark = pytest.mark.skipif(not PAGE.exists(), reason="the pages are not here")
+
+
+def test_every_baseline_has_its_row():
+    page = PAGE.read_text()
+    rows = [line for line in page.splitlines() if line.startswith("| `")]
+    named = [name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[1])]
+    assert sorted(named) == sorted(BASELINES)
+    for row in rows:
+        baseline = BASELINES[re.findall(r"`(\w+)`", row.split("|")[1])[0]]
+        assert ("Reconstruction" in row) == (baseline.source == "reconstruction")
+        assert ("Recalled" in row) == (baseline.source == "recalled" and "the same" not in row)
+        assert (row.split("|")[5].strip() == "central") == baseline.central
+
+
+def test_the_example_is_the_file():
+    page = PAGE.read_text()
+    for path in re.findall(r"a whole one, `(src/[\w/]+\.py)`", page):
+        assert (ROOT / path).read_text().rstrip() in page
+    quoted = re.search(r"( {4}def tracking\(facts.*?\n)\n", page, re.DOTALL)[1]
+    plain = re.sub(r"^ {4}", "", quoted, flags=re.MULTILINE)
+    assert plain in (ROOT / "src/sottovoce/baselines/gossip.py").read_text()
+
+
+def test_a_reconstruction_says_so_where_it_is_written():
+    files = {"mixup": "mixup", "admm": "admm", "huang": "huang"}
+    for name in files.values():
+        assert "*reconstruction*" in (ROOT / f"src/sottovoce/algorithm/{name}.py").read_text()
+    assert set(files) <= set(METHODS)

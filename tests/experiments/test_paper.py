@@ -1,0 +1,125 @@
+"""The paper's experiments: their specifications, their runs kept and found again, their readings and drawings."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from typer.testing import CliRunner
+
+from sottovoce.cli.main import app
+from sottovoce.data.fetch import VARIABLE, real_path
+from sottovoce.errors import SpecError
+from sottovoce.experiments.paper import collect as collecting
+from sottovoce.experiments.paper.data import load_sample
+from sottovoce.experiments.paper.experiments import EPSILONS, FIGURES, SCHEMES, Group, groups
+from sottovoce.experiments.paper.intervals import Interval
+from sottovoce.experiments.paper.measure import Setting, cost, slope
+from sottovoce.experiments.paper.orderings import findings
+from sottovoce.experiments.paper.table2 import describe
+from sottovoce.privacy.theorem1 import Theorem1
+
+
+def test_the_runs_are_the_papers():
+    """n = 20 on 400,000 records: 600,000, 300,000·(1.05) and 60,000 rounds, and Theorem 1's own σ."""
+    sizes = np.full(20, 20_000)
+    rounds = {s: Group("l2", s, 0).specs(sizes, ("paper",))[0][2].algorithm.rounds for s in SCHEMES}
+    assert rounds == {"edges(1)": 600_000, "edges(2)": 315_000, "matching(2)": 300_000, "everyone": 60_000}
+    for noise, epsilon, spec in Group("l1", "edges(1)", 3).specs(sizes, ("paper", "honest")):
+        assert (spec.problem.h, spec.algorithm.a, spec.algorithm.gamma) == ("l1(0.0005)", "constant(1)", "sqrt(0.01)")
+        assert spec.privacy.noise == (f"theorem1({epsilon}, 0.01)" if noise == "paper" else f"private({epsilon})")
+        assert spec.seed == 3 and spec.privacy.sampling == "one" and spec.problem.loss == "hinge"
+    claim = Theorem1(0.8, 0.01, 0.1, 1.0, 20_000, 600_000)
+    assert claim.sigma == pytest.approx(0.063, abs=5e-4)
+    assert {group.h for group in groups(["fig1"], 2)} == {"l2"} and len(groups(list(FIGURES), 10)) == 70
+
+
+def made(means, spread=0.01, noise="paper", h="l2"):
+    """Runs in which scheme s at ε ends at means[s]/ε² (± spread over seeds)."""
+    rng = np.random.default_rng(0)
+    rows = []
+    for scheme, mean in means.items():
+        for epsilon in EPSILONS:
+            for seed in range(10):
+                for t in (10, 100):
+                    value = mean / epsilon**2 * (1 + spread * rng.normal()) * (2 if t == 10 else 1)
+                    head = {"h": h, "scheme": scheme, "noise": noise, "epsilon": epsilon, "seed": seed, "round": t}
+                    rows.append(head | {"suboptimality": value})
+    return pa.Table.from_pylist(rows)
+
+
+def test_readings_tell_shown_from_reversed_from_neither():
+    up = {"edges(1)": 1.0, "edges(2)": 2.0, "matching(2)": 2.1, "everyone": 9.0}
+    assert {f.verdict for f in findings(made(up))} == {"shown"}
+    down = dict(zip(up, reversed(up.values()), strict=True))
+    by_activity = [f.verdict for f in findings(made(down)) if "loses less than" in f.claim]
+    assert set(by_activity) == {"reversed"} and len(by_activity) == 5
+    same = dict.fromkeys(up, 1.0)
+    assert "shown" not in {f.verdict for f in findings(made(same, spread=0.3)) if "loses less than" in f.claim}
+
+
+def test_intervals_are_students():
+    values = np.random.default_rng(1).normal(3.0, 2.0, 8)
+    found = Interval.of(values)
+    assert found.half == pytest.approx(2.3646 * values.std(ddof=1) / np.sqrt(8), rel=1e-4)
+
+
+def test_an_exponent_is_found_with_its_interval():
+    rng = np.random.default_rng(2)
+    x = np.array([1.0, 2.0, 4.0, 8.0])
+    costs = x[:, None] ** -1.5 * (1 + 0.1 * rng.normal(size=(4, 30)))
+    found = slope(x, costs)
+    assert found.low < -1.5 < found.high and found.high - found.low < 0.2
+
+
+def test_more_noise_costs_more():
+    costs = [cost(Setting(m=10, n=20, q=100, epsilon=e), 0, ("paper",))["paper"] for e in (1.0, 0.1)]
+    assert 0 < 20 * costs[0] < costs[1]
+
+
+def test_everything_at_tiny_size_and_again_from_what_was_kept(tmp_path, monkeypatch):
+    options = ["--size", "tiny", "--seeds", "2", "--out", str(tmp_path), "--json"]
+    first = CliRunner().invoke(app, ["reproduce", "all", *options])
+    assert first.exit_code == 0, first.output
+    found = json.loads(first.stdout)
+    assert len(found["files"]) == 6
+    assert all((tmp_path / "epsilon-like-tiny" / f"fig{k}.png").exists() for k in range(1, 5))
+    text = (tmp_path / "report.html").read_text()
+    assert len(text) < 3e6 and text.count(">Figure ") >= 4 and "Table 1" in text
+    tables = (tmp_path / "tables.md").read_text()
+    assert all(f"| {row['in']} |" in tables for row in found["table1"]) and found["findings"][0]["claim"] in tables
+    assert "Claimed and true ε" in text and [row["scheme"] for row in found["true epsilon"]] == list(SCHEMES.values())
+    honest = [f for f in found["findings"] if f["noise"] == "honest"]
+    assert honest and len(found["findings"]) == 2 * len(honest)
+    assert {row["in"] for row in found["table1"]} == {"m", "n", "q", "ι", "ε"}
+    assert found["table2"][0]["records"] == 2000 and len(found["uneven nodes"]) == 5
+    table = collecting.read(tmp_path, load_sample("epsilon-like", "tiny"), groups(list(FIGURES), 2))
+    rows = table.to_pylist()
+    assert all(row["true_epsilon"] <= row["epsilon"] * (1 + 1e-6) for row in rows if row["noise"] == "honest")
+    ratios = {(r["scheme"], r["epsilon"]): r["true_epsilon"] / r["epsilon"] for r in rows if r["noise"] == "paper"}
+    assert min(v for (scheme, _), v in ratios.items() if scheme == "edges(1)") > 2, ratios
+
+    def no_run(*_):
+        raise AssertionError("what was kept must not be run again")
+
+    monkeypatch.setattr(collecting, "_run", no_run)
+    again = CliRunner().invoke(app, ["reproduce", "fig2", *options])
+    assert again.exit_code == 0, again.output
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["fig9"], ["fig1", "--size", "huge"], ["fig1", "--noise", "pink"], ["fig1", "--size", "tiny", "--seeds", "1"]],
+)
+def test_bad_requests_are_one_sentence(arguments, tmp_path):
+    with pytest.raises(SpecError):
+        CliRunner().invoke(app, ["reproduce", *arguments, "--out", str(tmp_path)], catch_exceptions=False)
+
+
+@pytest.mark.data
+def test_real_samples_have_bounded_rows():
+    for name, records in (("a9a", 32_561), ("rcv1", 18_981)):
+        if real_path(name) is None:
+            pytest.skip(f"{name} is not in {VARIABLE}")
+        row = describe(load_sample(name, "tiny"))
+        assert row["records"] == records and row["row norms"].endswith(" to 1")

@@ -1,0 +1,78 @@
+"""Prices of plans: public numbers in, and the noise that is predicted is the noise that is seen."""
+
+import numpy as np
+import pytest
+
+from sottovoce.algorithm.stepsizes import StepSizes, make_sequence
+from sottovoce.engine import reference
+from sottovoce.planner.price import noise_variance, price
+from sottovoce.run.build import prepare, rounds_for_epochs
+from sottovoce.run.presets import paper_l2
+
+
+@pytest.mark.parametrize(
+    ("a", "gamma", "h"), [("linear(1)", "constant(2)", "l2(0.1)"), ("constant(1)", "sqrt(1)", "none")]
+)
+@pytest.mark.parametrize("activation", ["everyone", "matching(2)"])
+def test_predicted_noise_is_the_noise_in_the_model(a, gamma, h, activation, make_shards):
+    """Absolute loss far from its kink has the same slope everywhere, so that all that varies is the noise."""
+    shards = make_shards(n=5, q=4, m=3, real=True)
+    shards.y[:] = 1e6
+    spec = paper_l2(40).but(
+        problem__loss="absolute", problem__h=h, algorithm__a=a, algorithm__gamma=gamma, privacy__sampling="full",
+        network__activation=activation, privacy__noise="gaussian(0.5)",
+    )  # fmt: skip
+    noise = []
+    for seed in range(150):
+        prepared = prepare(spec.but(seed=seed), shards)
+        job = prepared.job
+        quiet = prepare(spec.but(seed=seed, privacy__noise="none"), shards).job
+        models = [j.method.average(reference.run(j, j.start(), 1, 40), 40).mean(axis=0) for j in (job, quiet)]
+        noise.append(models[0] - models[1])
+    steps = StepSizes(make_sequence(a, 40), make_sequence(gamma, 40))
+    predicted = noise_variance(steps, prepared.public["iota"], 5, job.problem.h.modulus, 0.5)
+    seen = float(np.mean(np.square(noise)))
+    assert seen == pytest.approx(predicted, rel=0.25)  # 450 draws: one standard error is 7 %
+    assert not seen == pytest.approx(2 * predicted, rel=0.25)
+
+
+def three_epochs(sizes, sampling, activation):
+    spec = paper_l2(1).but(network__activation=activation, privacy__sampling=sampling)
+    return spec.but(algorithm__rounds=rounds_for_epochs(spec, sizes, 3.0))
+
+
+def test_prices_of_the_audit():
+    """AUDIT E: σ at ε = 1, δ = 1e-5, three epochs of q = 20000, for fixed and Poisson batches."""
+    sizes = np.full(20, 20_000)
+    wanted = {"one": 1.009, "poisson(1)": 0.504, "fixed(64)": 0.0259, "poisson(64)": 0.0136}
+    specs = [three_epochs(sizes, sampling, "everyone") for sampling in wanted]
+    prices = {p.sampling: p for p in (price(s, sizes, 2000, 1.0, 1.0, 1e-5) for s in specs)}
+    for name, sigma in wanted.items():
+        key = "fixed(1)" if name == "one" else name
+        assert prices[key].sigma == pytest.approx(sigma, rel=0.01)
+        assert prices[key].epochs == pytest.approx(3.0, rel=0.01)
+    one = prices["fixed(1)"]
+    assert one.rounds == 60_000 and one.messages == 60_000 * 380 and one.bytes == one.messages * 2000 * 8
+
+
+def test_node_sampling_buys_nothing_against_the_transcript():
+    """At equal epochs σ does not depend on who is active: AUDIT A.4."""
+    sizes = np.full(20, 2000)
+    specs = [three_epochs(sizes, "one", activation) for activation in ("edges(1)", "matching(2)", "everyone")]
+    sigmas = [price(s, sizes, 10, 1.0, 1.0, 1e-5).sigma for s in specs]
+    assert np.ptp(sigmas) < 0.01 * max(sigmas)
+
+
+def test_small_nodes_set_the_price():
+    even = price(paper_l2(100), np.array([500, 500, 500]), 5, 1.0, 1.0, 1e-5)
+    uneven = price(paper_l2(100), np.array([50, 950, 500]), 5, 1.0, 1.0, 1e-5)
+    assert uneven.sigma > even.sigma
+
+
+def test_weights_by_records_quieten_small_nodes():
+    """A small node needs much noise, which its weight multiplies: counted by records it hurts less, and less again."""
+    sizes = np.array([50, 950, 500])
+    full = paper_l2(100).but(network__activation="everyone", privacy__sampling="full")
+    plans = [full.but(problem__weights=w) for w in ("nodes", "records", "records(300)")]
+    noises = [price(plan, sizes, 5, 1.0, 1.0, 1e-5).noise_in_model for plan in plans]
+    assert noises == sorted(noises, reverse=True) and noises[2] < 0.9 * noises[1]
