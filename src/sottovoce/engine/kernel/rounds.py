@@ -2,11 +2,11 @@
 
 The order of operations of `DualAveraging.step` and of `Descent.step` is repeated in the kernel, and nowhere else; a
 contract test holds them together. Descent is dual averaging with x = z, −η_t for a_t, and a proximal step after mixing.
-State is z and total, (R, n, m), and since, (n,). A round has four parts: looking and waking (`kernel_wake`), speaking
-and settling (`kernel_speak`). One of disjoint links is gone through link by link. Dispatch is by integer codes, so that
+State is z and total, (R, n, m), and since, (n,). A round has four parts: looking and waking (`wake`), speaking
+and settling (`speak`). One of disjoint links is gone through link by link. Dispatch is by integer codes, so that
 one compilation serves all losses and regularisers.
 
-Rounds of few records are looked at ahead of time (`kernel_ahead`), and then memory is asked for the rows of the next
+Rounds of few records are looked at ahead of time (`ahead`), and then memory is asked for the rows of the next
 round while this one makes its noise. Over CSR rows, where the state is too large for a cache, such a block of rounds is
 gone through in passes: first the coordinates that its records touch, round by round; then everything, a part of the
 coordinates at a time through all the rounds.
@@ -27,7 +27,7 @@ from sottovoce.engine.kernel.wake import look, wake
 def _fingerprint() -> int:
     """Of the sources that are compiled into the kernel."""
     here = Path(__file__).parent
-    return zlib.crc32(b"".join(path.read_bytes() for path in sorted([*here.glob("kernel*.py"), here / "noise.py"])))
+    return zlib.crc32(b"".join(path.read_bytes() for path in sorted(here.glob("*.py"))))
 
 
 def _entry(sources: int):
