@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from net import open_node, plan_of, records, whole_run
 
 from sottovoce.errors import PrivacyError, StoreError
-from sottovoce.node import ledger as evidence
+from sottovoce.node import evidence
 from sottovoce.node.budget import Budget, budgets, spendings, total
 from sottovoce.node.ledger import HEAD_FILE, Head, HeadFile, Row, chained, faults
 from sottovoce.node.store import FILE, Store

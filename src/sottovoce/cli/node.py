@@ -19,8 +19,8 @@ from sottovoce.data.sql import is_database, load_sql
 from sottovoce.data.tables import Table
 from sottovoce.errors import SottovoceError, SpecError, StoreError
 from sottovoce.node.budget import Budget, budgets
-from sottovoce.node.ledger import contradictions, overview, read_export
-from sottovoce.node.ledger import export as exported
+from sottovoce.node.evidence import contradictions, overview, read_export
+from sottovoce.node.evidence import export as exported
 from sottovoce.node.loop import DATASET, Outcome, Participant
 from sottovoce.node.mpi import MpiCarrier, world
 from sottovoce.node.plan import Plan, read_plan
