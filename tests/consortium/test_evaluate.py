@@ -12,9 +12,9 @@ from sottovoce.errors import PrivacyError
 from sottovoce.privacy import profiles
 from sottovoce.privacy.accounting import Mechanism, epsilon
 from sottovoce.privacy.statement import PrivacyStatement
-from sottovoce.problem.losses import make_loss
+from sottovoce.problem.losses import LOSSES
 from sottovoce.problem.objective import Problem
-from sottovoce.problem.regularisers import make_regulariser
+from sottovoce.problem.regularisers import REGULARISERS
 from sottovoce.problem.shards import Shards
 
 
@@ -37,7 +37,9 @@ def test_right_answers_of_all_kinds():
     X, whole, one = np.array([[1.0], [-1.0], [2.0]]), np.array([0, 3]), np.array([1.0])
 
     def problem(loss, y, outputs=1):
-        return Problem(make_loss(loss), make_regulariser("l2", 0.1), Shards.of(X, np.array(y), whole), "nodes", outputs)
+        return Problem(
+            LOSSES.make(loss), REGULARISERS.make("l2", 0.1), Shards.of(X, np.array(y), whole), "nodes", outputs
+        )
 
     assert right_answers(problem("hinge", [1.0, 1.0, -1.0]), one, math.nan) == 1
     assert right_answers(problem("absolute", [1.0, 1.0, -1.0]), one, 0.5) == 1

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from sottovoce.errors import PrivacyError
-from sottovoce.network.graphs import make_graph
+from sottovoce.network.graphs import GRAPHS
 from sottovoce.privacy.accounting import Mechanism, epsilon
 from sottovoce.privacy.calibration import sigma_for
 from sottovoce.privacy.events import Event
@@ -57,7 +57,7 @@ def test_laplace_noise_is_laplace_and_pure():
 @pytest.mark.parametrize("graph", ["complete", "ring"])
 def test_pairs_cancel_in_the_sum_and_only_there(graph):
     n, ratio = 20, math.sqrt(10.0)
-    g = make_graph(graph, n)
+    g = GRAPHS.make(graph)(n)
     law = Pairs(n, g.edges, ratio)
     nodes, t = np.arange(n), np.full(n, 3)
     drawn, own = (made.draw(Streams(5), nodes, t, 4000, (0.5,) * n) for made in (law, Gaussian()))
@@ -73,9 +73,9 @@ def test_pairs_cancel_in_the_sum_and_only_there(graph):
 
 def test_a_coalition_gives_its_seeds_away():
     n = 6
-    edges = make_graph("complete", n).edges
+    edges = GRAPHS.make("complete")(n).edges
     law, betrayed = Pairs(n, edges, 2.0), Pairs(n, edges, 2.0, coalition=(4, 5))
-    small = Pairs(4, make_graph("complete", 4).edges, 2.0)
+    small = Pairs(4, GRAPHS.make("complete")(4).edges, 2.0)
     plain = Event("full", 10, 10, 1.0, 1.0, 1)
     assert betrayed.event(0, plain) == small.event(0, plain)
     assert betrayed.event(0, plain).sigma < law.event(0, plain).sigma

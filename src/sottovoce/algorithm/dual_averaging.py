@@ -23,12 +23,13 @@ uses public state.
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
 from sottovoce._types import Array, IntArray
 from sottovoce.algorithm.averages import LazySum
-from sottovoce.algorithm.method import Gradient, Mix, Round, Speaks, State
+from sottovoce.algorithm.method import PLAIN, Gradient, Mix, Released, Round, Speaks, State
 from sottovoce.algorithm.stepsizes import StepSizes
 from sottovoce.errors import SpecError
 from sottovoce.problem.regularisers import Distance, Euclidean, Regulariser
@@ -58,6 +59,7 @@ class DualAveraging:
     d: Distance = Euclidean()  # noqa: RUF009 - immutable
     primal: str = "recompute"
     curvature: float = 0.0
+    synchronous: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         """Refuse what has no minimiser in eq. (6), and what the analysis does not know."""
@@ -81,9 +83,9 @@ class DualAveraging:
         return self.steps.T
 
     @property
-    def shape(self) -> None:
+    def released(self) -> Released:
         """ζ_i = ĝ_i + ν_i."""
-        return None
+        return PLAIN
 
     @property
     def width(self) -> int:
@@ -149,3 +151,7 @@ class DualAveraging:
     def average(self, state: State, t: int) -> Array:
         """x̃_i^(t) = A_t⁻¹ Σ_{τ≤t} a_τ x_i^(τ), the output of Algorithm 1, for a state after round t."""
         return (state.total + self.slept(state, t)) / self.steps.A[t]
+
+    def passes(self, state: State) -> float | None:
+        """As its rounds and batches say."""
+        return None

@@ -7,7 +7,8 @@ it computes from must be public or already noised, because that one look is what
 """
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,8 +67,34 @@ Speaks = NDArray[np.bool_]
 """(rows,) whether a row takes a gradient in this round, or only listens and passes on."""
 
 
+@dataclass(frozen=True, eq=False)
+class Released:
+    """How what a method lets out differs from ĝ_i + ν_i, a clipped mean of subgradients and one vector of noise.
+
+    Attributes
+    ----------
+    shape : (gain_t, spread_t) of gain_t ĝ_i + spread_t ν_i; None where both are 1 throughout
+    iterates : whether it looks at the data through clipped subgradients; a minimiser does not, and clips nothing
+    reach : L of what is released, given the bound on one record's subgradient
+    curvature : (βR², Nμ) of an objective whose linear term is perturbed: what its minimiser gives away besides,
+        and then a round has a second vector of noise, for how well the minimiser is known
+    """
+
+    shape: tuple[Array, Array] | None = None
+    iterates: bool = True
+    reach: Callable[[float], float] = lambda clip: clip
+    curvature: tuple[float, float] | None = None
+
+
+PLAIN = Released()
+"""ζ_i = ĝ_i + ν_i."""
+
+
 class Method(Protocol):
     """An algorithm, as engines use it."""
+
+    synchronous: ClassVar[bool]
+    """Whether nobody may sleep."""
 
     @property
     def T(self) -> int:
@@ -82,8 +109,8 @@ class Method(Protocol):
         """How often `step` calls `mix`: messages that must be answered one after the other within a round."""
 
     @property
-    def shape(self) -> tuple[Array, Array] | None:
-        """(gain_t, spread_t) of what is released, gain_t ĝ_i + spread_t ν_i; None where both are 1 throughout."""
+    def released(self) -> Released:
+        """What a round lets out."""
 
     def start(self, rows: int, m: int) -> State:
         """The state before round 1."""
@@ -95,3 +122,6 @@ class Method(Protocol):
 
     def average(self, state: State, t: int) -> Array:
         """What each row puts out after round t."""
+
+    def passes(self, state: State) -> float | None:
+        """Passes over the data so far, where they are not rounds times batches; else None."""

@@ -6,13 +6,14 @@ a_t = t with constant γ is for a strongly convex h (Corollaries 1 and 3; the ex
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, wraps
+from typing import TypeAlias
 
 import numpy as np
 
 from sottovoce._types import Array
 from sottovoce.errors import SpecError
-from sottovoce.notation import parse
+from sottovoce.notation import Choices, Chosen
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,36 +48,53 @@ def prefix_sums(values: Array) -> Array:
     return np.concatenate([[0.0], np.cumsum(values, dtype=np.longdouble).astype(np.float64)])
 
 
-SEQUENCES: dict[str, tuple[int, Callable[..., Array]]] = {
-    "constant": (1, lambda t, c=1.0: np.full_like(t, c)),
-    "linear": (1, lambda t, c=1.0: c * t),
-    "sqrt": (1, lambda t, c=1.0: c * np.sqrt(t)),
-    "inverse_sqrt": (1, lambda t, c=1.0: c / np.sqrt(t)),
-    "inverse": (2, lambda t, c=1.0, t0=0.0: c / (t + t0)),
-    "geometric": (2, lambda t, c=1.0, r=0.99: c * r ** (t - 1)),
+def _sequence(formula: Callable[..., Array]) -> Callable[..., Array]:
+    """The formula over rounds 1 … T."""
+
+    @wraps(formula)
+    def over(rounds: int, **numbers: float) -> Array:
+        if not isinstance(rounds, int) or rounds < 1:
+            raise SpecError(f"a run needs a whole number of rounds, at least one round, not {rounds}")
+        return formula(np.arange(1, rounds + 1, dtype=np.float64), **numbers)
+
+    return over
+
+
+_FORMULAS: dict[str, Callable[..., Array]] = {
+    "constant": lambda t, c=1.0: np.full_like(t, c),
+    "linear": lambda t, c=1.0: c * t,
+    "sqrt": lambda t, c=1.0: c * np.sqrt(t),
+    "inverse_sqrt": lambda t, c=1.0: c / np.sqrt(t),
+    "inverse": lambda t, c=1.0, t0=0.0: c / (t + t0),
+    "geometric": lambda t, c=1.0, r=0.99: c * r ** (t - 1),
 }
-"""How many numbers a sequence takes at most, and its values."""
+
+Sequence: TypeAlias = Chosen[int, Array]
+"""From the number of rounds T to one value for each."""
+
+SEQUENCES = Choices.of_functions("sequence", {name: _sequence(formula) for name, formula in _FORMULAS.items()})
+"""Sequences over rounds 1 … T: constant(c); linear(c) = c·t; sqrt(c) = c√t; inverse_sqrt(c) = c/√t;
+inverse(c, t₀) = c/(t + t₀); geometric(c, r) = c·rᵗ⁻¹.
+
+Examples
+--------
+>>> SEQUENCES.read("linear(1)")(4)
+array([1., 2., 3., 4.])
+>>> SEQUENCES.read("inverse(6, 1)")(3)
+array([3. , 2. , 1.5])
+"""
 
 
-def make_sequence(text: str, rounds: int) -> Array:
-    """A sequence over rounds 1 … T from its text.
+def constant(c: float) -> Sequence:
+    """c in every round."""
+    return SEQUENCES.make("constant", c)
 
-    constant(c); linear(c) = c·t; sqrt(c) = c√t; inverse_sqrt(c) = c/√t; inverse(c, t₀) = c/(t + t₀);
-    geometric(c, r) = c·rᵗ⁻¹.
 
-    Examples
-    --------
-    >>> make_sequence("linear(1)", 4)
-    array([1., 2., 3., 4.])
-    >>> make_sequence("inverse(6, 1)", 3)
-    array([3. , 2. , 1.5])
-    """
-    name, args, kwargs = parse(text)
-    if name not in SEQUENCES or len(args) > SEQUENCES[name][0] or kwargs:
-        raise SpecError(
-            f"there is no sequence '{text}'; write constant(c), linear(c), sqrt(c), inverse_sqrt(c), inverse(c, t0) or "
-            "geometric(c, r)"
-        )
-    if not isinstance(rounds, int) or rounds < 1:
-        raise SpecError(f"a run needs a whole number of rounds, at least one round, not {rounds}")
-    return SEQUENCES[name][1](np.arange(1, rounds + 1, dtype=np.float64), *args)
+def linear(c: float) -> Sequence:
+    """c·t in round t."""
+    return SEQUENCES.make("linear", c)
+
+
+def inverse_sqrt(c: float) -> Sequence:
+    """c/√t in round t."""
+    return SEQUENCES.make("inverse_sqrt", c)

@@ -1,5 +1,6 @@
 """From a table to shards: labels to signs, owners to nodes. Simulation only: a real node reads its own file."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,7 +9,7 @@ import numpy as np
 from sottovoce.data.load import as_reals, as_signs
 from sottovoce.data.tables import Table, unit_rows
 from sottovoce.errors import DataError, SpecError
-from sottovoce.notation import parse
+from sottovoce.notation import Choices
 from sottovoce.problem.losses import Loss
 from sottovoce.problem.shards import Partition, Shards, by_group, dirichlet, even
 
@@ -43,7 +44,7 @@ def ingest(
         (offsets, order), owners = by_group(table.groups)
         names["nodes"] = tuple(owners)
     else:
-        offsets, order = _deal(deal, y, nodes if nodes is not None else 20, np.random.default_rng(seed))
+        offsets, order = DEALS.read(deal)(y, nodes if nodes is not None else 20, np.random.default_rng(seed))
     shards = Shards.of(X, y, offsets, order)
     return Ingested(shards, _test_shards(test, table, loss, classes, unit_norm), names)
 
@@ -53,15 +54,15 @@ def _targets(table: Table, loss: Loss, positive: str | None) -> tuple[Any, tuple
     return as_signs(table.y, positive) if loss.targets == "binary" else (as_reals(table.y), None)
 
 
-def _deal(text: str, y: Any, n: int, rng: np.random.Generator) -> Partition:
-    name, args, _ = parse(text)
-    if name == "even" and not args:
-        return even(len(y), n, rng)
-    if name == "in_order" and not args:
-        return even(len(y), n)
-    if name == "dirichlet" and len(args) == 1:
-        return dirichlet(y, n, args[0], rng)
-    raise SpecError(f"records cannot be dealt out by '{text}'; write even, in_order or dirichlet(0.3)")
+DEALS: Choices[Callable[[Any, int, np.random.Generator], Partition]] = Choices(
+    "way of dealing records out",
+    {
+        "even": lambda: lambda y, n, rng: even(len(y), n, rng),
+        "in_order": lambda: lambda y, n, rng: even(len(y), n),
+        "dirichlet": lambda alpha: lambda y, n, rng: dirichlet(y, n, alpha, rng),
+    },
+)
+"""(targets, nodes, generator) -> whose each record is."""
 
 
 def _test_shards(

@@ -14,14 +14,14 @@ from sottovoce.cli.report import write_report
 from sottovoce.data.load import load
 from sottovoce.errors import SpecError
 from sottovoce.experiments.sweep import sweep as run_sweep
-from sottovoce.notation import write
 from sottovoce.privacy.events import ADJACENCY
 from sottovoce.privacy.statement import number
 from sottovoce.problem.optimum import optimum
-from sottovoce.run.build import loss_from_text, make_problem, rounds_for_epochs
-from sottovoce.run.presets import PRESETS, make_preset
+from sottovoce.problem.regularisers import REGULARISERS
+from sottovoce.run._pending import ENGINES, NOISES, Private
+from sottovoce.run.build import make_problem, rounds_for_epochs
+from sottovoce.run.presets import PRESETS
 from sottovoce.run.result import NOT_PRIVATE, Result, save_rows
-from sottovoce.run.solve import ENGINES
 from sottovoce.run.spec import Execution
 
 
@@ -53,7 +53,7 @@ def sweep(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Run a grid of noises, regularisers and seeds that share their draws, and compare them."""
-    noises = [write("private", e) for e in epsilon or []] + (noise or [])
+    noises = [*map(Private, epsilon or []), *map(NOISES.read, noise or [])]
     if not noises or seeds < 1:
         raise SpecError("a sweep needs at least one --epsilon or --noise, and at least one seed")
     changes = {
@@ -63,13 +63,12 @@ def sweep(
         "algorithm__gamma": gamma,
         "privacy__delta": delta,
     }
-    base = make_preset(preset, 1).but(**{k: v for k, v in changes.items() if v is not None})
+    base = PRESETS.make(preset)(1).but(**{k: v for k, v in changes.items() if v is not None})
     table = load(file, label=label, group=group)
     held_out = None if test is None else load(test, label=label, n_features=table.m)
-    model = loss_from_text(base.problem.loss)
-    data = ingest(table, model, test=held_out, nodes=nodes, unit_norm=1.0 if unit_rows else None, seed=0)
+    data = ingest(table, base.problem.loss, test=held_out, nodes=nodes, unit_norm=1.0 if unit_rows else None, seed=0)
     base = base.but(algorithm__rounds=rounds_for_epochs(base, data.shards.sizes, epochs))
-    cells = list(itertools.product(noises, h or [base.problem.h]))
+    cells = list(itertools.product(noises, [*map(REGULARISERS.read, h)] if h else [base.problem.h]))
     specs = [base.but(privacy__noise=e, problem__h=r, seed=s) for e, r in cells for s in range(seeds)]
     best = {
         r: optimum(make_problem(base.but(problem__h=r).problem, data.shards), gap=1e-6).value
@@ -105,8 +104,8 @@ def sweep(
 def _row(result: Result) -> dict[str, Any]:
     """One run, flat and tidy."""
     return {
-        "noise": result.spec.privacy.noise,
-        "h": result.spec.problem.h,
+        "noise": str(result.spec.privacy.noise),
+        "h": str(result.spec.problem.h),
         "seed": result.spec.seed,
         "epsilon": result.statement.epsilon,
         "delta": result.statement.delta,

@@ -13,13 +13,14 @@ from sottovoce.cli.ingest import ingest
 from sottovoce.cli.report import NAME, write_report
 from sottovoce.data.load import load
 from sottovoce.errors import SpecError
-from sottovoce.notation import parse, write
 from sottovoce.planner import Facts, choose
+from sottovoce.problem.objective import ByRecords
 from sottovoce.problem.optimum import optimum
 from sottovoce.problem.shards import Shards
-from sottovoce.run.build import loss_from_text, make_problem, rounds_for_epochs
-from sottovoce.run.presets import PRESETS, make_preset
-from sottovoce.run.solve import ENGINES, solve
+from sottovoce.run._pending import ENGINES, Private
+from sottovoce.run.build import make_problem, rounds_for_epochs
+from sottovoce.run.presets import PRESETS
+from sottovoce.run.solve import solve
 from sottovoce.run.spec import Execution, Spec
 
 FIXED = {
@@ -123,20 +124,19 @@ def train(
         "algorithm__gamma": gamma,
         "algorithm__primal": primal,
         "privacy__sampling": sampling,
-        "privacy__noise": noise if noise is not None else write("private", 1.0 if epsilon is None else epsilon),
+        "privacy__noise": noise if noise is not None else Private(1.0 if epsilon is None else epsilon),
         "privacy__delta": delta,
         "privacy__clip": clip,
         "privacy__adversary": adversary,
         "seed": seed,
     }
-    base = make_preset("private" if preset == "auto" else preset, 1)
+    base = PRESETS.make("private" if preset == "auto" else preset)(1)
     spec = base.but(**{key: value for key, value in changes.items() if value is not None})
-    model = loss_from_text(spec.problem.loss)
     table = load(file, format=format, label=label, group=group, n_features=features)
     held_out = None if test is None else load(test, format=format, label=label, group=group, n_features=table.m)
     data = ingest(
         table,
-        model,
+        spec.problem.loss,
         test=held_out,
         nodes=nodes,
         deal=deal,
@@ -200,7 +200,7 @@ def _mention_small_nodes(spec: Spec, sizes: IntArray, names: tuple[str, ...] | N
     smallest, typical = int(sizes.min()), float(np.median(sizes))
     if smallest * 10 <= typical or (len(sizes) == 2 and smallest * 10 <= int(sizes.max())):
         node = names[int(sizes.argmin())] if names else str(int(sizes.argmin()))
-        hint = "" if spec.problem.weights == "records" else "; try --weigh records, or leave it out"
+        hint = "" if isinstance(spec.problem.weights, ByRecords) else "; try --weigh records, or leave it out"
         screen.err.print(
             f"[yellow]Note:[/] node '{node}' has {smallest} records, the typical one {typical:,.0f}: it needs far more "
             f"noise, and no batch can be larger than its records{hint}.",
@@ -222,7 +222,7 @@ def _planned(
         sizes=tuple(shards.sizes.tolist()),
         features=shards.m + (problem.intercept > 0),
         loss=problem.loss,
-        epsilon=parse(privacy.noise).args[0],
+        epsilon=privacy.noise.epsilon,
         delta=privacy.delta,
         adversary=privacy.adversary,
         graph=spec.network.graph,
@@ -236,8 +236,9 @@ def _planned(
 
 def _fitted(spec: Spec, smallest: int) -> Spec:
     """A preset's batch, made no larger than the smallest node: sizes are public."""
-    name, args, _ = parse(spec.privacy.sampling)
-    return spec if not args or args[0] <= smallest else spec.but(privacy__sampling=write(name, smallest))
+    sampling = spec.privacy.sampling
+    size = getattr(sampling, "size", 0)
+    return spec if size <= smallest else spec.but(privacy__sampling=replace(sampling, size=smallest))  # type: ignore[type-var]
 
 
 def _with_rounds(spec: Spec, rounds: int | None, epochs: float, sizes: IntArray) -> Spec:
