@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from sottovoce import Shards, solve
-from sottovoce.data.embedded import two_gaussians
+from sottovoce.data.synthetic import two_gaussians
 from sottovoce.errors import SottovoceError, SpecError
 from sottovoce.planner import Facts, choose
 from sottovoce.planner.predict import excess, loss, single, typical_size

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from sottovoce.algorithm.stepsizes import constant
 from sottovoce.cli import screen
-from sottovoce.cli.ingest import ingest
+from sottovoce.cli.flags import ingest
 from sottovoce.cli.report import NAME, write_report
 from sottovoce.data.embedded import EMBEDDED, embedded
 from sottovoce.network.activation import Everyone

@@ -9,9 +9,8 @@ import typer
 from rich.table import Table
 
 from sottovoce.cli import screen
-from sottovoce.cli.ingest import ingest
+from sottovoce.cli.flags import DataFlags, grouped
 from sottovoce.cli.report import write_report
-from sottovoce.data.load import load
 from sottovoce.errors import SpecError
 from sottovoce.experiments.sweep import sweep as run_sweep
 from sottovoce.privacy.events import ADJACENCY
@@ -25,17 +24,13 @@ from sottovoce.run.result import NOT_PRIVATE, Result, save_rows
 from sottovoce.run.spec import Execution
 
 
+@grouped
 def sweep(
-    file: Annotated[Path, typer.Argument(help="Training records, as for `train`.")],
+    data: DataFlags,
     epsilon: Annotated[list[float] | None, typer.Option("--epsilon", help="ε of a guarantee; several times.")] = None,
     noise: Annotated[list[str] | None, typer.Option("--noise", help="Other noises: theorem1:0.8, none, …")] = None,
     h: Annotated[list[str] | None, typer.Option("--h", help="Regularisers; several times.")] = None,
     seeds: Annotated[int, typer.Option("--seeds", help="Runs of each, with seeds 0, 1, …")] = 5,
-    test: Annotated[Path | None, typer.Option("--test", help="Held-out records.")] = None,
-    label: Annotated[str | None, typer.Option("--label", help="The target's column (CSV, Parquet).")] = None,
-    group: Annotated[str | None, typer.Option("--group", help="The owner's column.")] = None,
-    nodes: Annotated[int | None, typer.Option("--nodes", help="Deal the records out to this many nodes (20).")] = None,
-    unit_rows: Annotated[bool, typer.Option("--unit-rows", help="Scale rows over norm 1 down to it.")] = False,
     preset: Annotated[str, typer.Option("--preset", help=f"Start from {', '.join(PRESETS)}.")] = "private",
     loss: Annotated[str | None, typer.Option("--loss", help="hinge, logistic, …")] = None,
     activation: Annotated[str | None, typer.Option("--activation", help="edges:1, matching:2, everyone, …")] = None,
@@ -64,34 +59,32 @@ def sweep(
         "privacy__delta": delta,
     }
     base = PRESETS.make(preset)(1).but(**{k: v for k, v in changes.items() if v is not None})
-    table = load(file, label=label, group=group)
-    held_out = None if test is None else load(test, label=label, n_features=table.m)
-    data = ingest(table, base.problem.loss, test=held_out, nodes=nodes, unit_norm=1.0 if unit_rows else None, seed=0)
-    base = base.but(algorithm__rounds=rounds_for_epochs(base, data.shards.sizes, epochs))
+    dealt = data.read(base.problem.loss, base.problem.row_norm, seed=0)
+    base = base.but(algorithm__rounds=rounds_for_epochs(base, dealt.shards.sizes, epochs))
     cells = list(itertools.product(noises, [*map(REGULARISERS.read, h)] if h else [base.problem.h]))
     specs = [base.but(privacy__noise=e, problem__h=r, seed=s) for e, r in cells for s in range(seeds)]
     best = {
-        r: optimum(make_problem(base.but(problem__h=r).problem, data.shards), gap=1e-6).value
+        r: optimum(make_problem(base.but(problem__h=r).problem, dealt.shards), gap=1e-6).value
         if certify
         else float("nan")
         for r in {r for _, r in cells}
     }
     results = run_sweep(
         specs,
-        data.shards,
-        test=data.test,
+        dealt.shards,
+        test=dealt.test,
         f_star=[best[s.problem.h] for s in specs],
         execution=Execution(engine, 20),
         jobs=jobs,
         cluster=cluster,
-        **data.names,
+        **dealt.names,
     )
     rows = [_row(result) for result in results]
     report = None
     if out is not None:
         save_rows(rows, out)
         report = str(
-            write_report(results, out.with_name(f"{out.stem}-report.html"), f"{table.name}: {base.problem.loss}")
+            write_report(results, out.with_name(f"{out.stem}-report.html"), f"{dealt.name}: {base.problem.loss}")
         )
     if json:
         screen.say_json({"label": NOT_PRIVATE, "adjacency": ADJACENCY, "report": report, "runs": rows})

@@ -7,7 +7,7 @@ import numpy as np
 from sottovoce._types import Array, IntArray
 from sottovoce.algorithm import bounds
 from sottovoce.algorithm.dual_averaging import DualAveraging
-from sottovoce.data.embedded import two_gaussians
+from sottovoce.data.synthetic import two_gaussians
 from sottovoce.engine.compiled import run
 from sottovoce.experiments.paper.intervals import Interval
 from sottovoce.experiments.paper.measure import Setting
