@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sottovoce.algorithm.dual_averaging import DualAveraging
-from sottovoce.algorithm.stepsizes import SEQUENCES, StepSizes, prefix_sums
+from sottovoce.algorithm.method import SEQUENCES, StepSizes, prefix_sums
 from sottovoce.errors import SpecError
 from sottovoce.problem.regularisers import REGULARISERS, Entropy, Euclidean
 

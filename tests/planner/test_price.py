@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sottovoce.algorithm.stepsizes import SEQUENCES, StepSizes
+from sottovoce.algorithm.method import SEQUENCES, StepSizes
 from sottovoce.engine import reference
 from sottovoce.planner.price import noise_variance, price
 from sottovoce.run.build import prepare, rounds_for_epochs

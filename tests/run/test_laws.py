@@ -11,8 +11,7 @@ import pytest
 
 from sottovoce.algorithm import bounds
 from sottovoce.algorithm.dual_averaging import DualAveraging
-from sottovoce.algorithm.method import State
-from sottovoce.algorithm.stepsizes import SEQUENCES, StepSizes
+from sottovoce.algorithm.method import SEQUENCES, State, StepSizes
 from sottovoce.engine import reference
 from sottovoce.engine.job import Job, gradients
 from sottovoce.errors import SpecError

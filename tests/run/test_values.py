@@ -11,8 +11,8 @@ import pytest
 
 import sottovoce
 from sottovoce import AlgorithmSpec, Execution, Facts, ProblemSpec, Spec, notation, plan, solve
+from sottovoce.algorithm.method import SEQUENCES
 from sottovoce.algorithm.methods import METHODS
-from sottovoce.algorithm.stepsizes import SEQUENCES
 from sottovoce.errors import NetworkError, SottovoceError, SpecError
 from sottovoce.network.activation import ACTIVATIONS
 from sottovoce.network.graphs import GRAPHS
@@ -36,7 +36,7 @@ SPELLINGS = {
     "weights of nodes": (objective.WEIGHTS, ["nodes", "records", "records(100)", "records:1e2"]),
     "graph": (GRAPHS, ["complete", "grid(rows=2)", "small_world(4, p=0.20)", "small_world(k=4, p=2e-1)",
                        "erdos_renyi(p=0.3, seed=2)", "random_regular(degree=4)", "edge_list:a file, with = in it"]),
-    "activation": (ACTIVATIONS, ["edges(2)", "edges:2", "edges( k=2 )", "matching(3)", "nodes(1)", "everyone", "ticks"]),
+    "activation": (ACTIVATIONS, ["edges(2)", "edges:2", "edges( k=2 )", "matching(3)", "nodes(1)", "everyone"]),
     "rule": (WEIGHTS, ["metropolis", "uniform", "max_degree", "lazy", "alone"]),
     "method": (METHODS, ["dual_averaging", "descent", "stale(2)", "muffliato(3, 1.2)", "muffliato(omega=1.2, gossip=3)",
                          "admm(lo=0.7)", "scaffold", "output_perturbation"]),

@@ -2,9 +2,8 @@
 
 from sottovoce.algorithm.descent import Descent
 from sottovoce.algorithm.dual_averaging import DualAveraging
-from sottovoce.algorithm.method import Method, State
+from sottovoce.algorithm.method import SEQUENCES, Method, State, constant, linear
 from sottovoce.algorithm.methods import METHODS
-from sottovoce.algorithm.stepsizes import SEQUENCES, constant, linear
 
 __all__ = [
     "METHODS",

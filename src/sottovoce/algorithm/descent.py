@@ -47,8 +47,7 @@ from typing import ClassVar
 import numpy as np
 
 from sottovoce._types import Array, IntArray
-from sottovoce.algorithm.method import PLAIN, Gradient, Mix, Released, Round, Speaks, State
-from sottovoce.algorithm.stepsizes import prefix_sums
+from sottovoce.algorithm.method import PLAIN, Gradient, Mix, Released, Round, Speaks, State, prefix_sums
 from sottovoce.errors import SpecError
 from sottovoce.problem.regularisers import Regulariser
 

@@ -6,9 +6,8 @@ from typing import TypeAlias
 from sottovoce._types import Array
 from sottovoce.algorithm.descent import Descent, Mixup, Stale
 from sottovoce.algorithm.dual_averaging import DualAveraging
-from sottovoce.algorithm.method import Method
+from sottovoce.algorithm.method import Method, StepSizes
 from sottovoce.algorithm.oneshot import ObjectivePerturbation, OutputPerturbation
-from sottovoce.algorithm.stepsizes import StepSizes
 from sottovoce.algorithm.synchronous import Admm, Huang, Muffliato, Scaffold, Tracking
 from sottovoce.errors import SpecError
 from sottovoce.notation import Choices, Chosen

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from sottovoce.algorithm.stepsizes import constant
+from sottovoce.algorithm.method import constant
 from sottovoce.cli import screen
 from sottovoce.cli.flags import ingest
 from sottovoce.cli.report import NAME, write_report

@@ -24,8 +24,7 @@ from sottovoce import rows
 from sottovoce._types import Array, IntArray
 from sottovoce.algorithm.descent import Descent
 from sottovoce.algorithm.dual_averaging import DualAveraging
-from sottovoce.algorithm.method import Speaks, State
-from sottovoce.algorithm.stepsizes import prefix_sums
+from sottovoce.algorithm.method import Speaks, State, prefix_sums
 from sottovoce.engine.job import Job, draw
 from sottovoce.engine.kernel import draws as kernel_draws
 from sottovoce.engine.kernel import steps as kernel_steps

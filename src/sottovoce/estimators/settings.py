@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from sottovoce.algorithm.stepsizes import constant, linear
+from sottovoce.algorithm.method import constant, linear
 from sottovoce.errors import DataError, PrivacyError, SpecError
 from sottovoce.planner import Choice, Facts, choose
 from sottovoce.privacy.accounting import Mechanism, account

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from sottovoce.algorithm.descent import mixing_weights
-from sottovoce.algorithm.stepsizes import SEQUENCES
+from sottovoce.algorithm.method import SEQUENCES
 from sottovoce.algorithm.synchronous import acceleration
 from sottovoce.errors import SpecError
 from sottovoce.experiments.facts import Facts, dual_weight, step_size, stepped

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sottovoce._types import FLOAT_BYTES
-from sottovoce.algorithm.stepsizes import SEQUENCES, Sequence, constant
+from sottovoce.algorithm.method import SEQUENCES, Sequence, constant
 from sottovoce.errors import SpecError
 from sottovoce.network.activation import ACTIVATIONS, Activation, Everyone, Matching
 from sottovoce.network.graphs import GRAPHS, Family

@@ -13,7 +13,7 @@ import numpy as np
 
 from sottovoce._types import FLOAT_BYTES, IntArray
 from sottovoce.algorithm import bounds
-from sottovoce.algorithm.stepsizes import StepSizes, prefix_sums
+from sottovoce.algorithm.method import StepSizes, prefix_sums
 from sottovoce.network.activation import Activation
 from sottovoce.network.graphs import Graph
 from sottovoce.network.mixing import activation_rate, beta

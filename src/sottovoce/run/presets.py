@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from sottovoce.algorithm.stepsizes import SEQUENCES, constant
+from sottovoce.algorithm.method import SEQUENCES, constant
 from sottovoce.network.activation import Everyone
 from sottovoce.notation import Choices
 from sottovoce.privacy.sampling import Poisson

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from sottovoce.algorithm.dual_averaging import PRIMALS
+from sottovoce.algorithm.method import SEQUENCES, Sequence, constant, inverse_sqrt, linear
 from sottovoce.algorithm.methods import METHODS, MethodChoice
-from sottovoce.algorithm.stepsizes import SEQUENCES, Sequence, constant, inverse_sqrt, linear
 from sottovoce.errors import SpecError
 from sottovoce.network.activation import ACTIVATIONS, Activation, Edges
 from sottovoce.network.graphs import GRAPHS, Family
