@@ -29,8 +29,8 @@ if TYPE_CHECKING:
         ProblemSpec,
         Result,
         Spec,
-        solve,
     )
+    from sottovoce.run.solve import solve
 
 _HOMES = {
     "AlgorithmSpec": "run",
@@ -50,11 +50,11 @@ _HOMES = {
     "Spec": "run",
     "account": "privacy",
     "calibrate": "privacy",
-    "embedded": "data",
+    "embedded": "data.embedded",
     "even": "problem",
     "plan": "planner",
-    "solve": "run",
-    "sweep": "experiments",
+    "solve": "run.solve",
+    "sweep": "experiments.sweep",
 }
 """Where each name is at home; it is loaded when it is asked for: scikit-learn alone takes a second."""
 

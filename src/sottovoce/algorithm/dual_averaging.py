@@ -1,11 +1,4 @@
-"""Lazy running averages: Σ_{τ=t0}^{t1} a_τ x(z, τ) for a z that did not move, without visiting the rounds.
-
-While a node sleeps its z_i stands still, but its x_i^(τ) = argmin ⟨z_i, x⟩ + s_τ h + γ_τ d drifts with s_τ = ιA_τ and
-γ_τ. For the separable family and the l2 ball the sum over a stretch of rounds has a closed form in prefix sums of
-a/den, a·s/den and a, with den_τ = s_τ μ + γ_τ: in each coordinate |x| shrinks monotonically, so the rounds at which it
-leaves its bound, and at which it reaches zero, are found by bisection. Other sets are evaluated round by round.
-
-Algorithm 1, private distributed dual averaging. The iteration is written once, here.
+"""Algorithm 1, private distributed dual averaging. The iteration is written once, here.
 
 Round t, for the rows (nodes) that are active in it:
 
@@ -25,6 +18,12 @@ moved since, both are the same map evaluated at different rounds, and neither ne
 Where the f_i are μ_f-strongly convex and h is not (the remark after Corollary 1), their curvature is moved over to h:
 f_i − (μ_f/2)‖x‖² is linearised and h + (μ_f/2)‖x‖² kept exact. The node adds −μ_f x_i to its noised ζ_i, which only
 uses public state.
+
+*Lazy running averages*, Σ_{τ=t0}^{t1} a_τ x(z, τ) for a z that did not move, without visiting the rounds: while a node
+sleeps its z_i stands still, but its x_i^(τ) = argmin ⟨z_i, x⟩ + s_τ h + γ_τ d drifts with s_τ = ιA_τ and γ_τ. For the
+separable family and the l2 ball the sum over a stretch of rounds has a closed form in prefix sums of a/den, a·s/den and
+a, with den_τ = s_τ μ + γ_τ: in each coordinate |x| shrinks monotonically, so the rounds at which it leaves its bound,
+and at which it reaches zero, are found by bisection. Other sets are evaluated round by round.
 """
 
 import math

@@ -6,8 +6,8 @@ network. It looks at the data through `gradient` alone, once a step, and what it
 it computes from must be public or already noised, because that one look is what is accounted for.
 
 The sequences that it steps by, a_t, γ_t and η_t, are arrays of length T: data, not callbacks. a_t = t with constant γ
-is for a strongly convex h (Corollaries 1 and 3; the experiments take γ = 20), a_t = 1 with γ_t = γ√t for a merely convex
-one (Corollaries 2 and 4; γ = 0.01).
+is for a strongly convex h (Corollaries 1 and 3; the experiments take γ = 20), a_t = 1 with γ_t = γ√t for a merely
+convex one (Corollaries 2 and 4; γ = 0.01).
 """
 
 from collections.abc import Callable

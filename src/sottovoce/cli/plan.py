@@ -10,7 +10,8 @@ from rich.table import Table
 
 from sottovoce.cli import screen
 from sottovoce.errors import SpecError
-from sottovoce.planner import Facts, choose, price
+from sottovoce.planner import Facts, choose
+from sottovoce.planner.price import price
 from sottovoce.privacy.events import ADJACENCY
 
 

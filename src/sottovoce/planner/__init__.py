@@ -2,6 +2,5 @@
 
 from sottovoce.planner.choose import Choice, Facts, choose
 from sottovoce.planner.choose import choose as plan
-from sottovoce.planner.price import Price, price
 
-__all__ = ["Choice", "Facts", "Price", "choose", "plan", "price"]
+__all__ = ["Choice", "Facts", "choose", "plan"]

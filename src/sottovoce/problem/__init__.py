@@ -2,7 +2,6 @@
 
 from sottovoce.problem.losses import LOSSES, Loss
 from sottovoce.problem.objective import ByNode, ByRecords, Problem
-from sottovoce.problem.optimum import optimum
 from sottovoce.problem.regularisers import DISTANCES, REGULARISERS, box, elastic_net, l1, l2, non_negative
 from sottovoce.problem.shards import Shards, by_group, dirichlet, even
 
@@ -23,5 +22,4 @@ __all__ = [
     "l1",
     "l2",
     "non_negative",
-    "optimum",
 ]

@@ -3,7 +3,7 @@
 from sottovoce.run.build import Prepared, Public, prepare
 from sottovoce.run.presets import PRESETS
 from sottovoce.run.result import History, Observation, Result
-from sottovoce.run.solve import simulate, solve
+from sottovoce.run.solve import simulate
 from sottovoce.run.spec import AlgorithmSpec, Execution, NetworkSpec, PrivacySpec, ProblemSpec, Spec
 
 __all__ = [
@@ -21,5 +21,4 @@ __all__ = [
     "Spec",
     "prepare",
     "simulate",
-    "solve",
 ]
