@@ -171,7 +171,7 @@ def _plan(facts: Facts, given: dict[str, Any], scale: _Scale, network: _Network,
     reach = _reach(facts, given, scale, c, T, iota)
     foreseen = float(predict.loss(reach, c, facts.features, releases)) + (APART if network.beta > 0 else 0.0)
     sent = network.messages * T * facts.m * FLOAT_BYTES
-    return Plan(network.activation, sampling.text, T, reach / scale.reach, c * scale.lipschitz, foreseen, sent)
+    return Plan(network.activation, str(sampling), T, reach / scale.reach, c * scale.lipschitz, foreseen, sent)
 
 
 def _sampling(facts: Facts, given: dict[str, Any], scale: _Scale, releases: float) -> str:

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from sottovoce.errors import SpecError
+from sottovoce.privacy.accounting import check_delta
 from sottovoce.privacy.adversaries import make_adversary, refuse_unless_runnable
-from sottovoce.privacy.statement import check_delta
 from sottovoce.run.spec import Spec
 
 PENALTIES = ("l2", "l1", "elastic_net", "none")

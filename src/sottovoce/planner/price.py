@@ -18,7 +18,7 @@ from sottovoce.network.activation import Activation
 from sottovoce.network.graphs import Graph
 from sottovoce.network.mixing import activation_rate, beta
 from sottovoce.network.schedule import draw_schedule
-from sottovoce.privacy.calibration import sigma as calibrated_sigma
+from sottovoce.privacy.planning import calibrate
 from sottovoce.privacy.sampling import make_sampling
 from sottovoce.problem.objective import weigh
 from sottovoce.run.build import h_from_text, make_network, scheme_of
@@ -55,7 +55,7 @@ def price(spec: Spec, sizes: IntArray, m: int, lipschitz: float, epsilon: float,
     sampling = make_sampling(spec.privacy.sampling)
     busiest = float(np.max(activation.iota(graph)))
     needed = {
-        q: calibrated_sigma(sampling.kind, q, sampling.batch(q), lipschitz, T, epsilon, delta, activity=busiest)
+        q: calibrate(sampling, q, T, epsilon, clip=lipschitz, delta=delta, activity=busiest)
         for q in sorted({int(q) for q in sizes})
     }
     sigmas = np.array([needed[int(q)] for q in sizes])
@@ -67,7 +67,7 @@ def price(spec: Spec, sizes: IntArray, m: int, lipschitz: float, epsilon: float,
     links = _messages_a_round(spec, graph, activation)
     used = sum(sampling.batch(int(q)) for q in sizes)
     return Price(
-        sampling=sampling.text,
+        sampling=str(sampling),
         activation=str(activation),
         rounds=T,
         epochs=iota * T * used / float(np.sum(sizes)),

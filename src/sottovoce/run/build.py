@@ -1,7 +1,4 @@
-"""From a spec's words to noise: its law, and a σ_i for every node.
-
-From a spec and the data to a job: the one place where text becomes objects and everything is checked together.
-"""
+"""From a spec and the data to a job: the one place where text becomes objects and everything is checked together."""
 
 import math
 from dataclasses import dataclass, replace
@@ -10,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sottovoce._types import Array, IntArray
+from sottovoce._types import IntArray
 from sottovoce.algorithm.methods import Ingredients, make_method
 from sottovoce.algorithm.stepsizes import make_sequence
 from sottovoce.engine.job import Job
@@ -20,13 +17,13 @@ from sottovoce.network.graphs import Graph, make_graph
 from sottovoce.network.mixing import activation_rate, beta
 from sottovoce.network.schedule import Schedule, draw_schedule
 from sottovoce.notation import parse
+from sottovoce.privacy.accounting import check_delta
 from sottovoce.privacy.adversaries import make_adversary, refuse_unless_runnable
-from sottovoce.privacy.calibration import sigma_for
-from sottovoce.privacy.events import Event
-from sottovoce.privacy.laws import Gaussian, Laplace, Law, Pairs, Shaped, Tree
+from sottovoce.privacy.laws import LAWS
+from sottovoce.privacy.noise import NOISES, Circumstances
 from sottovoce.privacy.release import Draws, Release
-from sottovoce.privacy.sampling import Sampling, make_sampling
-from sottovoce.privacy.statement import PERSON, RECORD, PrivacyStatement, check_delta, make_statement
+from sottovoce.privacy.sampling import make_sampling
+from sottovoce.privacy.statement import PERSON, RECORD, PrivacyStatement, make_statement
 from sottovoce.privacy.theorem1 import Theorem1
 from sottovoce.problem.losses import Joint, Loss, make_loss
 from sottovoce.problem.objective import Problem
@@ -34,72 +31,6 @@ from sottovoce.problem.regularisers import DISTANCES, Distance, Euclidean, Regul
 from sottovoce.problem.shards import Shards
 from sottovoce.run.spec import NetworkSpec, ProblemSpec, Spec
 from sottovoce.streams import Streams
-
-
-def make_law(
-    text: str, graph: Graph, shape: tuple[Array, Array] | None, sampling: Sampling, sizes: IntArray, m: int
-) -> Law:
-    """The law of the noise; `shape` is the method's (gain, spread), where it has one."""
-    name, args, named = parse(text)
-    if name == "gaussian" and not args and not named:
-        return Gaussian() if shape is None else Shaped(*shape)
-    if name == "laplace" and not args and not named and shape is not None:
-        return Laplace(*shape, m)
-    if name == "pairs" and args and not named and shape is None:
-        ratio, *coalition = args
-        if ratio > 0 and all(isinstance(i, int) and 0 <= i < graph.n for i in coalition):
-            return Pairs(graph.n, graph.edges, float(ratio), tuple(int(i) for i in coalition))
-    if name == "tree" and not args and not named and shape is None:
-        q = int(sizes[0])
-        return Tree(-(-q // sampling.batch(q)))
-    raise SpecError(
-        f"noise law '{text}' is malformed or does not fit the method; write 'gaussian', 'laplace' (for a method with a "
-        "schedule of its own for noise), 'pairs(ratio)' with the numbers of the colluding nodes behind it, or 'tree'"
-    )
-
-
-def make_noise(
-    spec: Spec, sizes: IntArray, unit: Release, spoken: IntArray, iota: float
-) -> tuple[tuple[float, ...], list[Theorem1]]:
-    """σ_i for every node, and the claims of Theorem 1 where that is where they come from.
-
-    `unit` is the release at σ = 1.
-    """
-    name, args, named = parse(spec.privacy.noise)
-    n = len(sizes)
-    if named:
-        name = "malformed"  # no noise has named numbers
-    if name == "none" and not args:
-        return (0.0,) * n, []
-    if name == "gaussian" and len(args) in (1, n):
-        return tuple(float(s) for s in (args * n if len(args) == 1 else args)), []
-    if name == "private" and len(args) == 1:
-        return _private(unit, sizes, spoken, args[0], spec.privacy.delta), []
-    if name == "theorem1" and len(args) in (1, 2):
-        delta0 = args[1] if len(args) == 2 else 0.01
-        claims = [Theorem1(args[0], delta0, iota, unit.clip, int(q), spec.algorithm.rounds) for q in sizes]
-        return tuple(claim.sigma for claim in claims), claims
-    raise SpecError(
-        f"noise '{spec.privacy.noise}' is malformed; write 'private(ε)', 'gaussian(σ)' (one number, or one for each of "
-        f"the {n} nodes), 'theorem1(ε, δ₀)' or 'none'"
-    )
-
-
-def _private(unit: Release, sizes: IntArray, spoken: IntArray, epsilon: float, delta: float) -> tuple[float, ...]:
-    """As much as (ε, δ) needs; nodes of one size share a σ, the one that the neediest of them needs."""
-    needed: dict[int, float] = {}
-    for q in sorted(set(sizes.tolist())):
-        events: dict[float, Event] = {}
-        for i in np.flatnonzero(sizes == q).tolist():
-            event = unit.event(i, q, int(spoken[i]))
-            known = events.get(event.noise_multiplier)
-            if known is None or known.rounds < event.rounds:
-                events[event.noise_multiplier] = event
-        needed[q] = max(sigma_for(event, epsilon, delta) for event in events.values())
-    if isinstance(unit.law, Pairs):  # what two nodes cancel must have one scale
-        return (max(needed.values()),) * len(sizes)
-    return tuple(needed[q] for q in sizes.tolist())
-
 
 ROW_SLACK = 1e-5  # rounding of files and of float32; harmless, since every subgradient is clipped to L in any case
 
@@ -120,7 +51,8 @@ class Prepared:
         job = self.job
         spoken = job.schedule.participations()
         shards, unit = job.problem.shards, PERSON if job.problem.shards.people else RECORD
-        return make_statement(job.release, shards.sizes, spoken, self.delta, self.claims, self.seeded, unit)
+        turns = job.schedule.turns
+        return make_statement(job.release, shards.sizes, spoken, self.delta, self.claims, self.seeded, unit, turns)
 
 
 def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None) -> Prepared:
@@ -161,11 +93,15 @@ def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None) -> Pre
     )
     adversary = make_adversary(spec.privacy.adversary)
     sampling = make_sampling(spec.privacy.sampling)
-    law = make_law(spec.privacy.law, graph, method.shape, sampling, shards.sizes, problem.m)
-    refuse_unless_runnable(adversary, law.name, shards.n)
+    wanted, noise = spec.privacy.law, spec.privacy.noise
+    choice = LAWS.read(wanted) if isinstance(wanted, str) else wanted
+    law = choice.on(graph, method.shape, sampling, shards.sizes, problem.m)
+    refuse_unless_runnable(adversary, law.secrets, shards.n)
     check_delta(spec.privacy.delta)
-    unit = Release(sampling, lipschitz, (1.0,) * shards.n, adversary, law)
-    scales, claims = make_noise(spec, shards.sizes, unit, schedule.participations(), iota)
+    unit, spoken = Release(sampling, lipschitz, (1.0,) * shards.n, adversary, law), schedule.participations()
+    amount = NOISES.read(noise) if isinstance(noise, str) else noise
+    known = Circumstances(unit, shards.sizes, spoken, spec.privacy.delta, iota, rounds, schedule.turns)
+    scales, claims = amount.scales(known)
     release = replace(unit, sigma=scales)
     draws = Draws(release, streams, shards.sizes, problem.m)
     public = {
@@ -177,11 +113,11 @@ def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None) -> Pre
         "beta": mixing.beta,
         "beta_error": mixing.error,
         "lipschitz": lipschitz,
-        "participations": schedule.participations().tolist(),
+        "participations": spoken.tolist(),
         "theorem1": [claim.report(scale) for claim, scale in zip(claims, scales, strict=False)],
     }
     job = Job(problem, method, schedule, release, draws)
-    return Prepared(job, public, tuple(claims), spec.privacy.delta, streams.seeded)
+    return Prepared(job, public, claims, spec.privacy.delta, streams.seeded)
 
 
 def make_problem(spec: ProblemSpec, shards: Shards) -> Problem:
