@@ -12,7 +12,7 @@ from sottovoce.errors import PrivacyError, SpecError
 from sottovoce.network.graphs import make_graph
 from sottovoce.privacy.accounting import SMALLEST, Account, _price, epsilon, price, risk
 from sottovoce.privacy.adversaries import ADVERSARIES, SecretPairs, Transcript
-from sottovoce.privacy.calibration import sigma
+from sottovoce.privacy.calibration import NOISES, GivenNoise, NoNoise, PaperNoise, Private, sigma
 from sottovoce.privacy.events import (
     SHAPED,
     CyclicEvent,
@@ -28,7 +28,6 @@ from sottovoce.privacy.events import (
     read_event,
 )
 from sottovoce.privacy.laws import LAWS, Pairs, PairsLaw, Tree
-from sottovoce.privacy.noise import NOISES, GivenNoise, NoNoise, PaperNoise, Private
 from sottovoce.privacy.planning import account, calibrate
 from sottovoce.privacy.profiles import gaussian_epsilon
 from sottovoce.privacy.release import Release
@@ -323,6 +322,7 @@ def test_two_spellings_are_one_choice():
         (lambda: NOISES.read("gaussian(-1)"), SpecError, "not negative"),
         (lambda: NOISES.read("private(0)"), PrivacyError, "over 0"),
         (lambda: NOISES.read("private(1, 2)"), SpecError, "malformed"),
+        (lambda: NOISES.read("theorem1(1.5)"), PrivacyError, "claimed epsilon"),
     ],
 )
 def test_a_wrong_choice_is_one_sentence(build, error, words):
@@ -335,7 +335,7 @@ def test_a_wrong_choice_is_one_sentence(build, error, words):
     [
         ({"privacy__law": "laplace"}, "schedule of its own for noise"),
         ({"privacy__law": "pairs(1, 5)", "privacy__adversary": "secret_pairs"}, "nodes are 0 to 4"),
-        ({"privacy__noise": "gaussian(1, 2)"}, "2 numbers for 5 nodes"),
+        ({"privacy__noise": "gaussian(1, 2)"}, "one for each of the 5 nodes"),
     ],
 )
 def test_a_choice_that_does_not_fit_the_run_is_one_sentence(make_shards, changes, words):

@@ -15,8 +15,8 @@ from sottovoce.errors import PrivacyError, SpecError
 from sottovoce.experiments.facts import smoothness_of
 from sottovoce.privacy import objective
 from sottovoce.privacy.adversaries import make_adversary, refuse_unless_runnable
+from sottovoce.privacy.calibration import NOISES, Circumstances
 from sottovoce.privacy.laws import Gaussian, Objective
-from sottovoce.privacy.noise import NOISES, Circumstances
 from sottovoce.privacy.release import Release
 from sottovoce.privacy.sampling import Full
 from sottovoce.privacy.statement import PERSON, RECORD, make_statement

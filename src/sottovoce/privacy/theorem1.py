@@ -20,6 +20,14 @@ from sottovoce.privacy.adversaries import Adversary
 from sottovoce.privacy.events import ADJACENCY, FixedEvent
 
 
+def check_claim(epsilon: float, delta0: float) -> None:
+    """The ranges of the theorem's hypotheses."""
+    if not 0 < epsilon <= 1:
+        raise PrivacyError(f"Theorem 1 is stated for a claimed epsilon in (0, 1], not {epsilon}")
+    if not 0 < delta0 <= 1:
+        raise PrivacyError(f"Theorem 1 is stated for delta0 in (0, 1], not {delta0}")
+
+
 @dataclass(frozen=True)
 class Theorem1:
     """The printed noise for a claimed ε, with the conditions under which the claim is made."""
@@ -33,10 +41,7 @@ class Theorem1:
 
     def __post_init__(self) -> None:
         """The ranges of the theorem's hypotheses."""
-        if not 0 < self.epsilon <= 1:
-            raise PrivacyError(f"Theorem 1 is stated for a claimed epsilon in (0, 1], not {self.epsilon}")
-        if not 0 < self.delta0 <= 1:
-            raise PrivacyError(f"Theorem 1 is stated for delta0 in (0, 1], not {self.delta0}")
+        check_claim(self.epsilon, self.delta0)
 
     @property
     def sigma(self) -> float:

@@ -19,8 +19,8 @@ from sottovoce.network.schedule import Schedule, draw_schedule
 from sottovoce.notation import parse
 from sottovoce.privacy.accounting import check_delta
 from sottovoce.privacy.adversaries import make_adversary, refuse_unless_runnable
+from sottovoce.privacy.calibration import NOISES, Circumstances
 from sottovoce.privacy.laws import LAWS
-from sottovoce.privacy.noise import NOISES, Circumstances
 from sottovoce.privacy.release import Draws, Release
 from sottovoce.privacy.sampling import make_sampling
 from sottovoce.privacy.statement import PERSON, RECORD, PrivacyStatement, make_statement
