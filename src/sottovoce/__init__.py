@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from sottovoce.estimators import PrivateClassifier, PrivateRegressor, PublicScaler, RowNormalizer
     from sottovoce.experiments.sweep import sweep
     from sottovoce.planner import Facts, plan
-    from sottovoce.privacy.accounting import account
-    from sottovoce.privacy.calibration import calibrate
+    from sottovoce.privacy.planning import account, calibrate
     from sottovoce.privacy.statement import PrivacyStatement
     from sottovoce.problem.shards import Shards, even
     from sottovoce.run import (
@@ -39,7 +38,7 @@ _HOMES = {
     "History": "run",
     "NetworkSpec": "run",
     "PrivacySpec": "run",
-    "PrivacyStatement": "privacy",
+    "PrivacyStatement": "privacy.statement",
     "PrivateClassifier": "estimators",
     "PrivateRegressor": "estimators",
     "ProblemSpec": "run",
@@ -48,8 +47,8 @@ _HOMES = {
     "RowNormalizer": "estimators",
     "Shards": "problem",
     "Spec": "run",
-    "account": "privacy",
-    "calibrate": "privacy",
+    "account": "privacy.planning",
+    "calibrate": "privacy.planning",
     "embedded": "data.embedded",
     "even": "problem",
     "plan": "planner",

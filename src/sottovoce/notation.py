@@ -108,7 +108,8 @@ class Choices(dict[str, Callable[..., Value]], Generic[Value]):
 
     def add(self, name: str, row: Callable[..., Any]) -> None:
         """One more row; of a table of functions, one more function."""
-        self[name] = _later(self.noun, name, row) if self._later else row
+        made: Callable[..., Any] = _later(self.noun, name, row) if self._later else row
+        self[name] = made
 
     @property
     def usage(self) -> str:

@@ -10,7 +10,7 @@ from sottovoce.consortium import evaluation as evaluate
 from sottovoce.consortium.evaluation import Evaluation, noise_of, noisy_count, right_answers
 from sottovoce.errors import PrivacyError
 from sottovoce.privacy import profiles
-from sottovoce.privacy.accounting import Mechanism, epsilon
+from sottovoce.privacy.accounting import price
 from sottovoce.privacy.statement import PrivacyStatement
 from sottovoce.problem.losses import LOSSES
 from sottovoce.problem.objective import Problem
@@ -22,7 +22,7 @@ from sottovoce.problem.shards import Shards
 def test_a_count_is_a_gaussian_mechanism_of_sensitivity_one(held_out):
     event = evaluate.count_event(held_out, 1.5, 1e-6)
     assert math.isclose(noise_of(event), event.noise_multiplier, rel_tol=1e-12)
-    assert math.isclose(epsilon([Mechanism.of(event)], 1e-6), 1.5, rel_tol=2e-3)
+    assert math.isclose(price([event], 1e-6).epsilon, 1.5, rel_tol=2e-3)
     assert profiles.gaussian_epsilon(1e-6, noise_of(event)) <= 1.5
 
 

@@ -10,7 +10,7 @@ from sottovoce.consortium.schema import Encoded
 from sottovoce.consortium.shares import HELD_OUT, deal, refuse_moved
 from sottovoce.errors import DataError, PrivacyError
 from sottovoce.node.budget import Spending
-from sottovoce.privacy.events import Event
+from sottovoce.privacy.events import FullEvent
 
 KEY = bytes(range(32))
 
@@ -74,7 +74,7 @@ def test_one_record_of_each_unit_is_used_whatever_the_others_do():
 
 
 def spending(dataset, fingerprint, released=1):
-    return Spending("run", "name", dataset, fingerprint, Event("full", 5, 5, 1.0, 1.0, 3), released, "closed")
+    return Spending("run", "name", dataset, fingerprint, FullEvent(5, 5, 1.0, 1.0, 3), released, "closed")
 
 
 def test_a_record_that_may_have_been_in_both_shares_is_not_used():

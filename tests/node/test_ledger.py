@@ -11,10 +11,11 @@ from net import open_node, plan_of, records, whole_run
 
 from sottovoce.errors import PrivacyError, StoreError
 from sottovoce.node import evidence
-from sottovoce.node.budget import Budget, budgets, spendings, total
+from sottovoce.node.budget import Budget, budgets, opening, spendings
 from sottovoce.node.ledger import HEAD_FILE, Head, HeadFile, Row, chained, faults
 from sottovoce.node.store import FILE, Store
-from sottovoce.privacy.accounting import Mechanism, epsilon
+from sottovoce.privacy.accounting import epsilon, price
+from sottovoce.privacy.events import CyclicEvent, FixedEvent, LaplaceEvent, TreeEvent
 
 PLAN, LONG = plan_of(rounds=8), plan_of(rounds=16)
 TABLES = records(PLAN)
@@ -127,6 +128,66 @@ def test_a_replayed_run_is_found_whatever_its_hashes(finished):
     closed = rechained([*rows[:-2], rows[-1], rows[-2]])
     assert any("after its end" in fault for fault in faults(closed))
     assert any("never opened" in fault for fault in faults(rechained([row for row in rows if row.kind != "open"])))
+
+
+def ledger_of(opened, messages):
+    """The rows of a run that was opened so and sent so many messages."""
+    rows = [("open", 0, "", opened)] + [("release", t, f"{t:064x}", {}) for t in range(1, messages + 1)]
+    return rechained([Row(0, kind, "run", t, message, detail, b"") for kind, t, message, detail in rows])
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        CyclicEvent(400, 20, 1.0, 0.4, 60, uses=4),
+        LaplaceEvent(400, 400, 3.0, 0.4, 60),
+        TreeEvent(400, 20, 1.0, 0.4, 60, uses=3),
+        FixedEvent(400, 20, 1.0, 0.4, 60),
+    ],
+    ids=lambda event: type(event).__name__,
+)
+def test_messages_are_counted_against_messages_and_not_against_what_is_priced(event):
+    opened = opening("first", "north", "records", "ab", event, "transcript")
+    assert faults(ledger_of(opened, 60)) == []
+    assert "one release more" in faults(ledger_of(opened, 61))[0]
+    (spending,) = spendings(ledger_of(opened, 60))
+    assert spending.event == event and spending.released == event.rounds == 60
+
+
+def test_ledgers_of_version_0_1_hold_and_cost_what_they_did():
+    """Which wrote down what is priced alone: with Laplace noise, one mechanism for all messages."""
+    opened = {"name": "first", "node": "north", "dataset": "records", "fingerprint": "ab", "adversary": "transcript"}
+    plain = {"sampling": "full", "records": 400, "batch": 400, "clip": 1.0, "sigma": 0.4, "extra": 0.0}
+
+    def rows_of_event(event, messages):
+        return ledger_of(opened | {"event": event}, messages)
+
+    fixed = plain | {"sampling": "fixed", "batch": 8, "rounds": 60, "law": "gaussian"}
+    assert faults(rows_of_event(fixed, 60)) == []
+    assert "one release more" in faults(rows_of_event(fixed, 61))[0]
+    assert [s.event for s in spendings(rows_of_event(fixed, 60))] == [FixedEvent(400, 8, 1.0, 0.4, 60)]
+    for odd in (
+        plain | {"rounds": 1, "law": "laplace"},
+        plain | {"sampling": "cyclic", "batch": 20, "rounds": 3, "law": "gaussian"},
+        plain | {"sampling": "cyclic", "batch": 20, "rounds": 18, "law": "tree"},
+    ):
+        rows = rows_of_event(odd, 60)
+        assert faults(rows) == []
+        (spending,) = spendings(rows)
+        assert spending.event.count == odd["rounds"] and spending.released == 60
+    assert "cannot be accounted for" in faults(rows_of_event(fixed | {"sampling": "shuffled"}, 1))[0]
+
+
+@pytest.mark.parametrize("sampling", ["cyclic(4)", "full", "one"])
+def test_an_honest_node_is_not_condemned_for_how_it_picks_records(tmp_path, sampling):
+    plan = plan_of(rounds=16, privacy__sampling=sampling)
+    whole_run(plan, TABLES, tmp_path)
+    for i, name in enumerate(plan.nodes):
+        store = Store(tmp_path / name)
+        assert store.verify() == []
+        (spending,) = spendings(store.rows())
+        assert spending.event == plan.event(i) and spending.released == len(plan.rounds(i)) == spending.event.rounds
+        store.close()
 
 
 @settings(max_examples=40)
@@ -316,8 +377,8 @@ def test_what_is_spent_is_the_composition_of_all_runs(finished):
     rows = rows_of(finished / "south")
     events = [s.event for s in spendings(rows)]
     assert events == [PLAN.event(2)] and budgets(rows) == {"records": Budget(1e6, 1e-5)}
-    mechanisms = [Mechanism.of(e) for e in events * 3]
-    assert total(mechanisms, 1e-5) == epsilon(mechanisms, 1e-5) > epsilon(mechanisms[:1], 1e-5)
+    parts = [event.part for event in events * 3]
+    assert price(events * 3, 1e-5).epsilon == epsilon(parts, 1e-5) > epsilon(parts[:1], 1e-5)
     with pytest.raises(PrivacyError):
         Budget(0.0, 1e-5)
     with pytest.raises(PrivacyError):

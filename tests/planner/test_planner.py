@@ -12,6 +12,8 @@ from sottovoce.errors import SottovoceError, SpecError
 from sottovoce.planner import Facts, choose
 from sottovoce.planner.predict import excess, loss, single, typical_size
 from sottovoce.privacy.calibration import noise_multiplier
+from sottovoce.privacy.composition import Part
+from sottovoce.privacy.profiles import FixedPair, PoissonPair
 from sottovoce.problem.objective import WEIGHTS, ByRecords
 from sottovoce.problem.regularisers import elastic_net, l1, l2
 from sottovoce.problem.shards import even
@@ -132,7 +134,8 @@ def test_sampling_never_needs_less_noise():
     for epsilon in (0.2, 4.0):
         z1 = single(epsilon, 1e-5)
         for kind, rate, rounds in (("poisson", 0.05, 300), ("poisson", 0.01, 30), ("fixed", 0.05, 300)):
-            true = noise_multiplier(kind, rate, rounds, epsilon, 1e-5)
+            pair = (PoissonPair if kind == "poisson" else FixedPair)(1.0, rate)
+            true = noise_multiplier(Part(pair, rounds), epsilon, 1e-5)
             limit = (2 if kind == "poisson" else 1) * rate * math.sqrt(rounds) * z1
             assert excess(kind, rate, rounds, z1) == pytest.approx(true / limit, rel=0.15)
             assert excess(kind, rate, rounds, z1) >= 1.0

@@ -14,12 +14,12 @@ from sottovoce.cli.flags import ingest
 from sottovoce.cli.report import NAME, write_report
 from sottovoce.data.embedded import EMBEDDED, embedded
 from sottovoce.network.activation import Everyone
+from sottovoce.privacy.calibration import NOISES, Private
 from sottovoce.privacy.sampling import Poisson
 from sottovoce.privacy.statement import number
 from sottovoce.problem.losses import LOSSES
 from sottovoce.problem.optimum import optimum
 from sottovoce.problem.regularisers import l2
-from sottovoce.run._pending import NOISES, Private
 from sottovoce.run.build import make_problem, rounds_for_epochs
 from sottovoce.run.presets import paper_l2
 from sottovoce.run.result import NOT_PRIVATE, Result

@@ -49,7 +49,7 @@ def grouped(verb: Callable[..., None]) -> Callable[..., None]:
 
     def command(**given: Any) -> None:
         made = {
-            name: kind(**{f.name: given.pop(f.name) for f in fields(kind)})  # type: ignore[arg-type, operator]
+            name: kind(**{f.name: given.pop(f.name) for f in fields(kind)})  # type: ignore[operator]
             for name, kind in groups.items()
         }
         verb(**made, **given)

@@ -13,11 +13,12 @@ from sottovoce.cli.flags import DataFlags, grouped
 from sottovoce.cli.report import write_report
 from sottovoce.errors import SpecError
 from sottovoce.experiments.sweep import sweep as run_sweep
+from sottovoce.privacy.calibration import NOISES, Private
 from sottovoce.privacy.events import ADJACENCY
 from sottovoce.privacy.statement import number
 from sottovoce.problem.optimum import optimum
 from sottovoce.problem.regularisers import REGULARISERS
-from sottovoce.run._pending import ENGINES, NOISES, Private
+from sottovoce.run._pending import ENGINES
 from sottovoce.run.build import make_problem, rounds_for_epochs
 from sottovoce.run.presets import PRESETS
 from sottovoce.run.result import NOT_PRIVATE, Result, save_rows

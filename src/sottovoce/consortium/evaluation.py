@@ -34,7 +34,7 @@ from sottovoce.node.ledger import Row
 from sottovoce.node.store import Store
 from sottovoce.node.wire import RUN, Header, check, pack_text, read, unpack_text
 from sottovoce.privacy.calibration import sigma
-from sottovoce.privacy.events import Event
+from sottovoce.privacy.events import Event, FullEvent
 from sottovoce.privacy.statement import PrivacyStatement, with_held_out
 from sottovoce.problem.objective import Problem
 from sottovoce.run.result import History, Result, environment
@@ -78,8 +78,8 @@ def count_event(held_out: int, epsilon: float, delta: float) -> Event:
     >>> round(noise_of(event), 2)
     3.73
     """
-    least = sigma("full", held_out, held_out, HALF, ROUND, epsilon, delta)
-    return Event("full", held_out, held_out, HALF, least, ROUND)
+    unit = FullEvent(held_out, held_out, HALF, 1.0, ROUND)
+    return replace(unit, sigma=sigma(unit, epsilon, delta))
 
 
 def noise_of(event: Event) -> float:

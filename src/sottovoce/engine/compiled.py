@@ -199,7 +199,7 @@ def _noise(jobs: Sequence[Job]) -> Noise:
         assert isinstance(draws, Draws)
         sampling = draws.release.sampling
         if type(sampling) not in SAMPLERS:
-            raise SpecError(f"the compiled engine has no sampler '{sampling.text}'; {ELSEWHERE}")
+            raise SpecError(f"the compiled engine has no sampler '{sampling}'; {ELSEWHERE}")
         if draws.m != first.problem.m or not np.array_equal(draws.sizes, sizes):
             raise SpecError("the draws are made for other data; give them these shards' sizes and dimension")
         sampler = SAMPLERS[type(sampling)]

@@ -19,13 +19,13 @@ import numpy as np
 from sottovoce.algorithm.method import constant, linear
 from sottovoce.errors import DataError, PrivacyError, SpecError
 from sottovoce.planner import Choice, Facts, choose
-from sottovoce.privacy.accounting import Mechanism, account
-from sottovoce.privacy.calibration import noise_multiplier
+from sottovoce.privacy import calibration
+from sottovoce.privacy import sampling as release
+from sottovoce.privacy.accounting import check_delta, price
+from sottovoce.privacy.calibration import NoNoise
 from sottovoce.privacy.events import Event
-from sottovoce.privacy.statement import PrivacyStatement, check_delta, number
+from sottovoce.privacy.statement import PrivacyStatement, number
 from sottovoce.problem.regularisers import REGULARISERS, Regulariser, elastic_net
-from sottovoce.run import _pending as release
-from sottovoce.run._pending import NoNoise
 from sottovoce.run.spec import Spec
 
 INTERCEPT = 0.5
@@ -70,7 +70,7 @@ def refuse_small_nodes(
     """
     if epsilon is None:
         return
-    least = math.ceil(2 * noise_multiplier("full", 1.0, 1, epsilon, delta))
+    least = math.ceil(2 * calibration.single(epsilon, delta))
     for q, name in zip(sizes, names, strict=True):
         if q < least:
             raise DataError(
@@ -232,7 +232,7 @@ def spent(statements: Sequence[PrivacyStatement]) -> Spent:
         epsilon = last.epsilon
     else:
         histories = zip(*(_events(statement) for statement in statements), strict=True)
-        epsilon = max(_together(events, last.delta) for events in set(histories))
+        epsilon = max(price(events, last.delta, lower=False).epsilon for events in set(histories))
     return Spent(epsilon, last.delta, last.adversary, last.adjacency, len(statements))
 
 
@@ -240,10 +240,3 @@ def _events(statement: PrivacyStatement) -> list[Event]:
     """The event of each node, in the nodes' order."""
     whose = {node: group.event for group in statement.groups for node in group.nodes}
     return [whose[node] for node in sorted(whose)]
-
-
-def _together(events: tuple[Event, ...], delta: float) -> float:
-    spoken = [event for event in events if event.rounds > 0]
-    if any(event.sigma == 0 for event in spoken):
-        return math.inf
-    return account([Mechanism.of(event) for event in spoken], delta).epsilon if spoken else 0.0

@@ -123,6 +123,13 @@ class Schedule:
         active = self.active[: self.starts[stop]]
         return np.bincount(active[self.speaks(1, stop)] if self.speakers else active, minlength=self.n)
 
+    def turns(self, i: int) -> IntArray:
+        """The rounds in which node i takes a gradient."""
+        places = np.flatnonzero(self.active == i)
+        if self.speakers:
+            places = places[self.speaks(1, self.T)[places]]
+        return np.searchsorted(self.starts, places, side="right")
+
     @cached_property
     def _traffic(self) -> IntArray:
         """Messages of each pattern."""

@@ -7,15 +7,14 @@ released nothing costs nothing.
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from sottovoce.errors import PrivacyError
 from sottovoce.node.ledger import Row
-from sottovoce.privacy.accounting import Mechanism, epsilon
+from sottovoce.privacy.accounting import check_delta, price
 from sottovoce.privacy.adversaries import make_adversary
-from sottovoce.privacy.events import ADJACENCY, Event
-from sottovoce.privacy.statement import check_delta
+from sottovoce.privacy.events import ADJACENCY, Event, read_event
 
 SLACK = 1e-9  # rounding of the sum itself
 
@@ -53,15 +52,26 @@ class Spending(NamedTuple):
 
 
 def opening(
-    name: str, node: str, dataset: str, fingerprint: str, event: Event, adversary: str, adjacency: str = ADJACENCY
+    name: str,
+    node: str,
+    dataset: str,
+    fingerprint: str,
+    event: Event,
+    adversary: str,
+    adjacency: str = ADJACENCY,
+    messages: int | None = None,
 ) -> dict[str, Any]:
-    """Of the ledger's row that opens a run."""
+    """Of the ledger's row that opens a run: what is priced, and how many messages it may send.
+
+    These are two things: a node that only passes on sends a message too, and one price may cover several messages.
+    """
     return {
         "name": name,
         "node": node,
         "dataset": dataset,
         "fingerprint": fingerprint,
-        "event": asdict(event),
+        "event": event.to_dict(),
+        "messages": event.rounds if messages is None else messages,
         "adversary": adversary,
         "adjacency": adjacency,
     }
@@ -90,7 +100,7 @@ def spendings(rows: Sequence[Row]) -> list[Spending]:
                 row.detail["name"],
                 row.detail["dataset"],
                 row.detail["fingerprint"],
-                Event(**row.detail["event"]),
+                read_event(row.detail["event"]),
                 released.get(row.run, 0),
                 ended.get(row.run, "open"),
                 row.detail.get("adjacency", ADJACENCY),
@@ -110,14 +120,9 @@ def counted(rows: Sequence[Row], dataset: str, fingerprint: str | None = None, b
     ]
 
 
-def spent(rows: Sequence[Row], dataset: str, fingerprint: str | None = None, but: str = "") -> list[Mechanism]:
+def spent(rows: Sequence[Row], dataset: str, fingerprint: str | None = None, but: str = "") -> list[Event]:
     """All that was or will be released of a data set."""
-    return [Mechanism.of(s.event) for s in counted(rows, dataset, fingerprint, but)]
-
-
-def total(mechanisms: Sequence[Mechanism], delta: float) -> float:
-    """ε of all of them together at δ."""
-    return epsilon(list(mechanisms), delta) if mechanisms else 0.0
+    return [s.event for s in counted(rows, dataset, fingerprint, but)]
 
 
 def refuse_unless_affordable(
@@ -142,10 +147,10 @@ def refuse_unless_affordable(
             f"data set '{dataset}' was accounted for '{same[0].adjacency}' before, and this run counts '{adjacency}'; "
             "what both cost together is not known: keep to one unit, or give these records another data set"
         )
-    before = [Mechanism.of(s.event) for s in same]
-    after = total([*before, Mechanism.of(event)], limit.delta)
+    before = [s.event for s in same]
+    after = price([*before, event], limit.delta, lower=False).epsilon
     if after > limit.epsilon * (1 + SLACK):
-        already = total(before, limit.delta)
+        already = price(before, limit.delta, lower=False).epsilon
         raise PrivacyError(
             f"this run would bring data set '{dataset}' to ε = {_number(after)} at δ = {limit.delta:g} (so far "
             f"{_number(already)}), over the owner's budget of ε = {limit.epsilon:g}, against "

@@ -6,9 +6,10 @@ from typing import Any
 
 from sottovoce._version import __version__
 from sottovoce.errors import StoreError
-from sottovoce.node.budget import budgets, spendings, spent, total
+from sottovoce.node.budget import budgets, spendings, spent
 from sottovoce.node.ledger import Row
 from sottovoce.node.store import Store
+from sottovoce.privacy.accounting import price
 from sottovoce.privacy.events import ADJACENCY
 
 FORMAT = 1
@@ -22,11 +23,11 @@ def overview(store: Store) -> dict[str, Any]:
     for name, limit in budgets(rows).items():
         used = [s.fingerprint for s in runs if s.dataset == name]
         units = {s.adjacency for s in runs if s.dataset == name}
-        mechanisms = spent(rows, name, used[-1] if used else None)
+        events = spent(rows, name, used[-1] if used else None)
         sets.append(
             {
                 "dataset": name,
-                "epsilon": total(mechanisms, limit.delta),
+                "epsilon": price(events, limit.delta, lower=False).epsilon,
                 "epsilon_budget": limit.epsilon,
                 "delta": limit.delta,
                 "adversary": ", ".join(sorted({row.detail["adversary"] for row in opened.values()})) or "transcript",

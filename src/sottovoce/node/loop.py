@@ -178,9 +178,8 @@ class Participant:
         with self.store.transaction():
             if not ledger.has("open", run):
                 name, node = self.plan.name, self.plan.nodes[self.me]
-                detail = budget.opening(
-                    name, node, self.dataset, self.fingerprint, *self._cost, self.plan.statement.adjacency
-                )
+                adjacency, messages = self.plan.statement.adjacency, len(self.plan.rounds(self.me))
+                detail = budget.opening(name, node, self.dataset, self.fingerprint, *self._cost, adjacency, messages)
                 ledger.append("open", run, detail=detail)
             self.store.keep_state(run, self._round, self._state._asdict(), seen)
             self.store.keep_message(run, t, payload, drop)

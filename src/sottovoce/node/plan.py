@@ -26,7 +26,7 @@ import hashlib
 import json
 import tomllib
 from dataclasses import dataclass, fields, is_dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
@@ -90,7 +90,7 @@ class Plan:
             raise SpecError(
                 f"real nodes exchange one message a round, but '{self.spec.algorithm.method}' needs several"
             )
-        if made.job.release.law.name == "pairs":
+        if made.job.release.law.secrets:
             raise SpecError(
                 "real nodes agree on no seeds in pairs yet, so that their noise would not cancel; simulate it"
             )
@@ -119,7 +119,8 @@ class Plan:
     def event(self, i: int) -> Event:
         """What node i will have to account for: its exact K_i, and its σ_i."""
         job = self.prepared.job
-        return job.release.event(i, self.sizes[i], int(job.schedule.participations()[i]))
+        turns = partial(job.schedule.turns, i)
+        return job.release.event(i, self.sizes[i], int(job.schedule.participations()[i]), turns)
 
     def number(self, name: str) -> int:
         """The number of a node."""

@@ -20,14 +20,14 @@ from sottovoce.network.mixing import METROPOLIS, WEIGHTS, activation_rate, beta
 from sottovoce.network.schedule import draw_schedule
 from sottovoce.notation import Choices, Field
 from sottovoce.planner import predict
-from sottovoce.privacy.adversaries import Adversary, refuse_unless_runnable
-from sottovoce.privacy.sampling import Full, Poisson, Sampling
-from sottovoce.privacy.statement import check_delta
+from sottovoce.privacy.accounting import check_delta
+from sottovoce.privacy.adversaries import ADVERSARIES, Adversary, refuse_unless_runnable
+from sottovoce.privacy.calibration import Private
+from sottovoce.privacy.sampling import SAMPLINGS, Full, Poisson, Sampling
 from sottovoce.problem import objective
 from sottovoce.problem.losses import LOSSES, Joint, Loss
 from sottovoce.problem.objective import ByRecords, Weights
 from sottovoce.problem.regularisers import REGULARISERS, Regulariser, Separable, elastic_net, l1, l2
-from sottovoce.run._pending import ADVERSARIES, SAMPLINGS, Private
 from sottovoce.run.build import make_lipschitz
 from sottovoce.run.spec import AlgorithmSpec, NetworkSpec, PrivacySpec, ProblemSpec, Spec
 

@@ -18,7 +18,7 @@ from sottovoce.network.activation import Activation
 from sottovoce.network.graphs import Graph
 from sottovoce.network.mixing import activation_rate, beta
 from sottovoce.network.schedule import draw_schedule
-from sottovoce.privacy.calibration import sigma as calibrated_sigma
+from sottovoce.privacy.planning import calibrate
 from sottovoce.run.build import make_lipschitz, scheme_of
 from sottovoce.run.spec import Spec
 
@@ -53,7 +53,7 @@ def price(spec: Spec, sizes: IntArray, m: int, epsilon: float) -> Price:
     sampling = spec.privacy.sampling
     busiest = float(np.max(activation.iota(graph)))
     needed = {
-        q: calibrated_sigma(sampling.kind, q, sampling.batch(q), lipschitz, T, epsilon, delta, activity=busiest)
+        q: calibrate(sampling, q, T, epsilon, clip=lipschitz, delta=delta, activity=busiest)
         for q in sorted({int(q) for q in sizes})
     }
     sigmas = np.array([needed[int(q)] for q in sizes])

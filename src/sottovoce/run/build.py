@@ -15,7 +15,8 @@ from sottovoce.network.activation import Activation, Everyone
 from sottovoce.network.mixing import activation_rate, beta
 from sottovoce.network.schedule import Schedule, draw_schedule
 from sottovoce.privacy.adversaries import refuse_unless_runnable
-from sottovoce.privacy.laws import Objective
+from sottovoce.privacy.calibration import Circumstances
+from sottovoce.privacy.laws import Law, Objective
 from sottovoce.privacy.objective import extra_epsilon
 from sottovoce.privacy.release import Draws, Release
 from sottovoce.privacy.statement import PERSON, RECORD, PrivacyStatement, make_statement
@@ -63,8 +64,8 @@ class Prepared:
         job = self.job
         spoken = job.schedule.participations()
         shards, unit = job.problem.shards, PERSON if job.problem.shards.people else RECORD
-        delta = self.spec.privacy.delta
-        return make_statement(job.release, shards.sizes, spoken, delta, self.claims, self.seeded, unit)
+        delta, turns = self.spec.privacy.delta, job.schedule.turns
+        return make_statement(job.release, shards.sizes, spoken, delta, self.claims, self.seeded, unit, turns)
 
 
 def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None) -> Prepared:
@@ -102,16 +103,18 @@ def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None) -> Pre
     released = method.released
     if not released.iterates and privacy.clip is not None:
         raise PrivacyError(
-            f"'{algorithm.method}' clips no record's subgradient, so that a clip bounds nothing; leave it"
+            f"'{algorithm.method}' minimises and clips nothing, so that a clip would bound nothing; leave it out"
         )
     check_rows(spec.problem, problem.shards, refuse=not released.iterates)
+    law: Law
     if released.curvature is not None:
         law = Objective(extra_epsilon(*released.curvature))
     else:
         law = privacy.law.on(graph, released.shape, privacy.sampling, shards.sizes, problem.m)
-    refuse_unless_runnable(privacy.adversary, law.name, n)
+    refuse_unless_runnable(privacy.adversary, law.secrets, n)
     unit = Release(privacy.sampling, released.reach(lipschitz), (1.0,) * n, privacy.adversary, law)
-    sigma, claims = privacy.noise.scales(unit, shards.sizes, spoken, privacy.delta, iota, T)
+    known = Circumstances(unit, shards.sizes, spoken, privacy.delta, iota, T, schedule.turns)
+    sigma, claims = privacy.noise.scales(known)
     release = replace(unit, sigma=sigma)
     public = Public(
         n=n,

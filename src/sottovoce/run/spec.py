@@ -19,12 +19,15 @@ from sottovoce.network.activation import ACTIVATIONS, Activation, Edges
 from sottovoce.network.graphs import GRAPHS, Family
 from sottovoce.network.mixing import METROPOLIS, WEIGHTS, Rule
 from sottovoce.notation import Field
-from sottovoce.privacy.statement import check_delta
+from sottovoce.privacy.accounting import check_delta
+from sottovoce.privacy.adversaries import ADVERSARIES, Adversary, Transcript
+from sottovoce.privacy.calibration import NOISES, Noise, NoNoise
+from sottovoce.privacy.laws import LAWS, GaussianLaw, LawChoice
+from sottovoce.privacy.sampling import SAMPLINGS, Fixed, Sampling
 from sottovoce.problem import objective
 from sottovoce.problem.losses import LOSSES, Loss
 from sottovoce.problem.objective import ByNode, Weights
 from sottovoce.problem.regularisers import DISTANCES, REGULARISERS, Distance, Euclidean, Regulariser, l2
-from sottovoce.run._pending import ADVERSARIES, LAWS, NOISES, SAMPLINGS, Adversary, Sampling
 
 ON_VIOLATION = ("raise", "clip")
 
@@ -102,16 +105,16 @@ class AlgorithmSpec:
 class PrivacySpec:
     """What a node lets out in an active round, and who is watching."""
 
-    sampling: Field[Sampling] = Field(SAMPLINGS, SAMPLINGS.make("one"))
-    noise: Field[Any] = Field(NOISES, NOISES.make("none"))
+    sampling: Field[Sampling] = Field(SAMPLINGS, Fixed(1))
+    noise: Field[Noise] = Field(NOISES, NoNoise())
     """'private(ε)': as much as a true (ε, δ) needs; 'gaussian(σ)'; 'theorem1(ε, δ₀)', the paper's; or 'none'."""
-    law: Field[Any] = Field(LAWS, LAWS.make("gaussian"))
+    law: Field[LawChoice] = Field(LAWS, GaussianLaw())
     """How the noise is made: 'gaussian', 'laplace', 'pairs(ratio, node, …)' with a coalition of nodes, or 'tree'."""
     delta: float = 1e-5
     """δ of the guarantee, and of the statement in any case."""
     clip: float | None = None
     """L; by default the loss's slope bound times the public bound of a row."""
-    adversary: Field[Adversary] = Field(ADVERSARIES, ADVERSARIES.make("transcript"))
+    adversary: Field[Adversary] = Field(ADVERSARIES, Transcript())
 
     def __post_init__(self) -> None:
         """A δ and a clip that mean something."""
