@@ -12,6 +12,7 @@ from sottovoce.cli import screen
 from sottovoce.cli.ingest import ingest
 from sottovoce.cli.report import write_report
 from sottovoce.data.load import load
+from sottovoce.engine import ENGINES
 from sottovoce.errors import SpecError
 from sottovoce.experiments.sweep import sweep as run_sweep
 from sottovoce.notation import write
@@ -21,7 +22,6 @@ from sottovoce.problem.optimum import optimum
 from sottovoce.run.build import loss_from_text, make_problem, rounds_for_epochs
 from sottovoce.run.presets import PRESETS, make_preset
 from sottovoce.run.result import NOT_PRIVATE, Result, save_rows
-from sottovoce.run.solve import ENGINES
 from sottovoce.run.spec import Execution
 
 

@@ -12,6 +12,7 @@ from sottovoce.cli import screen
 from sottovoce.cli.ingest import ingest
 from sottovoce.cli.report import NAME, write_report
 from sottovoce.data.load import load
+from sottovoce.engine import ENGINES
 from sottovoce.errors import SpecError
 from sottovoce.notation import parse, write
 from sottovoce.planner import Facts, choose
@@ -19,7 +20,7 @@ from sottovoce.problem.optimum import optimum
 from sottovoce.problem.shards import Shards
 from sottovoce.run.build import loss_from_text, make_problem, rounds_for_epochs
 from sottovoce.run.presets import PRESETS, make_preset
-from sottovoce.run.solve import ENGINES, solve
+from sottovoce.run.solve import solve
 from sottovoce.run.spec import Execution, Spec
 
 FIXED = {

@@ -14,11 +14,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from sottovoce.engine import check_engine, choose
 from sottovoce.errors import SpecError
 from sottovoce.problem.shards import Shards
 from sottovoce.run.build import prepare
 from sottovoce.run.result import History, Result, environment
-from sottovoce.run.solve import TOGETHER, check_engine, choose_engine, observation_rounds, observe
+from sottovoce.run.solve import observation_rounds, observe
 from sottovoce.run.spec import Execution, Spec
 
 NUMBERS: dict[str, Any] = {
@@ -105,14 +106,14 @@ def _together(
     states = [job.start() for job in jobs]
     histories = [History() for _ in specs]
     T, t = specs[0].algorithm.rounds, 0
-    engine = choose_engine(execution.engine, jobs[0])
+    engine = choose(execution.engine, jobs[0], execution.runs)
     looks = 1 if execution.observations is None else execution.observations  # a sweep's result is its history
     for stop in observation_rounds(T, looks).tolist():
-        states = TOGETHER[engine](jobs, states, t + 1, stop)
+        states = engine.run(jobs, states, t + 1, stop)
         t = stop
         for history, row in zip(histories, observe(prepared, states, t, test, f_star), strict=True):
             history.rows.append(row)
-    circumstances = environment(engine, time.perf_counter() - began)
+    circumstances = environment(engine.name, time.perf_counter() - began)
     return [
         Result(spec, job.method.average(state, T), history, p.statement, p.public, environment=circumstances, **names)
         for spec, job, state, history, p in zip(specs, jobs, states, histories, prepared, strict=True)

@@ -12,46 +12,13 @@ import numpy as np
 
 from sottovoce._types import FLOAT_BYTES, IntArray
 from sottovoce.algorithm.method import State
-from sottovoce.engine import nodes, reference
-from sottovoce.engine.job import Engine, Job, Together, compilable
+from sottovoce.engine import check_engine, choose
 from sottovoce.errors import DataError, SpecError
 from sottovoce.problem.shards import Shards
 from sottovoce.rows import is_sparse
 from sottovoce.run.build import Prepared, prepare
 from sottovoce.run.result import History, Result, environment, write_atomically
 from sottovoce.run.spec import Execution, Spec
-
-
-def _compiled(job: Job, state: State, start: int, stop: int) -> State:
-    from sottovoce.engine import compiled  # Numba takes long to load: only when used
-
-    return compiled.run(job, state, start, stop)
-
-
-def _compiled_together(jobs: Sequence[Job], states: Sequence[State], start: int, stop: int) -> list[State]:
-    from sottovoce.engine import compiled
-
-    return compiled.run_many(jobs, states, start, stop)
-
-
-def _one_by_one(engine: Engine) -> Together:
-    def run(jobs: Sequence[Job], states: Sequence[State], start: int, stop: int) -> list[State]:
-        return [engine(job, state, start, stop) for job, state in zip(jobs, states, strict=True)]
-
-    return run
-
-
-ENGINES: dict[str, Engine] = {"reference": reference.run, "nodes": nodes.run, "compiled": _compiled}
-
-TOGETHER: dict[str, Together] = {
-    "reference": _one_by_one(reference.run),
-    "nodes": _one_by_one(nodes.run),
-    "compiled": _compiled_together,
-}
-"""Engines for several jobs that share their draws: (jobs, states, start, stop) -> states."""
-
-WORTH_COMPILING = 2e8  # coordinates of released subgradients: some ten seconds of the reference engine
-OVERHEAD = 5000  # what a release costs the reference engine besides, in coordinates
 
 Progress = Callable[[int, int, dict[str, float]], None]
 """(round, of how many, the newest observation)."""
@@ -101,13 +68,12 @@ def solve(
     keeper = _Keeper(Path(checkpoint), spec, shards) if checkpoint is not None else None
     t, state, history = keeper.read() if keeper else (0, None, History())
     state = job.start() if state is None else state
-    engine = choose_engine(execution.engine, job)
-    run = ENGINES[engine]
+    engine = choose(execution.engine, job, execution.runs)
     looks = execution.observations
     for stop in [T] if looks is None else observation_rounds(T, looks).tolist():
         if stop <= t:
             continue
-        state = run(job, state, t + 1, stop)
+        (state,) = engine.run([job], [state], t + 1, stop)
         t = stop
         if looks is not None:
             history.rows += observe([prepared], [state], t, test, [f_star])
@@ -121,23 +87,9 @@ def solve(
         history=history,
         statement=prepared.statement,
         public=prepared.public,
-        environment=environment(engine, time.perf_counter() - began),
+        environment=environment(engine.name, time.perf_counter() - began),
         **names,
     )
-
-
-def check_engine(name: str) -> None:
-    """Refuse an engine that is not there."""
-    if name != "auto" and name not in ENGINES:
-        raise SpecError(f"there is no engine '{name}'; choose one of auto, {', '.join(ENGINES)}")
-
-
-def choose_engine(name: str, job: Job) -> str:
-    """What 'auto' stands for: compiled where a run has enough to do to make up for loading it."""
-    if name != "auto":
-        return name
-    long = len(job.schedule.active) * (job.problem.m + OVERHEAD) > WORTH_COMPILING
-    return "compiled" if long and compilable(job) else "reference"
 
 
 def observation_rounds(T: int, count: int) -> IntArray:
