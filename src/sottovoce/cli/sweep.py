@@ -11,6 +11,7 @@ from rich.table import Table
 from sottovoce.cli import screen
 from sottovoce.cli.flags import DataFlags, grouped
 from sottovoce.cli.report import write_report
+from sottovoce.engine import ENGINES
 from sottovoce.errors import SpecError
 from sottovoce.experiments.sweep import sweep as run_sweep
 from sottovoce.privacy.calibration import NOISES, Private
@@ -18,7 +19,6 @@ from sottovoce.privacy.events import ADJACENCY
 from sottovoce.privacy.statement import number
 from sottovoce.problem.optimum import optimum
 from sottovoce.problem.regularisers import REGULARISERS
-from sottovoce.run._pending import ENGINES
 from sottovoce.run.build import make_problem, rounds_for_epochs
 from sottovoce.run.presets import PRESETS
 from sottovoce.run.result import NOT_PRIVATE, Result, save_rows

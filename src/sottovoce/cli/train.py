@@ -10,13 +10,13 @@ from sottovoce._types import IntArray
 from sottovoce.cli import screen
 from sottovoce.cli.flags import DataFlags, grouped, option
 from sottovoce.cli.report import NAME, write_report
+from sottovoce.engine import ENGINES
 from sottovoce.errors import SpecError
 from sottovoce.planner import Facts, choose
 from sottovoce.privacy.calibration import Private
 from sottovoce.problem.objective import ByRecords
 from sottovoce.problem.optimum import optimum
 from sottovoce.problem.shards import Shards
-from sottovoce.run._pending import ENGINES
 from sottovoce.run.build import make_problem, rounds_for_epochs
 from sottovoce.run.presets import PRESETS
 from sottovoce.run.solve import solve

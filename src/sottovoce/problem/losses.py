@@ -5,15 +5,14 @@ slope · c is a subgradient of l in x. Classification losses take y ∈ {−1, +
 written with ufuncs alone: they work on scalars, arrays and any array type that speaks the ufunc protocol.
 
 Adding a loss is one row of `LOSSES`: two one-line formulas and the bound of the slope. The bound is the only fact
-about the loss that privacy needs; a loss without one (`math.inf`) runs only with per-record clipping.
+about the loss that privacy needs; a loss without one (`math.inf`) runs only with per-record clipping. The compiled
+engine compiles these very formulas, of all rows that there are when it is first used.
 
 A third formula, the convex conjugate φ*(s) = sup_u s·u − φ(u), is needed only to certify an optimum by a duality
 gap. For every loss here but the logistic one it is s·y + κs²/2 on an interval (`Conjugate`).
 
-`SOFTMAX` stands apart: it is a loss of K margins at once, u of shape (…, K), with y a class number. `outputs` makes a
-loss of K margins out of any binary one.
-
-A loss of K outputs: margins u = (⟨c, x_1⟩, …, ⟨c, x_K⟩) of one record and its target, to one number.
+`SOFTMAX` stands apart: it is a loss of K margins at once, u of shape (…, K), with y a class number. `Joint` makes a
+loss of K outputs out of any binary one: margins u = (⟨c, x_1⟩, …, ⟨c, x_K⟩) of one record and its target, to a number.
 
 With K = 1 it is the loss itself. With K ≥ 2 targets are class numbers 0 … K − 1, and the loss is either the softmax one
 or the sum over k of a binary loss that tells class k from the rest. A subgradient in x is s ⊗ c, s the vector of the K
@@ -52,7 +51,6 @@ class Loss:
     """One row of the table: φ, its slope, and what bounds it."""
 
     name: str
-    code: int
     targets: str
     """'binary' (y is −1 or +1), 'real' or 'classes' (y is a class number, u has an axis of classes)."""
     value_formula: Formula
@@ -157,7 +155,6 @@ def _margin_ray(y: Any, _: float) -> tuple[Any, Any]:
 _ROWS = (
     Loss(
         "hinge",
-        0,
         "binary",
         lambda u, y, k: np.maximum(0.0, 1.0 - y * u),
         lambda u, y, k: -y * (y * u < 1.0),
@@ -166,7 +163,6 @@ _ROWS = (
     ),
     Loss(  # (1−yu)²/2k within the last k before the margin, linear below it
         "smoothed_hinge",
-        1,
         "binary",
         lambda u, y, k: (
             np.maximum(0.0, 1.0 - y * u - 0.5 * k) * (1.0 - y * u >= k)
@@ -180,16 +176,14 @@ _ROWS = (
     ),
     Loss(
         "logistic",
-        2,
         "binary",
         lambda u, y, k: np.logaddexp(0.0, -y * u),
-        lambda u, y, k: -y * np.exp(-np.logaddexp(0.0, y * u)),
+        lambda u, y, k: -y / (1.0 + np.exp(np.minimum(y * u, 700.0))),  # the cap keeps exp finite
         _one,
         None,
     ),
     Loss(
         "squared_hinge",
-        3,
         "binary",
         lambda u, y, k: 0.5 * np.square(np.maximum(0.0, 1.0 - y * u)),
         lambda u, y, k: -y * np.maximum(0.0, 1.0 - y * u),
@@ -198,7 +192,6 @@ _ROWS = (
     ),
     Loss(
         "squared",
-        4,
         "real",
         lambda u, y, k: 0.5 * np.square(u - y),
         lambda u, y, k: u - y,
@@ -207,7 +200,6 @@ _ROWS = (
     ),
     Loss(
         "huber",
-        5,
         "real",
         lambda u, y, k: np.minimum(np.abs(u - y), k) * (np.abs(u - y) - 0.5 * np.minimum(np.abs(u - y), k)),
         lambda u, y, k: np.minimum(k, np.maximum(-k, u - y)),
@@ -218,7 +210,6 @@ _ROWS = (
     ),
     Loss(
         "absolute",
-        6,
         "real",
         lambda u, y, k: np.abs(u - y),
         lambda u, y, k: np.sign(u - y),
@@ -227,7 +218,6 @@ _ROWS = (
     ),
     Loss(
         "quantile",
-        7,
         "real",
         lambda u, y, k: np.maximum(k * (y - u), (k - 1.0) * (y - u)),
         lambda u, y, k: (1.0 - k) * (u > y) - k * (u < y),
@@ -246,7 +236,6 @@ def is_class(y: Any, outputs: int) -> Any:
 
 SOFTMAX = Loss(  # multinomial log-loss; p − e_y sums to 0, and is longest, √2, where all of p is on one wrong class
     "softmax",
-    8,
     "classes",
     lambda u, y, k: scipy.special.logsumexp(u, axis=-1) - np.sum(np.where(is_class(y, u.shape[-1]), u, 0.0), axis=-1),
     lambda u, y, k: scipy.special.softmax(u, axis=-1) - is_class(y, u.shape[-1]),

@@ -14,9 +14,9 @@ import numpy as np
 
 from sottovoce._types import FLOAT_BYTES, IntArray
 from sottovoce.algorithm.method import State
+from sottovoce.engine import choose
 from sottovoce.errors import SpecError
 from sottovoce.problem.shards import Shards
-from sottovoce.run._pending import choose_engine
 from sottovoce.run.build import Prepared, prepare
 from sottovoce.run.checkpoint import Checkpoint
 from sottovoce.run.result import History, Observation, Result, environment
@@ -91,7 +91,7 @@ def simulate(
     first = prepare(specs[0], shards)
     prepared = [first, *(prepare(spec, shards, first.job.schedule) for spec in specs[1:])]
     jobs, T, looks = [p.job for p in prepared], specs[0].algorithm.rounds, execution.observations
-    engine = choose_engine(execution.engine, jobs[0])
+    engine = choose(execution.engine, jobs[0], execution.runs)
     optima = [float("nan")] * len(specs) if f_star is None else f_star
     histories = [History() for _ in specs]
     t, states = 0, [job.start() for job in jobs]

@@ -193,11 +193,12 @@ class Execution:
     """What may change speed and what is watched, but no result beyond rounding."""
 
     engine: str = "auto"
-    """The name of an engine, such as 'reference'; 'auto' compiles where that pays (its noise is float32: 3e-7
-    relative)."""
+    """A name in `sottovoce.engine.ENGINES`; 'auto' compiles where that pays (its noise is float32: 3e-7 relative)."""
     observations: int | None = 40
     """At how many rounds the run is looked at (in simulation: this is outside the mechanism, and not private); None for
     never: then nothing of the data is seen but what the mechanism lets out, and the history stays empty."""
+    runs: int = 1
+    """Of about how many such runs this is one: with many, 'auto' compiles sooner, since the engine is loaded once."""
 
 
 def _plain(part: Any) -> dict[str, Any]:

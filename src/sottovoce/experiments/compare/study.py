@@ -17,14 +17,14 @@ from sottovoce.experiments.oneshot import ONESHOT, perturb
 from sottovoce.privacy.events import LaplaceEvent
 from sottovoce.problem.optimum import optimum
 from sottovoce.problem.shards import Shards
-from sottovoce.run.build import activation_of, make_problem
+from sottovoce.run.build import make_problem
 from sottovoce.run.result import Result
-from sottovoce.run.solve import OVERHEAD, solve
+from sottovoce.run.solve import solve
 from sottovoce.run.spec import Execution, Spec
 
 GAP = 1e-7  # of F*
 FACTORS = (1 / 9, 1 / 3, 1.0, 3.0, 9.0)
-WORTH_COMPILING = 2e7  # as in `solve`
+RUNS = 10  # and more: the compiled engine is loaded once for all of them
 TUNING_SEED = 2**31 - 1  # of the runs that a tuned step size is chosen by
 
 Row = dict[str, Any]
@@ -162,17 +162,9 @@ def run_cell(study: Study, cell: Cell, f_star: float) -> Row:
     if spec.algorithm.method in ONESHOT:
         result = perturb(spec, shards, test=study.dataset.test, f_star=f_star)
     else:
-        look = Execution(_engine(spec, shards), observations=1)
+        look = Execution(observations=1, runs=RUNS)
         result = solve(spec, shards, test=study.dataset.test, f_star=f_star, execution=look)
     return study.head(cell) | _row(result, cell)
-
-
-def _engine(spec: Spec, shards: Shards) -> str:
-    """Compiled sooner than for a single run: it is loaded once for many."""
-    known = spec.algorithm.method in ("dual_averaging", "descent", "combine_first")
-    releases = activation_of(spec, shards.n) * shards.n * spec.algorithm.rounds
-    many = releases * (shards.m + OVERHEAD) > WORTH_COMPILING
-    return "compiled" if known and many and spec.privacy.law == "gaussian" else "auto"
 
 
 def _row(result: Result, cell: Cell) -> Row:

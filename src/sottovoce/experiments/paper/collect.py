@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from threadpoolctl import threadpool_limits
 
+from sottovoce.engine import ENGINES
 from sottovoce.errors import SpecError
 from sottovoce.experiments.paper.data import Sample
 from sottovoce.experiments.paper.experiments import DELTA, REGULARISERS, Group
@@ -19,7 +20,7 @@ from sottovoce.privacy.accounting import price
 from sottovoce.problem.optimum import optimum
 from sottovoce.run.build import Prepared, make_problem, prepare
 from sottovoce.run.result import NOT_PRIVATE, environment, write_atomically
-from sottovoce.run.solve import TOGETHER, observation_rounds, observe
+from sottovoce.run.solve import observation_rounds, observe
 
 GAPS = {"tiny": 1e-6, "small": 1e-5, "full": 1e-4}
 OBSERVATIONS = {"tiny": 16, "small": 20, "full": 12}
@@ -112,7 +113,7 @@ def _run(sample: Sample, group: Group, noises: tuple[str, ...], f_star: float, f
         for (noise, epsilon, _), p in zip(listed, prepared, strict=True)
     ]
     for stop in observation_rounds(jobs[0].schedule.T, OBSERVATIONS[sample.size]).tolist():
-        states = TOGETHER["compiled"](jobs, states, t + 1, stop)
+        states = ENGINES["compiled"].run(jobs, states, t + 1, stop)
         t = stop
         seen = observe(prepared, states, t, sample.test, [f_star] * len(jobs))
         rows += [head | row for head, row in zip(heads, seen, strict=True)]

@@ -9,7 +9,7 @@ from scipy import stats
 
 from sottovoce._types import Array
 from sottovoce.data.synthetic import two_gaussians
-from sottovoce.engine.compiled import run_many
+from sottovoce.engine import ENGINES
 from sottovoce.experiments.paper.experiments import DELTA, EPOCHS, NOISES
 from sottovoce.problem.shards import Shards, even
 from sottovoce.run.build import prepare, rounds_for_epochs
@@ -47,7 +47,7 @@ def cost(setting: Setting, seed: int, noises: Sequence[str] = ("paper", "honest"
     shards = Shards.of(table.X, table.y, even(len(table.y), setting.n)[0])
     jobs = [prepare(setting.spec(noise, seed), shards).job for noise in ("none", *noises)]
     T = jobs[0].schedule.T
-    states = run_many(jobs, [job.start() for job in jobs], 1, T)
+    states = ENGINES["compiled"].run(jobs, [job.start() for job in jobs], 1, T)
     values = [
         job.problem.value(job.method.average(state, T).mean(axis=0)) for job, state in zip(jobs, states, strict=True)
     ]

@@ -8,7 +8,7 @@ from sottovoce._types import Array, IntArray
 from sottovoce.algorithm import bounds
 from sottovoce.algorithm.dual_averaging import DualAveraging
 from sottovoce.data.synthetic import two_gaussians
-from sottovoce.engine.compiled import run
+from sottovoce.engine import ENGINES
 from sottovoce.experiments.paper.intervals import Interval
 from sottovoce.experiments.paper.measure import Setting
 from sottovoce.privacy.accounting import price
@@ -126,6 +126,6 @@ def _shards(sizes: IntArray, lengths: Array | None = None) -> Shards:
 def _final(spec: Spec, shards: Shards) -> tuple[float, tuple[float, ...], IntArray]:
     """F of the mean model at the end, the noise, and who spoke how often."""
     job = prepare(spec, shards).job
-    state = run(job, job.start(), 1, job.schedule.T)
+    (state,) = ENGINES["compiled"].run([job], [job.start()], 1, job.schedule.T)
     model = job.method.average(state, job.schedule.T).mean(axis=0)
     return job.problem.value(model), job.release.sigma, job.schedule.participations()
