@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from sottovoce.consortium.schema import Encoded
-from sottovoce.consortium.shares import HELD_OUT, deal, refuse_moved
+from sottovoce.consortium.evaluation import HELD_OUT, deal, refuse_moved
+from sottovoce.data.schema import Encoded
 from sottovoce.errors import DataError, PrivacyError
 from sottovoce.node.budget import Spending
 from sottovoce.privacy.events import Event

@@ -40,12 +40,12 @@ def init(
     kits = provision(agreement, file, out)
     if json:
         folders = {name: str(path) for name, path in kits.items()}
-        screen.say_json({"kits": folders, "digest": agreement.plan.digest, "privacy": promised.to_dict()})
+        screen.say_json({"kits": folders, "digest": agreement.run.digest, "privacy": promised.to_dict()})
         return
     for name, path in kits.items():
         screen.out.print(f"{name}: {path}", soft_wrap=True)
     screen.out.print(promised.verdict(), soft_wrap=True)
-    screen.out.print(f"digest {agreement.plan.digest}", soft_wrap=True)
+    screen.out.print(f"digest {agreement.run.digest}", soft_wrap=True)
     screen.err.print(
         f"[yellow]Note:[/] {out / agreement.name / 'state'} holds the authority's private key: whoever has it can pose "
         "as any member. Keep it apart, or delete it once all kits are made.",

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from sottovoce.errors import NetworkError, StoreError
-from sottovoce.node.plan import Plan
+from sottovoce.node.message import Header, check, pack_text, read, unpack_text
+from sottovoce.node.runfile import Run
 from sottovoce.node.store import Store
-from sottovoce.node.wire import Header, check, pack_text, read, unpack_text
 from sottovoce.run.result import write_atomically
 
 CONTROLLER = 2**32 - 1
@@ -31,8 +31,8 @@ PROMISED, SKIP, KEEP = "promised", "skip", "keep"
 class Skips:
     """One node's part: what it promised, what was decided, and what it has mixed."""
 
-    def __init__(self, plan: Plan, me: int, store: Store, phases: dict[tuple[int, int], str], mixed: int) -> None:
-        self.plan, self.me, self._store = plan, me, store
+    def __init__(self, run: Run, me: int, store: Store, phases: dict[tuple[int, int], str], mixed: int) -> None:
+        self.run, self.me, self._store = run, me, store
         self._phases, self._mixed = dict(phases), mixed
         self._lock = RLock()
         self.on_change: Callable[[], None] = lambda: None
@@ -41,18 +41,18 @@ class Skips:
         """Obey an order of the controller, and confirm it or decline."""
         message = read(payload)
         t = message.header.round
-        check(message, Header(self.plan.run, t, CONTROLLER), None, "|u1")
+        check(message, Header(self.run.mark, t, CONTROLLER), None, "|u1")
         value, _ = unpack_text(message)
         try:
             peer, phase = int(value["peer"]), str(value["phase"])
         except (KeyError, TypeError, ValueError):
             raise NetworkError("the controller sent an order that cannot be read; refused") from None
         done = self.promise(t, peer) if phase == PROMISED else self.decide(t, peer, phase)
-        return pack_text(Header(self.plan.run, t, self.me), {"done": done})
+        return pack_text(Header(self.run.mark, t, self.me), {"done": done})
 
     def promise(self, t: int, peer: int) -> bool:
         """Not to mix this edge until there is a decision; False where it is mixed already."""
-        if not 1 <= t <= self.plan.T or peer not in [j for j, _ in self.plan.links(t, self.me)]:
+        if not 1 <= t <= self.run.T or peer not in [j for j, _ in self.run.links(t, self.me)]:
             raise NetworkError(f"nodes {self.me} and {peer} have no link in round {t} that could be skipped")
         with self._lock:
             phase = self._phases.get((t, peer))
@@ -76,7 +76,7 @@ class Skips:
             return True
 
     def _keep(self, t: int, peer: int, phase: str) -> None:
-        self._store.keep_skip(self.plan.digest, t, peer, phase, self.plan.nodes[peer])
+        self._store.keep_skip(self.run.digest, t, peer, phase, self.run.nodes[peer])
         self._phases[t, peer] = phase
         self.on_change()
 
@@ -99,13 +99,13 @@ class Controller:
 
     Parameters
     ----------
-    plan : the run
+    run : the run
     file : where decisions are kept
     ask : (node, payload) -> the node's reply; None, or a `NetworkError`, where the node cannot be reached
     """
 
-    def __init__(self, plan: Plan, file: Path, ask: Callable[[int, bytes], bytes | None]) -> None:
-        self.plan, self.file, self._ask = plan, file, ask
+    def __init__(self, run: Run, file: Path, ask: Callable[[int, bytes], bytes | None]) -> None:
+        self.run, self.file, self._ask = run, file, ask
         self._phases: dict[tuple[int, int, int], str] = {}
         try:
             if file.exists():
@@ -116,7 +116,7 @@ class Controller:
     def skip(self, t: int, i: int, j: int) -> bool:
         """Leave edge {i, j} out of round t, if both ends can; True once that is decided and both ends have it."""
         edge = (t, min(i, j), max(i, j))
-        W = self.plan.prepared.job.schedule.weights(t)
+        W = self.run.prepared.job.schedule.weights(t)
         if not np.array_equal(W, W.T):
             raise NetworkError(
                 "an edge can only be skipped where W is symmetric: else W would not stay doubly stochastic"
@@ -145,11 +145,11 @@ class Controller:
         t, i, j = edge
         value: Any = {"peer": i + j - node, "phase": phase}
         try:
-            reply = self._ask(node, pack_text(Header(self.plan.run, t, CONTROLLER), value))
+            reply = self._ask(node, pack_text(Header(self.run.mark, t, CONTROLLER), value))
             if reply is None:
                 return False
             message = read(reply)
-            check(message, Header(self.plan.run, t, node), None, "|u1")
+            check(message, Header(self.run.mark, t, node), None, "|u1")
             value = unpack_text(message)[0]
             return bool(isinstance(value, dict) and value.get("done") is True)
         except NetworkError:

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from sottovoce.consortium.schema import read_schema, schema_of
-from sottovoce.data.columns import from_lists, read_columns
+from sottovoce.data.schema import from_lists, read_columns, read_schema, schema_of
 from sottovoce.errors import DataError, SpecError
 from sottovoce.rows import row_norms
 

@@ -7,16 +7,16 @@ import tomllib
 
 import numpy as np
 import pytest
-from net import SIZES, plan_of, records, run_file
+from net import SIZES, encoded, records, run_file, run_of
 
 from sottovoce.errors import SottovoceError, SpecError
 from sottovoce.node.entropy import Ahead, fingerprint, own_secret, own_streams
-from sottovoce.node.plan import make_plan, read_plan
+from sottovoce.node.runfile import make_run, read_run
 from sottovoce.node.site import own_problem
 from sottovoce.privacy.release import Draws
 from sottovoce.problem.shards import Shards
 
-RUN = """
+RUN_TOML = """
 run = "first"
 schedule_seed = 5
 features = 3
@@ -34,16 +34,16 @@ sampling = "poisson(4)"
 
 def test_another_process_derives_the_same_plan(tmp_path):
     file = tmp_path / "run.toml"
-    file.write_text(RUN)
-    plan = read_plan(file)
+    file.write_text(RUN_TOML)
+    run = read_run(file)
     code = (
-        "import sys, json; from sottovoce.node.plan import read_plan; p = read_plan(sys.argv[1]); "
+        "import sys, json; from sottovoce.node.runfile import read_run; p = read_run(sys.argv[1]); "
         "print(json.dumps([p.digest, p.rounds(0).tolist(), p.event(1).sigma, p.statement.epsilon]))"
     )
     out = subprocess.run([sys.executable, "-c", code, str(file)], capture_output=True, text=True, check=True).stdout
     digest, rounds, sigma, epsilon = json.loads(out)
-    assert digest == plan.digest and rounds == plan.rounds(0).tolist()
-    assert np.isclose(sigma, plan.event(1).sigma) and np.isclose(epsilon, plan.statement.epsilon)
+    assert digest == run.digest and rounds == run.rounds(0).tolist()
+    assert np.isclose(sigma, run.event(1).sigma) and np.isclose(epsilon, run.statement.epsilon)
 
 
 @pytest.mark.parametrize(
@@ -54,24 +54,24 @@ def test_another_process_derives_the_same_plan(tmp_path):
     ],
 )
 def test_what_real_nodes_cannot_do_is_refused(changes, words):
-    plan = plan_of(rounds=4, network__activation="everyone", privacy__sampling="full", **changes)
+    run = run_of(rounds=4, network__activation="everyone", privacy__sampling="full", **changes)
     with pytest.raises(SpecError, match=words):
-        _ = plan.prepared
+        _ = run.prepared
 
 
 def test_counts_noise_and_statement_come_from_the_fixed_schedule():
-    plan = plan_of(rounds=40, privacy__noise="private(1.5)")
-    schedule = plan.prepared.job.schedule
-    for i in range(plan.n):
-        assert plan.event(i).rounds == len(plan.rounds(i)) == schedule.participations()[i]
-        assert all(i in schedule.nodes(t) for t in plan.rounds(i).tolist())
-        for t in plan.rounds(i).tolist():
+    run = run_of(rounds=40, privacy__noise="private(1.5)")
+    schedule = run.prepared.job.schedule
+    for i in range(run.n):
+        assert run.event(i).rounds == len(run.rounds(i)) == schedule.participations()[i]
+        assert all(i in schedule.nodes(t) for t in run.rounds(i).tolist())
+        for t in run.rounds(i).tolist():
             row = schedule.matrix(t)[i]
-            assert dict(plan.links(t, i)) == {j: w for j, w in enumerate(row) if w > 0 and j != i}
-    for i, met in ((i, plan.neighbours(i)) for i in range(plan.n)):  # a link has two ends
-        assert all(np.array_equal(plan.neighbours(j)[i], rounds) for j, rounds in met.items())
-    assert plan.statement.epsilon <= 1.5 and not plan.statement.simulation
-    plan.statement.verify()
+            assert dict(run.links(t, i)) == {j: w for j, w in enumerate(row) if w > 0 and j != i}
+    for i, met in ((i, run.neighbours(i)) for i in range(run.n)):  # a link has two ends
+        assert all(np.array_equal(run.neighbours(j)[i], rounds) for j, rounds in met.items())
+    assert run.statement.epsilon <= 1.5 and not run.statement.simulation
+    run.statement.verify()
 
 
 @pytest.mark.parametrize(
@@ -95,14 +95,14 @@ def test_counts_noise_and_statement_come_from_the_fixed_schedule():
     ids=str,
 )
 def test_any_change_is_another_run(changes):
-    assert plan_of(**changes).run != plan_of().run
+    assert run_of(**changes).mark != run_of().mark
 
 
 def test_the_digest_does_not_depend_on_the_order_in_which_a_file_is_written():
     data = run_file()
     turned = {key: data[key] for key in reversed(data)}
     turned["spec"] = {key: data["spec"][key] for key in reversed(data["spec"])}
-    assert make_plan(turned).digest == plan_of().digest
+    assert make_run(turned).digest == run_of().digest
 
 
 @pytest.mark.parametrize(
@@ -133,19 +133,19 @@ def test_the_digest_does_not_depend_on_the_order_in_which_a_file_is_written():
 )
 def test_mistakes_in_a_run_file_are_sentences(changes, reason):
     with pytest.raises(SpecError, match=reason):
-        plan_of(**changes)
+        run_of(**changes)
 
 
 def test_a_run_file_that_cannot_be_read_is_a_sentence(tmp_path):
     with pytest.raises(SpecError, match="cannot be read"):
-        read_plan(tmp_path / "none.toml")
+        read_run(tmp_path / "none.toml")
     (tmp_path / "bad.toml").write_text("run = ")
     with pytest.raises(SpecError, match="no TOML"):
-        read_plan(tmp_path / "bad.toml")
-    (tmp_path / "odd.toml").write_text(RUN.replace("north = 12", "north = 2"))
+        read_run(tmp_path / "bad.toml")
+    (tmp_path / "odd.toml").write_text(RUN_TOML.replace("north = 12", "north = 2"))
     with pytest.raises(SottovoceError, match="needs nodes with at least as many"):
-        read_plan(tmp_path / "odd.toml").digest  # noqa: B018 - derived when asked for
-    assert tomllib.loads(RUN)["features"] == 3
+        read_run(tmp_path / "odd.toml").digest  # noqa: B018 - derived when asked for
+    assert tomllib.loads(RUN_TOML)["features"] == 3
 
 
 def test_the_secret_is_drawn_once_and_kept_to_its_owner(tmp_path):
@@ -165,14 +165,14 @@ def test_draws_depend_on_secret_run_node_and_round_and_on_nothing_else():
 
 
 def test_noise_made_ahead_is_the_same_wherever_a_run_is_taken_up_again():
-    plan = plan_of(rounds=40)
-    me, rounds = np.array([1]), plan.rounds(1)
-    single = Draws(plan.prepared.job.release, own_streams(bytes(32), plan.digest), np.array(plan.sizes), plan.m)
-    whole = Ahead(single, rounds, plan.m)
+    run = run_of(rounds=40)
+    me, rounds = np.array([1]), run.rounds(1)
+    single = Draws(run.prepared.job.release, own_streams(bytes(32), run.digest), np.array(run.sizes), run.m)
+    whole = Ahead(single, rounds, run.m)
     noise = {t: whole.noise(me, np.array([t])) for t in rounds.tolist()}
     assert len({row.tobytes() for row in noise.values()}) == len(rounds) > 2 * Ahead.AT_ONCE
     for first in range(len(rounds)):
-        again = Ahead(single, rounds, plan.m)
+        again = Ahead(single, rounds, run.m)
         for t in rounds[first : first + 3].tolist():
             assert np.array_equal(again.noise(me, np.array([t])), noise[t])
     for t, row in noise.items():
@@ -182,8 +182,8 @@ def test_noise_made_ahead_is_the_same_wherever_a_run_is_taken_up_again():
 def test_the_fingerprint_knows_records_again_and_is_salted():
     from scipy import sparse
 
-    plan = plan_of()
-    shards = own_problem(plan, "south", records(plan)["south"]).shards
+    run = run_of()
+    shards = own_problem(run, "south", encoded(run, "south", records(run))).shards
     whole = np.array([0, len(shards.y)])
     mine = fingerprint(bytes(32), shards)
     order = np.random.default_rng(0).permutation(len(shards.y))

@@ -16,48 +16,38 @@ from typing import Any
 
 import numpy as np
 
-from sottovoce._types import Array
 from sottovoce._version import __version__
-from sottovoce.errors import NetworkError, SottovoceError, StoreError
-from sottovoce.node.plan import Plan
+from sottovoce.errors import NetworkError, OldCopy, SottovoceError, Stranger
+from sottovoce.node.message import Header, Message, check, pack_text, read, unpack_text
+from sottovoce.node.runfile import Run
 from sottovoce.node.store import Mark, Saved
-from sottovoce.node.wire import Header, Message, check, pack_text, read, shape_of, unpack_text
 
 KEPT = 2  # messages on a link that a peer may still lack
 NOISE_TOLERANCE = 0.01  # σ comes from a search; processors may differ in its last digits
 
 
-class OldCopy(StoreError):
-    """A folder that is behind what peers have seen from its node."""
-
-
-class Stranger(NetworkError):
-    """A peer that does not run the same plan: nothing is exchanged with it."""
-
-
-class Postbox:
-    """The messages of one node in one run; safe to use from several threads.
+class Links:
+    """What one node has said and heard in one run; safe to use from several threads.
 
     Parameters
     ----------
-    plan : the run
+    run : the run
     me : the node's number
     saved : what the node's folder holds of the run
     released : round -> hash of the message that this node's ledger has for it, or None
     """
 
-    def __init__(self, plan: Plan, me: int, saved: Saved, released: Callable[[int], str | None]) -> None:
-        self.plan, self.me, self._released = plan, me, released
-        self.peers = {j: rounds.tolist() for j, rounds in plan.neighbours(me).items()}
+    def __init__(self, run: Run, me: int, saved: Saved, released: Callable[[int], str | None]) -> None:
+        self.run, self.me, self._released = run, me, released
+        self.peers = {j: rounds.tolist() for j, rounds in run.neighbours(me).items()}
         """Every node that this one ever speaks with, and in which rounds."""
+        self._shape = run.shape
         self._when = {j: frozenset(rounds) for j, rounds in self.peers.items()}
-        self.shape: tuple[int, ...] | None = None
-        """Of this node's own messages, hence of everybody's; None until the first."""
         self.refused: list[str] = []
         """Why messages were refused, the latest last."""
         self._mixed = saved.round
         self._seen = dict(saved.seen)
-        self._inbox: dict[int, dict[int, tuple[bytes, Message]]] = {j: {} for j in self.peers}
+        self._inbox: dict[int, dict[int, bytes]] = {j: {} for j in self.peers}
         self._outbox: dict[int, bytes] = {}
         self._last: dict[int, list[int]] = {j: [] for j in self.peers}
         self._strangers: dict[int, Stranger] = {}
@@ -69,7 +59,7 @@ class Postbox:
     # -- this node's own messages --
 
     def _header(self, t: int) -> Header:
-        return Header(self.plan.run, t, self.me)
+        return Header(self.run.mark, t, self.me)
 
     def post(self, t: int, payload: bytes) -> None:
         """Hand a message out from now on; it is on the disk already."""
@@ -79,7 +69,6 @@ class Postbox:
             for peer in self._peers_of(t):
                 self._last[peer] = [*self._last[peer], t][-KEPT:]
             self._outbox[t] = payload
-            self.shape = self.shape or shape_of(payload)
 
     def stale(self, t: int) -> list[int]:
         """Which kept messages no peer can lack any more once that of round t is kept; told when there are some."""
@@ -99,18 +88,18 @@ class Postbox:
             mark, known = self._seen.get(peer), peer not in self._strangers
             last = [self._outbox[t] for t in sorted(self._outbox) if known and t in self._when[peer]][-KEPT:]
             value = {
-                "node": self.plan.nodes[self.me],
-                "to": self.plan.nodes[peer],
-                "digest": self.plan.digest,
+                "node": self.run.nodes[self.me],
+                "to": self.run.nodes[peer],
+                "digest": self.run.digest,
                 "version": __version__,
-                "sigma": self.plan.event(self.me).sigma,
+                "sigma": self.run.event(self.me).sigma,
                 "seen": None if mark is None else list(mark),
             }
             return pack_text(self._header(0), value, tuple(last))
 
     def farewell(self) -> bytes:
         """The notice that this node has done all of its rounds, and has everything that it needs on the disk."""
-        return pack_text(self._header(self.plan.T + 1), "done")
+        return pack_text(self._header(self.run.T + 1), "done")
 
     # -- what others say --
 
@@ -130,7 +119,7 @@ class Postbox:
     def answer(self, peer: int, payload: bytes) -> bytes:
         """`deliver`, and give this node's message of the same round; empty where there is none yet.
 
-        This is what a transport with requests and replies (FLARE) calls for an incoming request.
+        This is what a transport of requests and replies (FLARE) calls for an incoming request.
         """
         try:
             t = self.deliver(peer, payload)
@@ -143,8 +132,8 @@ class Postbox:
         if t == 0:
             return self.hello(peer)
         with self._changed:
-            if t > self.plan.T:
-                return self.farewell() if self._mixed >= self.plan.T else b""
+            if t > self.run.T:
+                return self.farewell() if self._mixed >= self.run.T else b""
             return self._outbox.get(t, b"")
 
     def _take(self, peer: int, message: Message, payload: bytes) -> None:
@@ -153,12 +142,12 @@ class Postbox:
         t = message.header.round
         if t == 0 and message.array.dtype == np.uint8 and message.header.sender == peer:
             self._welcome(peer, *unpack_text(message))
-        if t in (0, self.plan.T + 1):
-            check(message, Header(self.plan.run, t, peer), None, "|u1")
-            self._inbox[peer][t] = payload, message
+        if t in (0, self.run.T + 1):
+            check(message, Header(self.run.mark, t, peer), None, "|u1")
+            self._inbox[peer][t] = payload
             return
-        check(message, Header(self.plan.run, t, peer), self.shape)
-        name, digest = self.plan.nodes[peer], message.digest.hex()
+        check(message, Header(self.run.mark, t, peer), self._shape)
+        name, digest = self.run.nodes[peer], message.digest.hex()
         rounds, box = self.peers[peer], self._inbox[peer]
         if t not in self._when[peer]:
             raise NetworkError(f"node '{name}' sent a message for round {t}, in which the two do not speak; refused")
@@ -167,35 +156,37 @@ class Postbox:
             raise NetworkError(f"node '{name}' sent a second, different message for round {t}; refused")
         if t <= self._mixed or t in box:
             return  # a duplicate of what was mixed or waits to be
-        have = max([self._mixed, *(r for r in box if r <= self.plan.T)])
+        have = max([self._mixed, *(r for r in box if r <= self.run.T)])
         due = rounds[bisect_right(rounds, have)]
         if t != due:
             raise NetworkError(f"node '{name}' sent round {t} before round {due}; refused")
-        box[t] = payload, message
+        box[t] = payload
         if mark is None or t > mark.round:
             self._seen[peer] = Mark(t, digest)
 
     def _welcome(self, peer: int, value: Any, attached: tuple[bytes, ...]) -> None:
-        name = self.plan.nodes[peer]
-        expected = {"node": name, "digest": self.plan.digest}
+        name = self.run.nodes[peer]
+        expected = {"node": name, "digest": self.run.digest}
         if not isinstance(value, dict) or any(value.get(key) != text for key, text in expected.items()):
             self._strangers[peer] = Stranger(
-                f"node '{name}' does not run the same plan; give all nodes the same run file and version of sottovoce"
+                f"node '{name}' does not take part in the same run; give all nodes the same run file and version of "
+                "sottovoce"
             )
             raise self._strangers[peer]
-        mine, theirs = self.plan.event(peer).sigma, value.get("sigma")
+        mine, theirs = self.run.event(peer).sigma, value.get("sigma")
         if not isinstance(theirs, int | float) or abs(theirs - mine) > NOISE_TOLERANCE * mine:
             self._strangers[peer] = Stranger(
-                f"node '{name}' would add noise of σ = {theirs}, where the plan gives σ = {mine:.6g}; nothing was sent"
+                f"node '{name}' would add noise of σ = {theirs}, where the run file gives σ = {mine:.6g}; nothing was "
+                "sent"
             )
             raise self._strangers[peer]
         self._strangers.pop(peer, None)
-        if value.get("to") != self.plan.nodes[self.me]:
+        if value.get("to") != self.run.nodes[self.me]:
             raise NetworkError(f"a hello of node '{name}' to node '{value.get('to')}' came here; refused")
         self._check_own(name, value.get("seen"))
         for payload in attached:
             message = read(payload)
-            if message.header.round in (0, self.plan.T + 1):
+            if message.header.round in (0, self.run.T + 1):
                 raise NetworkError(f"node '{name}' attached to its hello what is no message of a round; refused")
             self._take(peer, message, payload)
 
@@ -222,16 +213,7 @@ class Postbox:
         with self._changed:
             if self._failure is not None or peer in self._strangers:
                 raise self._failure or self._strangers[peer]
-            found = self._inbox[peer].get(t)
-            return None if found is None else found[0]
-
-    def message(self, t: int, peer: int, shape: tuple[int, ...]) -> Array:
-        """The same, as the array that was checked when it came."""
-        with self._changed:
-            array = self._inbox[peer][t][1].array
-        if array.shape != shape:  # it came before this node knew the shape
-            raise NetworkError(f"node {peer} sent shape {array.shape} in round {t}, but {shape} is expected; refused")
-        return array
+            return self._inbox[peer].get(t)
 
     def wait(self, seconds: float) -> None:
         """Until something changes, at most so long."""
