@@ -74,9 +74,8 @@ def ping(comm, size, peers):
 
 
 def measure():
-    from sottovoce.node.links import Links
+    from sottovoce.node.links import Links, Skips
     from sottovoce.node.message import Header, array_of, pack
-    from sottovoce.node.skips import Skips
     from sottovoce.node.store import Saved
     from sottovoce.node.transport import MpiTransport, world
 

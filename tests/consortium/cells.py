@@ -92,12 +92,21 @@ class Injected:
         return np.stack([self.own[i].noise(np.array([i]), np.array([s]))[0] for i, s in zip(nodes, t, strict=True)])
 
 
+def whose(shard):
+    """The number of the person of each row of a node."""
+    ids = np.empty(len(shard.y), dtype=np.int64)
+    for person in range(int(shard.sizes[0])):
+        ids[shard.rows(0, np.array([person]))] = person
+    return ids
+
+
 def simulated(run, problems, secrets):
     """The models of the same run in the reference engine, from the same records and draws."""
     shards = [problem.shards for problem in problems]
     X, y = np.vstack([s.X for s in shards]), np.concatenate([s.y for s in shards])
     offsets = np.concatenate([[0], np.cumsum([len(s.y) for s in shards])])
-    whole = Shards.of(X, y, offsets, None, shards[0].intercept)
+    units = np.concatenate([whose(s) for s in shards]) if shards[0].people else None
+    whole = Shards.of(X, y, offsets, None, shards[0].intercept, units)
     job = run.prepared.job
     problem = Problem(job.problem.loss, job.problem.h, whole, job.problem.weights, job.problem.outputs)
     again = Job(problem, job.method, job.schedule, job.release, Injected(run, secrets))

@@ -13,7 +13,7 @@ from sottovoce.consortium.evaluation import evaluation, noise_of, statement
 from sottovoce.consortium.flare import ORDER, PROGRESS, Channel
 from sottovoce.consortium.node import ConsortiumNode
 from sottovoce.errors import NetworkError, PrivacyError, SpecError
-from sottovoce.node.skips import Controller
+from sottovoce.node.links import SkipOrders
 from sottovoce.node.store import Store
 from sottovoce.run.result import Result
 
@@ -58,6 +58,30 @@ def test_three_classes_train_test_and_predict(small, cells, loss):
         assert abs(answers[name]["right"] - right) < 6 * noise_of(events[i]) + 1
         rows = made.agreement.schema.read_rows(made.root / f"{name}.csv")
         assert set(kept.predict(rows)) <= set(names)
+
+
+def test_a_person_counts_with_all_of_their_rows(small, cells):
+    """As at nodes over MPI: the run, its statement and the ledger are for people, the test is on one row of each."""
+    made = small(people=True, sampling="poisson(8)", rounds=12)
+    kits = made.kits()
+    nodes = cells.join(made, kits)
+    run, problems = made.agreement.run, [node.node.problem for node in nodes.values()]
+    assert run.sizes == (30, 30, 30) and all(p.shards.people and p.shards.sizes.tolist() == [30] for p in problems)
+    assert sum(len(p.shards.y) for p in problems) > 90  # more rows than people
+    assert all(node.examiner.problem.shards.sizes.tolist() == [10] for node in nodes.values())
+    answers = cells.run(nodes)
+    assert all(answer["finished"] for answer in answers.values()), answers
+    expected = cells.simulated(run, problems, [bytes([i + 1]) * 32 for i in range(3)])
+    for name, kept in result(kits).items():
+        np.testing.assert_allclose(kept.models, expected, rtol=0, atol=1e-9)
+        kept.statement.verify()
+        assert kept.statement.unit == "one person"
+        store = Store(kits[name] / "state", reading=True)
+        opened = [row.detail for row in store.rows() if row.kind == "open"]
+        assert len(opened) == 2 and {detail["adjacency"] for detail in opened} == {kept.statement.adjacency}
+        store.close()
+    alone = small(rounds=12, sampling="poisson(8)").agreement.run
+    assert alone.sizes == run.sizes and alone.digest != run.digest and alone.statement.unit == "one record"
 
 
 def test_a_stopped_run_goes_on_to_the_same_model_and_releases_nothing_twice(small, cells):
@@ -169,7 +193,7 @@ def test_an_edge_to_a_straggler_is_skipped_at_both_ends(small, cells, tmp_path):
     nodes = cells.join(made, kits, net)
     channel = Channel(net.cell("server"), "job-1")
     run = made.agreement.run
-    controller = Controller(run, tmp_path / "skips", lambda i, order: channel.ask(run.nodes[i], ORDER, order))
+    controller = SkipOrders(run, tmp_path / "skips", lambda i, order: channel.ask(run.nodes[i], ORDER, order))
     quick = {name: node for name, node in nodes.items() if name != "cedar"}
     with ThreadPoolExecutor(2) as pool:
         going = pool.submit(cells.run, quick)

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from net import open_node, records, run_of, whole_run
 
 from sottovoce.errors import PrivacyError, StoreError
-from sottovoce.node import evidence
-from sottovoce.node.budget import Budget, budgets, spendings, total
+from sottovoce.node.budget import Budget, budgets, contradictions, export, spendings, total
 from sottovoce.node.ledger import HEAD_FILE, Head, HeadFile, Row, chained, faults
 from sottovoce.node.store import FILE, Store
 from sottovoce.privacy.accounting import Mechanism, epsilon
@@ -303,13 +302,13 @@ def test_an_export_and_a_peers_export_find_a_restored_folder(finished, tmp_path)
     early = tmp_path / "early"
     node = open_node(RUN, "north", TABLES, early)
     node.store.close()
-    mine, peers = (evidence.export(Store(finished / name, reading=True)) for name in ("north", "east"))
+    mine, peers = (export(Store(finished / name, reading=True)) for name in ("north", "east"))
     whole = rows_of(finished / "north")
-    assert evidence.contradictions(whole, mine["ledger"], mine) == []
-    assert evidence.contradictions(whole, mine["ledger"], peers) == []
+    assert contradictions(whole, mine["ledger"], mine) == []
+    assert contradictions(whole, mine["ledger"], peers) == []
     cut = next(k for k, row in enumerate(whole) if row.kind == "release") + 1
-    assert "old copy" in evidence.contradictions(whole[:cut], mine["ledger"], mine)[0]
-    assert "a peer saw round" in evidence.contradictions(whole[:cut], mine["ledger"], peers)[0]
+    assert "old copy" in contradictions(whole[:cut], mine["ledger"], mine)[0]
+    assert "a peer saw round" in contradictions(whole[:cut], mine["ledger"], peers)[0]
 
 
 def test_what_is_spent_is_the_composition_of_all_runs(finished):

@@ -8,9 +8,8 @@ from net import run_of
 
 from sottovoce.errors import NetworkError, OldCopy, Paused
 from sottovoce.node import transport
-from sottovoce.node.links import Links
+from sottovoce.node.links import Links, Skips
 from sottovoce.node.message import Header, array_of, pack, pack_text
-from sottovoce.node.skips import Skips
 from sottovoce.node.store import Mark, Saved
 from sottovoce.node.transport import RequestTransport, Stopwatch
 

@@ -7,9 +7,9 @@ import tomllib
 
 import numpy as np
 import pytest
-from net import SIZES, encoded, records, run_file, run_of
+from net import SIZES, assert_as_simulated, encoded, records, run_file, run_of, whole_run
 
-from sottovoce.errors import SottovoceError, SpecError
+from sottovoce.errors import DataError, SottovoceError, SpecError
 from sottovoce.node.entropy import Ahead, fingerprint, own_secret, own_streams
 from sottovoce.node.runfile import make_run, read_run
 from sottovoce.node.site import own_problem
@@ -196,3 +196,97 @@ def test_the_fingerprint_knows_records_again_and_is_salted():
     turned = shards.y.copy()
     turned[0] *= -1
     assert fingerprint(bytes(32), Shards.of(shards.X, turned, whole)) != mine
+
+
+SCHEMA_TOML = """
+row_norm = 1.5
+unit = "person"
+[label]
+column = "sick"
+classes = ["no", "perhaps", "yes"]
+[columns.age]
+low = 0
+high = 120
+missing = 50
+[columns.ward]
+type = "category"
+categories = ["007", "B"]
+missing = "none"
+[columns.smoker]
+type = "flag"
+categories = ["no", "yes"]
+"""
+
+
+def with_schema(folder, said=SCHEMA_TOML, **changes):
+    """A run file that names a schema, and the schema beside it."""
+    (folder / "schema.toml").write_text(said)
+    lines = {"schema": '"schema.toml"', "run": '"first"', "schedule_seed": "5", "timeout": "20.0"} | changes
+    text = "".join(f"{name} = {value}\n" for name, value in lines.items() if value is not None)
+    nodes = "".join(f"{name} = {q}\n" for name, q in SIZES.items())
+    spec = '[spec.algorithm]\nrounds = 12\n[spec.network]\nactivation = "edges(2)"\n'
+    noise = '[spec.privacy]\nsampling = "poisson(4)"\nnoise = "gaussian(0.5)"\n'
+    (folder / "run.toml").write_text(f"{text}[nodes]\n{nodes}{spec}{noise}")
+    return folder / "run.toml"
+
+
+def patients(run, seed=0):
+    """Records as they stand in a file: texts, gaps, values beyond their bounds, several rows of a person."""
+    rng = np.random.default_rng(seed)
+    found = {}
+    for name, q in zip(run.nodes, run.sizes, strict=True):
+        people = [*range(q), 0, 1, 0]
+        found[name] = {
+            "age": [["", "61", "150", "7.5"][rng.integers(4)] for _ in people],
+            "ward": [["007", "B", "elsewhere"][rng.integers(3)] for _ in people],
+            "smoker": [["no", "yes"][rng.integers(2)] for _ in people],
+            "sick": [["no", "perhaps", "yes"][rng.integers(3)] for _ in people],
+            "person": [f"{i:03}" for i in people],
+        }
+    return found
+
+
+def test_a_run_file_names_the_schema_and_all_nodes_read_by_it(tmp_path):
+    run = read_run(with_schema(tmp_path))
+    assert run.schema.features == ("age", "ward=007", "ward=B", "smoker") and run.schema.unit == "person"
+    assert run.spec.problem.row_norm == 1.5 and run.spec.problem.outputs == 3 and run.m == 12
+    assert run.statement.unit == "one person" and run.schema_file == tmp_path / "schema.toml"
+    tables = patients(run)
+    ends = whole_run(run, tables, tmp_path)
+    assert_as_simulated(run, tables, tmp_path, ends)
+
+
+def test_a_schema_is_part_of_the_digest_and_says_all_about_records(tmp_path):
+    digest = read_run(with_schema(tmp_path)).digest
+    assert digest == read_run(with_schema(tmp_path, "# a remark\n" + SCHEMA_TOML)).digest
+    assert digest != read_run(with_schema(tmp_path, SCHEMA_TOML.replace("high = 120", "high = 110"))).digest
+    for changes, reason in (
+        ({"features": 3}, "leave 'features' out"),
+        ({"unit": '"person"'}, "leave 'unit' out"),
+        ({"schema": '"../schema.toml"'}, "beside"),
+        ({"schema": '"none.toml"'}, "no readable schema"),
+        ({"schema": None}, "'schema' is missing"),
+    ):
+        with pytest.raises(SpecError, match=reason):
+            read_run(with_schema(tmp_path, **changes))
+    file = with_schema(tmp_path)
+    file.write_text(file.read_text() + "[spec.problem]\nrow_norm = 1.0\n")
+    with pytest.raises(SpecError, match="row_norm is the schema's"):
+        read_run(file)
+
+
+def test_a_value_that_does_not_fit_the_run_file_is_one_clear_error(tmp_path):
+    """Types are never guessed: the same file is read in the same way whatever stands in it."""
+    run = run_of()
+    good = records(run)["north"]
+    for change, reason in (
+        ({"a": ["many", *good["a"][1:]]}, "column 'a' is a number in the schema, but record 1 holds something else"),
+        ({"b": [None, *good["b"][1:]]}, "column 'b' has no value in record 1"),
+        ({"sick": ["perhaps", *good["sick"][1:]]}, r"neither class \('no', 'yes'\) in record 1"),
+        ({"c": [True, *good["c"][1:]]}, None),  # a number in any database
+    ):
+        if reason is None:
+            encoded(run, "north", {"north": good | change})
+        else:
+            with pytest.raises(DataError, match=reason):
+                encoded(run, "north", {"north": good | change})

@@ -8,8 +8,8 @@ from net import Net, assert_as_simulated, open_node, play, records, run_of
 from sottovoce.errors import NetworkError
 from sottovoce.network.mixing import check_doubly_stochastic
 from sottovoce.network.schedule import Schedule
+from sottovoce.node.links import KEEP, PROMISED, SKIP, SkipOrders
 from sottovoce.node.message import read
-from sottovoce.node.skips import KEEP, PROMISED, SKIP, Controller
 from sottovoce.node.store import Store
 
 TABLES = records(run_of())
@@ -47,7 +47,7 @@ def test_an_edge_is_skipped_by_both_ends_or_by_neither(tmp_path):
         asked.append(node)
         return nodes[run.nodes[node]].skips.answer(payload)
 
-    controller = Controller(run, tmp_path / "decisions.json", ask)
+    controller = SkipOrders(run, tmp_path / "decisions.json", ask)
     orders = []
     timer = threading.Timer(0.5, lambda: orders.append(controller.skip(t, i, j)))
     timer.start()
@@ -70,7 +70,7 @@ def test_an_edge_that_one_end_has_mixed_is_not_skipped(tmp_path):
     t = int(run.rounds(0)[3])
     j = run.links(t, 0)[0][0]
     first, second = nodes[run.nodes[0]].skips, nodes[run.nodes[j]].skips
-    controller = Controller(run, tmp_path / "decisions.json", lambda node, p: nodes[run.nodes[node]].skips.answer(p))
+    controller = SkipOrders(run, tmp_path / "decisions.json", lambda node, p: nodes[run.nodes[node]].skips.answer(p))
     assert second.settle(t)  # this end begins to mix
     assert not controller.skip(t, 0, j)
     assert not first.skipped(t, j) and first.settle(t) and first._phases == {(t, j): KEEP}
@@ -99,14 +99,14 @@ def test_a_promise_holds_through_restarts_until_the_controller_is_back(tmp_path)
 
     opened()
     file = tmp_path / "decisions.json"
-    assert not Controller(run, file, ask).skip(t, 0, j)  # the other end could not be asked: keep
+    assert not SkipOrders(run, file, ask).skip(t, 0, j)  # the other end could not be asked: keep
     assert nodes[0].skips.settle(t)
     opened()
     assert nodes[0].skips.promise(t, j)  # asked again, and then the controller vanishes
     opened()
     assert not nodes[0].skips.settle(t) and nodes[0].skips._phases == {(t, j): PROMISED}
     reachable.add(j)
-    assert Controller(run, file, ask).repeat()  # a controller that decided nothing keeps the edge
+    assert SkipOrders(run, file, ask).repeat()  # a controller that decided nothing keeps the edge
     assert nodes[0].skips.settle(t)
     for p in nodes.values():
         p.store.close()

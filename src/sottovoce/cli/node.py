@@ -18,9 +18,8 @@ from sottovoce.cli import screen
 from sottovoce.data.schema import FILE as SCHEMA_FILE
 from sottovoce.data.sql import is_database
 from sottovoce.errors import SottovoceError, SpecError, StoreError
-from sottovoce.node.budget import Budget, budgets
-from sottovoce.node.evidence import contradictions, overview, read_export
-from sottovoce.node.evidence import export as exported
+from sottovoce.node.budget import Budget, budgets, contradictions, overview, read_export
+from sottovoce.node.budget import export as exported
 from sottovoce.node.node import DATASET, DurableNode, Outcome
 from sottovoce.node.runfile import Run, read_run
 from sottovoce.node.site import Site, own_problem

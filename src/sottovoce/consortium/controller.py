@@ -25,7 +25,7 @@ from sottovoce.consortium.executor import PREPARE, TRAIN
 from sottovoce.consortium.flare import ORDER, PROGRESS, Channel, kit_of, simulated
 from sottovoce.consortium.submit import REPORT
 from sottovoce.errors import SottovoceError, SpecError
-from sottovoce.node import skips
+from sottovoce.node.links import SkipOrders
 
 LOOK = 1.0  # seconds between two looks at how far the sites are
 log = logging.getLogger(__name__)
@@ -114,7 +114,7 @@ class GossipController(Controller):  # type: ignore[misc]
         """Look at the sites now and then, and let an edge be skipped whose other end keeps somebody waiting."""
         run, channel = agreement.run, self._channel(fl_ctx)
         kept = Path(fl_ctx.get_prop(FLContextKey.WORKSPACE_OBJECT).get_root_dir()) / f"{run.digest[:16]}.skips"
-        orders = skips.Controller(run, kept, lambda i, order: channel.ask(run.nodes[i], ORDER, order))
+        orders = SkipOrders(run, kept, lambda i, order: channel.ask(run.nodes[i], ORDER, order))
         orders.repeat()
         while not done.wait(LOOK):
             for name in run.nodes:

@@ -25,9 +25,8 @@ from types import ModuleType
 from typing import Any
 
 from sottovoce.errors import NetworkError, SottovoceError, SpecError
-from sottovoce.node.links import Links
+from sottovoce.node.links import Links, Skips
 from sottovoce.node.message import round_of
-from sottovoce.node.skips import Skips
 from sottovoce.node.transport import LOOK, NodeTransport
 
 VERSION = "2.9.0"  # routing changed since 2.8.3, and our messages use it directly

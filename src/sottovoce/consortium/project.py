@@ -36,11 +36,11 @@ This folder makes you the node **{site}** of *{name}*. Your records stay where t
 only through the server `{host}:{port}`, end-to-end encrypted for the one peer that it is meant for:
 {rounds} noisy messages in run `{run}`, and {count}.
 
-Guarantee of the whole run for every record of yours: {verdict}
+Guarantee of the whole run: {verdict}
 
 1. Install: `pip install 'sottovoce[flare]'` (Python 3.11 or newer).
 2. Say where your records are, in `local/site.toml`. The columns must be those of `local/{schema}`; you
-   agreed to bring {records} records (more are fine: {records} of them are used).
+   agreed to bring {records} {whose} (more are fine: {records} of them are used).
 3. Set what your records may cost over all runs, ever:
    `sottovoce ledger budget STATE --epsilon … --delta …` (STATE is the folder that site.toml names).
 4. Check: `sottovoce node check .` reads your records and says whether you can join. Nothing is sent.
@@ -79,7 +79,9 @@ def site_page(agreement: Agreement, site: PublicSite) -> str:
     """A site's page."""
     run = agreement.run
     held_out = site.held_out(agreement.held_out)
-    count = f"one noisy count of right answers on {held_out} held-out records" if held_out else "nothing else"
+    people = agreement.schema.unit is not None
+    tested = f"one record of each of {held_out} held-out people" if people else f"{held_out} held-out records"
+    count = f"one noisy count of right answers on {tested}" if held_out else "nothing else"
     return SITE.format(
         site=site.name,
         name=agreement.name,
@@ -90,6 +92,7 @@ def site_page(agreement: Agreement, site: PublicSite) -> str:
         count=count,
         verdict=run.statement.verdict(),
         schema=agreement.schema_file,
+        whose="people, with all of their records" if people else "records",
         records=site.records,
         digest=run.digest,
     )

@@ -334,11 +334,11 @@ class Label:
         if self.classes is None:
             refuse(np.isnan(values), self.column, "has no value", "give it one, or drop the record")
             return np.clip(values, self.low, self.high)
-        each: NDArray[np.bool_] = np.stack([np.asarray(values == one, dtype=bool) for one in self._spelled])
-        unknown: NDArray[np.bool_] = np.logical_not(each).all(axis=0, keepdims=True)[0]
+        number = np.full(len(values), -1.0)
+        for k, one in enumerate(self._spelled):
+            number[values == one] = k
         none = "is of neither class" if len(self.classes) == 2 else "is of none of the classes"
-        refuse(unknown, self.column, f"{none} ({', '.join(map(repr, self.classes))})", "mend or drop the record")
-        number = each.argmax(axis=0).astype(np.float64)
+        refuse(number < 0, self.column, f"{none} ({', '.join(map(repr, self.classes))})", "mend or drop the record")
         return 2.0 * number - 1.0 if self.outputs == 1 else number
 
 

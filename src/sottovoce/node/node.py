@@ -17,10 +17,9 @@ from sottovoce.engine.job import Randomness
 from sottovoce.engine.nodes import Node
 from sottovoce.errors import OldCopy, Paused, StoreError
 from sottovoce.node import budget, entropy
-from sottovoce.node.links import Links
+from sottovoce.node.links import Links, Skips
 from sottovoce.node.message import Header, array_of, pack, unpack
 from sottovoce.node.runfile import Run
-from sottovoce.node.skips import Skips
 from sottovoce.node.store import Store
 from sottovoce.node.transport import NodeTransport, Stopwatch
 from sottovoce.privacy.release import Draws

@@ -20,8 +20,7 @@ from contextlib import suppress
 from typing import Any
 
 from sottovoce.errors import NetworkError, Paused, SpecError
-from sottovoce.node.links import Links
-from sottovoce.node.skips import Skips
+from sottovoce.node.links import Links, Skips
 
 AGAIN = 0.5  # seconds after which an unanswered message is sent again
 LOOK = 0.2  # seconds after which a waiting node looks at its clock
