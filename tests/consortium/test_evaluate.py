@@ -49,7 +49,7 @@ def test_right_answers_of_all_kinds():
 
 def test_the_statement_covers_both_shares_and_verifies_itself(small):
     made = small(held_out=0.25)
-    alone, whole = made.agreement.plan.statement, evaluate.statement(made.agreement)
+    alone, whole = made.agreement.run.statement, evaluate.statement(made.agreement)
     assert whole.epsilon == max(alone.epsilon, whole.held_out[0].epsilon)
     assert whole.held_out[0].nodes == (0, 1, 2) and whole.groups == alone.groups
     whole.verify()
@@ -74,13 +74,13 @@ def test_a_louder_test_raises_the_statement(small):
 
     louder = read_agreement(path)
     assert math.isclose(evaluate.statement(louder).epsilon, 3.0, rel_tol=2e-3)
-    assert louder.plan.digest != made.agreement.plan.digest
+    assert louder.run.digest != made.agreement.run.digest
 
 
 def test_nothing_held_out_is_nothing_counted(small):
     made = small(held_out=0.0)
     assert evaluate.count_events(made.agreement) == {}
-    assert evaluate.statement(made.agreement) == made.agreement.plan.statement
+    assert evaluate.statement(made.agreement) == made.agreement.run.statement
 
 
 def test_the_standard_error_holds_noise_and_sampling():

@@ -3,7 +3,7 @@
 Every row carries the hash of itself and of the row before it. Kinds of rows:
 
     budget    the owner's total (ε, δ) for a data set
-    open      a run begins to release: plan, data set, fingerprint of the records, the event with its exact K_i, and
+    open      a run begins to release: its name, data set, fingerprint of the records, the event with its exact K_i, and
               how many messages there will be
     release   round t of a run: the hash of the one message, whether or not anybody mixes it
     skip      the controller ordered an edge to be left out of round t
@@ -49,7 +49,7 @@ class Row(NamedTuple):
     seq: int
     kind: str
     run: str
-    """Digest of the plan; empty for a budget."""
+    """Digest of the run; empty for a budget."""
     round: int
     message: str
     """Hash of the message that was released, in hexadecimal."""

@@ -46,6 +46,10 @@ class Public(TypedDict, total=False):
     """K_i."""
     theorem1: list[dict[str, Any]]
     """What the paper claims for its noise, node by node, where that is the noise."""
+    run: str
+    """The run's digest, where real nodes ran it."""
+    schedule_seed: int | None
+    """Of real nodes' schedule."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from sottovoce.errors import NetworkError
-from sottovoce.node.wire import CHECK, Header, pack, pack_text, read, unpack, unpack_text
+from sottovoce.node.message import CHECK, Header, pack, pack_text, read, unpack, unpack_text
 
-RUN = bytes(range(16))
+MARK = bytes(range(16))
 headers = st.builds(Header, st.binary(min_size=16, max_size=16), st.integers(0, 2**64 - 1), st.integers(0, 2**32 - 1))
 arrays = hnp.arrays(
     np.float64,
     hnp.array_shapes(min_dims=1, max_dims=4, max_side=5),
     elements=st.floats(allow_nan=False, allow_infinity=False),
 )
-HEADER = Header(RUN, 7, 2)
+HEADER = Header(MARK, 7, 2)
 PAYLOAD = pack(HEADER, np.arange(6.0).reshape(1, 6))
 
 
@@ -73,8 +73,8 @@ def test_a_forger_with_a_right_checksum_gets_an_error_or_a_whole_message(place, 
     ("header", "array", "reason"),
     [
         (Header(bytes(16), 7, 2), np.zeros((1, 6)), "belongs to run"),
-        (Header(RUN, 8, 2), np.zeros((1, 6)), "sent round 8 where round 7"),
-        (Header(RUN, 7, 3), np.zeros((1, 6)), "came over the link to node 2"),
+        (Header(MARK, 8, 2), np.zeros((1, 6)), "sent round 8 where round 7"),
+        (Header(MARK, 7, 3), np.zeros((1, 6)), "came over the link to node 2"),
         (HEADER, np.zeros((6, 1)), "shape"),
         (HEADER, np.zeros(6), "shape"),
         (HEADER, np.zeros((1, 6), dtype=np.uint8), "uint8"),

@@ -1,4 +1,4 @@
-"""Members of a run on a network inside this process: the model, the test, resumption, and what is refused."""
+"""Nodes of a consortium on a network inside this process: the model, the test, resumption, and what is refused."""
 
 import json
 import time
@@ -9,11 +9,11 @@ import pytest
 
 from sottovoce.consortium import evaluation as evaluate
 from sottovoce.consortium.agreement import read_agreement
-from sottovoce.consortium.carrier import ORDER, PROGRESS, Wire
 from sottovoce.consortium.evaluation import evaluation, noise_of, statement
-from sottovoce.consortium.member import Member
+from sottovoce.consortium.flare import ORDER, PROGRESS, Channel
+from sottovoce.consortium.node import ConsortiumNode
 from sottovoce.errors import NetworkError, PrivacyError, SpecError
-from sottovoce.node.skips import Controller
+from sottovoce.node.links import SkipOrders
 from sottovoce.node.store import Store
 from sottovoce.run.result import Result
 
@@ -26,12 +26,12 @@ def result(kits, state="state"):
 def test_the_run_equals_the_simulation_from_the_same_draws(small, cells, activation, sampling):
     made = small(activation=activation, sampling=sampling)
     kits = made.kits()
-    members = cells.join(made, kits)
-    problems = [member.node._own[0] for member in members.values()]
-    answers = cells.run(members)
+    nodes = cells.join(made, kits)
+    problems = [node.node.problem for node in nodes.values()]
+    answers = cells.run(nodes)
     assert all(answer["finished"] for answer in answers.values()), answers
-    plan = made.agreement.plan
-    expected = cells.simulated(plan, problems, [bytes([i + 1]) * 32 for i in range(3)])
+    run = made.agreement.run
+    expected = cells.simulated(run, problems, [bytes([i + 1]) * 32 for i in range(3)])
     for kept in result(kits).values():
         np.testing.assert_allclose(kept.models, expected, rtol=0, atol=1e-9)
         assert kept.statement == statement(made.agreement)
@@ -43,21 +43,45 @@ def test_three_classes_train_test_and_predict(small, cells, loss):
     names = ("no", "perhaps", "yes")
     made = small(classes=names, loss=loss, records=60, rounds=30)
     kits = made.kits()
-    members = cells.join(made, kits)
-    plan, problems = made.agreement.plan, [member.node._own[0] for member in members.values()]
-    tests = {name: member.examiner.problem for name, member in members.items()}
-    answers = cells.run(members)
+    nodes = cells.join(made, kits)
+    run, problems = made.agreement.run, [node.node.problem for node in nodes.values()]
+    tests = {name: node.examiner.problem for name, node in nodes.items()}
+    answers = cells.run(nodes)
     assert all(answer["finished"] for answer in answers.values()), answers
-    expected = cells.simulated(plan, problems, [bytes([i + 1]) * 32 for i in range(3)])
-    assert plan.m == 3 * 5 and expected.shape == (3, 15)  # a, b, two kinds and the intercept, for each class
+    expected = cells.simulated(run, problems, [bytes([i + 1]) * 32 for i in range(3)])
+    assert run.m == 3 * 5 and expected.shape == (3, 15)  # a, b, two kinds and the intercept, for each class
     events = evaluate.count_events(made.agreement)
     for i, (name, kept) in enumerate(result(kits).items()):
         np.testing.assert_allclose(kept.models, expected, rtol=0, atol=1e-9)
         kept.statement.verify()
         right = round(tests[name].accuracy(kept.model) * tests[name].shards.sizes[0])
         assert abs(answers[name]["right"] - right) < 6 * noise_of(events[i]) + 1
-        rows = made.agreement.schema.read(made.root / f"{name}.csv")
+        rows = made.agreement.schema.read_rows(made.root / f"{name}.csv")
         assert set(kept.predict(rows)) <= set(names)
+
+
+def test_a_person_counts_with_all_of_their_rows(small, cells):
+    """As at nodes over MPI: the run, its statement and the ledger are for people, the test is on one row of each."""
+    made = small(people=True, sampling="poisson(8)", rounds=12)
+    kits = made.kits()
+    nodes = cells.join(made, kits)
+    run, problems = made.agreement.run, [node.node.problem for node in nodes.values()]
+    assert run.sizes == (30, 30, 30) and all(p.shards.people and p.shards.sizes.tolist() == [30] for p in problems)
+    assert sum(len(p.shards.y) for p in problems) > 90  # more rows than people
+    assert all(node.examiner.problem.shards.sizes.tolist() == [10] for node in nodes.values())
+    answers = cells.run(nodes)
+    assert all(answer["finished"] for answer in answers.values()), answers
+    expected = cells.simulated(run, problems, [bytes([i + 1]) * 32 for i in range(3)])
+    for name, kept in result(kits).items():
+        np.testing.assert_allclose(kept.models, expected, rtol=0, atol=1e-9)
+        kept.statement.verify()
+        assert kept.statement.unit == "one person"
+        store = Store(kits[name] / "state", reading=True)
+        opened = [row.detail for row in store.rows() if row.kind == "open"]
+        assert len(opened) == 2 and {detail["adjacency"] for detail in opened} == {kept.statement.adjacency}
+        store.close()
+    alone = small(rounds=12, sampling="poisson(8)").agreement.run
+    assert alone.sizes == run.sizes and alone.digest != run.digest and alone.statement.unit == "one record"
 
 
 def test_a_stopped_run_goes_on_to_the_same_model_and_releases_nothing_twice(small, cells):
@@ -66,8 +90,8 @@ def test_a_stopped_run_goes_on_to_the_same_model_and_releases_nothing_twice(smal
     cells.run(cells.join(made, calm))
     undisturbed = result(calm, "calm")
     rough = made.kits("rough")
-    members = cells.join(made, rough, stopped=lambda name: members["birch"].progress()["round"] >= 11)
-    stopped = cells.run(members)
+    nodes = cells.join(made, rough, stopped=lambda name: nodes["birch"].progress()["round"] >= 11)
+    stopped = cells.run(nodes)
     assert all(isinstance(answer, NetworkError) for answer in stopped.values())
     done = cells.run(cells.join(made, rough))
     assert all(answer["finished"] for answer in done.values()), done
@@ -85,9 +109,9 @@ def test_a_stopped_run_goes_on_to_the_same_model_and_releases_nothing_twice(smal
 def test_the_test_counts_right_answers_on_records_that_were_not_trained_on(small, cells):
     made = small(rounds=40, held_out=0.5, records=60)
     kits = made.kits()
-    members = cells.join(made, kits)
-    shares = {name: (m.node._own[0].shards, m.examiner.problem.shards) for name, m in members.items()}
-    answers = cells.run(members)
+    nodes = cells.join(made, kits)
+    shares = {name: (m.node.problem.shards, m.examiner.problem.shards) for name, m in nodes.items()}
+    answers = cells.run(nodes)
     events = evaluate.count_events(made.agreement)
     for i, (name, (train, test)) in enumerate(shares.items()):
         assert (train.sizes[0], test.sizes[0]) == (30, 30)
@@ -103,34 +127,34 @@ def test_the_test_counts_right_answers_on_records_that_were_not_trained_on(small
 def test_every_message_is_sent_encrypted_and_a_plaintext_one_is_refused(small, cells):
     made = small(rounds=4)
     net = cells.Cells()
-    members = cells.join(made, made.kits(), net)
-    forged = Wire.ask(Wire(net.cell("ash"), "job-1", plaintext=True), "birch", PROGRESS, b"")
+    nodes = cells.join(made, made.kits(), net)
+    forged = Channel.ask(Channel(net.cell("ash"), "job-1", plaintext=True), "birch", PROGRESS, b"")
     assert forged is None  # birch answers nothing that came in plaintext
-    net.cells["ash.job-1"] = members["ash"].wire._cell
-    cells.run(members)
+    net.cells["ash.job-1"] = nodes["ash"].channel._cell
+    cells.run(nodes)
     assert len(net.passed) > 24
     assert all(secure for topic, secure, _ in net.passed[1:] if topic != PROGRESS)
 
 
 def test_a_node_without_a_certificate_sends_nothing(cells):
     with pytest.raises(NetworkError, match="plaintext"):
-        Wire(cells.Cells().cell("ash", secure=False), "job-1")
+        Channel(cells.Cells().cell("ash", secure=False), "job-1")
 
 
 def test_only_the_controller_gives_orders(small, cells):
     made = small(rounds=4)
     net = cells.Cells()
-    members = cells.join(made, made.kits(), net)
-    assert Wire(net.cell("oak"), "job-1").ask("ash", "order", b"leave an edge out") is None
-    for member in members.values():
-        member.close()
+    nodes = cells.join(made, made.kits(), net)
+    assert Channel(net.cell("oak"), "job-1").ask("ash", "order", b"leave an edge out") is None
+    for node in nodes.values():
+        node.close()
 
 
-def test_a_job_for_another_plan_is_refused_before_anything_is_read(small, cells):
+def test_a_job_for_another_run_is_refused_before_anything_is_read(small, cells):
     made = small()
     kits = made.kits()
-    with pytest.raises(SpecError, match="another plan"):
-        Member(kits["ash"], "ash", "00" * 32, Wire(cells.Cells().cell("ash"), "job-1"), lambda: False)
+    with pytest.raises(SpecError, match="another run"):
+        ConsortiumNode(kits["ash"], "ash", "00" * 32, Channel(cells.Cells().cell("ash"), "job-1"), lambda: False)
 
 
 def test_a_run_over_the_owner_s_budget_is_refused(small, cells):
@@ -155,33 +179,33 @@ def test_held_out_records_may_not_move_into_training(small, cells):
 def test_progress_says_nothing_but_rounds(small, cells):
     made = small(rounds=4)
     net = cells.Cells()
-    members = cells.join(made, made.kits(), net)
-    answer = Wire(net.cell("server"), "job-1").ask("ash", PROGRESS, b"")
+    nodes = cells.join(made, made.kits(), net)
+    answer = Channel(net.cell("server"), "job-1").ask("ash", PROGRESS, b"")
     assert json.loads(answer) == {"round": 0, "rounds": 4, "waits": None}
-    for member in members.values():
-        member.close()
+    for node in nodes.values():
+        node.close()
 
 
 def test_an_edge_to_a_straggler_is_skipped_at_both_ends(small, cells, tmp_path):
     made = small(rounds=3)
     net = cells.Cells()
     kits = made.kits()
-    members = cells.join(made, kits, net)
-    wire = Wire(net.cell("server"), "job-1")
-    plan = made.agreement.plan
-    controller = Controller(plan, tmp_path / "skips", lambda i, order: wire.ask(plan.nodes[i], ORDER, order))
-    quick = {name: member for name, member in members.items() if name != "cedar"}
+    nodes = cells.join(made, kits, net)
+    channel = Channel(net.cell("server"), "job-1")
+    run = made.agreement.run
+    controller = SkipOrders(run, tmp_path / "skips", lambda i, order: channel.ask(run.nodes[i], ORDER, order))
+    quick = {name: node for name, node in nodes.items() if name != "cedar"}
     with ThreadPoolExecutor(2) as pool:
         going = pool.submit(cells.run, quick)
-        members["cedar"].node.greet()
+        nodes["cedar"].node.greet()
         until = time.monotonic() + 20
-        while (members["ash"].progress()["waits"] or {}).get("for") != "cedar" and time.monotonic() < until:
+        while (nodes["ash"].progress()["waits"] or {}).get("for") != "cedar" and time.monotonic() < until:
             time.sleep(0.05)
         assert controller.skip(1, 0, 2) and controller.skip(1, 1, 2)
         while min(m.progress()["round"] for m in quick.values()) < 1 and time.monotonic() < until:
             time.sleep(0.05)
-        assert members["ash"].progress()["round"] == members["birch"].progress()["round"] == 1
-        last = cells.run({"cedar": members["cedar"]})
+        assert nodes["ash"].progress()["round"] == nodes["birch"].progress()["round"] == 1
+        last = cells.run({"cedar": nodes["cedar"]})
         answers = going.result(timeout=60) | last
     assert all(answer["finished"] for answer in answers.values()), answers
     skipped = {name: [r.round for r in Store(kit / "state").rows() if r.kind == "skip"] for name, kit in kits.items()}

@@ -1,11 +1,10 @@
-"""The one door to NVIDIA FLARE: which version, and what to say where it is not installed.
+"""NVIDIA FLARE: the one door to it, requests between the processes of a job, and the transport of a node over them.
 
-Messages between nodes over FLARE's cells: through the server, end-to-end encrypted, never in plaintext.
-
-FLARE has two ways for a job's processes to talk. Auxiliary messages (`send_aux_request`) stream every payload in chunks
-with acknowledgements, and their handlers are not told whether what came was encrypted. The cell below them sends one
-message and one reply, up to three times as fast, and its handlers see the headers. So we use the cell, with `secure`
-set, and refuse whatever came without it, or in another name than its certificate's.
+Messages go through the server, end-to-end encrypted, never in plaintext. FLARE has two ways for a job's processes to
+talk. Auxiliary messages (`send_aux_request`) stream every payload in chunks with acknowledgements, and their handlers
+are not told whether what came was encrypted. The cell below them sends one message and one reply, up to three times as
+fast, and its handlers see the headers. So we use the cell, with `secure` set, and refuse whatever came without it, or
+in another name than its certificate's.
 
 One request does a whole exchange: one node sends its message, and the other one's reply is its own message of the
 round, for which the request waits a little. The node with the smaller number asks at once, the other one only if it
@@ -26,10 +25,9 @@ from types import ModuleType
 from typing import Any
 
 from sottovoce.errors import NetworkError, SottovoceError, SpecError
-from sottovoce.node.exchange import LOOK
-from sottovoce.node.plan import Plan
-from sottovoce.node.postbox import Postbox
-from sottovoce.node.wire import round_of
+from sottovoce.node.links import Links, Skips
+from sottovoce.node.message import round_of
+from sottovoce.node.transport import LOOK, NodeTransport
 
 VERSION = "2.9.0"  # routing changed since 2.8.3, and our messages use it directly
 SIMULATED = "SOTTOVOCE_KITS"
@@ -77,7 +75,7 @@ PATIENCE = 15.0  # seconds after which a request without a reply is given up, an
 log = logging.getLogger(__name__)
 
 
-class Wire:
+class Channel:
     """Requests and replies between the cells of one job.
 
     Parameters
@@ -128,21 +126,27 @@ class Wire:
         self._cell.register_request_cb(CHANNEL, topic, handle)
 
 
-class FlareCarrier:
-    """A `node.exchange.Carrier` over FLARE."""
+class FlareTransport(NodeTransport):
+    """A node's end of the network, over FLARE.
 
-    lossy = True
+    Parameters
+    ----------
+    links, skips : of the node
+    channel : to the other processes of the job
+    stopped : whether the job was ended
+    """
 
-    def __init__(self, wire: Wire, plan: Plan, postbox: Postbox, stopped: Callable[[], bool]) -> None:
-        self.wire, self.plan, self.postbox, self._stopped = wire, plan, postbox, stopped
-        self._pool = ThreadPoolExecutor(max(1, len(postbox.peers)), thread_name_prefix="carrier")
+    def __init__(self, links: Links, skips: Skips, channel: Channel, stopped: Callable[[], bool]) -> None:
+        super().__init__(links, skips)
+        self.channel, self._stopped = channel, stopped
+        self._pool = ThreadPoolExecutor(max(1, len(links.peers)), thread_name_prefix="transport")
         self._under_way: dict[int, bytes] = {}
         self._asked: dict[int, bytes] = {}
         self._since: dict[int, tuple[int, float]] = {}
         self._heard: dict[int, int] = {}  # the round of the last request of every peer
         self._changes, self._noticed = 0, 0
         self._changed = Condition()
-        wire.serve(MESSAGE, self._answer)
+        channel.serve(MESSAGE, self._answer)
 
     def send(self, peer: int, payload: bytes) -> None:
         """Ask with a message; the node with the larger number first waits to be asked."""
@@ -152,22 +156,22 @@ class FlareCarrier:
                 self._since[peer] = (t, time.monotonic())
             self._asked[peer] = payload
             self._change()  # a request may wait for this very message
-            if self._under_way.get(peer) == payload or (first and self.postbox.heard(t, peer) is not None):
+            if self._under_way.get(peer) == payload or (first and self.links.heard(t, peer) is not None):
                 return  # whoever lacks a message asks for it
             self._under_way[peer] = payload
-        self._pool.submit(self._exchange, peer, payload, first and peer < self.postbox.me)
+        self._pool.submit(self._ask, peer, payload, first and peer < self.links.me)
 
-    def _exchange(self, peer: int, payload: bytes, patient: bool) -> None:
+    def _ask(self, peer: int, payload: bytes, patient: bool) -> None:
         try:
             if patient and self._was_asked(peer, round_of(payload)):
                 return
-            answer = self.wire.ask(self.plan.nodes[peer], MESSAGE, payload)
+            answer = self.channel.ask(self.links.run.nodes[peer], MESSAGE, payload)
             if answer:
-                self.postbox.deliver(peer, answer)
+                self.links.deliver(peer, answer)
         except NetworkError as error:
-            log.warning("the reply of %s was refused: %s", self.plan.nodes[peer], error)
+            log.warning("the reply of %s was refused: %s", self.links.run.nodes[peer], error)
         except SottovoceError as error:
-            self.postbox.fail(error)
+            self.links.fail(error)
         finally:
             with self._changed:
                 if self._under_way.get(peer) == payload:
@@ -180,9 +184,9 @@ class FlareCarrier:
             return self._changed.wait_for(lambda: self._heard.get(peer, -1) >= t, timeout=GRACE)
 
     def _answer(self, site: str, payload: bytes) -> bytes:
-        peer, until = self.plan.number(site), time.monotonic() + HOLD
+        peer, until = self.links.run.number(site), time.monotonic() + HOLD
         seen = self._changes
-        answer = self.postbox.answer(peer, payload)
+        answer = self.links.answer(peer, payload)
         t = round_of(payload)
         with self._changed:
             self._heard[peer] = t
@@ -191,7 +195,7 @@ class FlareCarrier:
             with self._changed:
                 self._changed.wait_for(lambda past=seen: self._changes != past, timeout=LOOK)  # type: ignore[misc]
                 seen = self._changes
-            answer = self.postbox.own(peer, t)
+            answer = self.links.own(peer, t)
         return answer
 
     def _change(self) -> None:
@@ -201,7 +205,7 @@ class FlareCarrier:
     def wait(self, seconds: float) -> None:
         """Until something came in since the last time; a job that was ended does not wait."""
         if self._stopped():
-            self.postbox.fail(NetworkError("the job was ended; the run is paused: submit it again, and it goes on"))
+            self.links.fail(NetworkError("the job was ended; the run is paused: submit it again, and it goes on"))
         with self._changed:
             self._changed.wait_for(lambda: self._changes != self._noticed, timeout=seconds)
             self._noticed = self._changes
@@ -210,7 +214,7 @@ class FlareCarrier:
         """The peer whose message of round t this node has waited for the longest, and for how many seconds."""
         with self._changed:
             began = {peer: when for peer, (r, when) in self._since.items() if r == t}
-        late = [peer for peer in began if self.postbox.heard(t, peer) is None]
+        late = [peer for peer in began if self.links.heard(t, peer) is None]
         peer = min(late, key=began.__getitem__, default=None)
         return None if peer is None else (peer, time.monotonic() - began[peer])
 

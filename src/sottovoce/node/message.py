@@ -1,4 +1,4 @@
-"""The wire format: one array with its address, and a checksum over all of it.
+"""A message on the wire: one array with its address, and a checksum over all of it.
 
     magic   version   dtype   dimensions   sender   round   run      shape         body    checksum
     svoc    u16       4s      u16          u32      u64     16 bytes u64 for each  …       32 bytes
@@ -36,7 +36,7 @@ class Header(NamedTuple):
     """Where a message belongs."""
 
     run: bytes
-    """The first 16 bytes of the plan's digest: nodes with another run file cannot be mixed up with ours."""
+    """The first 16 bytes of the run's digest: nodes with another run file cannot be mixed up with ours."""
     round: int
     sender: int
 
@@ -106,9 +106,12 @@ def read(payload: bytes) -> Message:
     return Message(Header(run, t, sender), array, digest)
 
 
-def shape_of(payload: bytes) -> tuple[int, ...]:
-    """The shape of a message that this node made itself."""
-    return struct.unpack_from(f"<{_HEAD.unpack_from(payload)[3]}Q", payload, _HEAD.size)
+def array_of(payload: bytes) -> NDArray[Any]:
+    """The array of a message that is known to be whole; no copy."""
+    _, _, kind, ndim, _, _, _ = _HEAD.unpack_from(payload)
+    start = _HEAD.size + 8 * ndim
+    shape = struct.unpack_from(f"<{ndim}Q", payload, _HEAD.size)
+    return np.frombuffer(memoryview(payload)[start:-CHECK], dtype=kind.rstrip(b"\0").decode()).reshape(shape)
 
 
 def round_of(payload: bytes) -> int:

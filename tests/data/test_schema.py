@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from sottovoce.consortium.schema import read_schema, schema_of
-from sottovoce.data.columns import from_lists, read_columns
+from sottovoce.data.schema import from_lists, plain_schema, read_columns, read_schema, schema_of
+from sottovoce.data.tables import Table, save_table
 from sottovoce.errors import DataError, SpecError
 from sottovoce.rows import row_norms
 
@@ -141,3 +141,55 @@ def test_the_digest_is_of_what_is_said_not_of_how(tmp_path):
     (tmp_path / "three.toml").write_text(text.replace("high = 1", "high = 2"))
     one, two, three = (read_schema(tmp_path / f"{name}.toml").digest for name in ("one", "two", "three"))
     assert one == two != three
+
+
+def test_plain_numbers_are_taken_as_they_are(tmp_path):
+    """In CSV and Parquet alike; single precision stays single, and rows are scaled only where that is asked for."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    schema = plain_schema(["a", "b"], "y", ["no", "yes"])
+    rows = np.array([[3.0, 4.0], [1e-3, -7.25]])
+    values = {"b": rows[:, 1].tolist(), "y": ["yes", "no"], "a": rows[:, 0].tolist()}
+    (tmp_path / "r.csv").write_text("b,y,a\n4,yes,+3\n-7.25,no,1e-3\n")  # '+3' is a number to us, and none to Arrow
+    pq.write_table(pa.table(values), tmp_path / "r.parquet")
+    single = {name: pa.array(v, pa.float32()) if name != "y" else pa.array(v) for name, v in values.items()}
+    pq.write_table(pa.table(single), tmp_path / "single.parquet")
+    for file in ("r.csv", "r.parquet"):
+        found = schema.read(tmp_path / file)
+        assert np.array_equal(found.X, rows) and found.X.dtype == np.float64 and found.y.tolist() == [1.0, -1.0]
+    found = schema.read(tmp_path / "single.parquet")
+    assert found.X.dtype == np.float32 and np.array_equal(found.X, rows.astype(np.float32))
+    scaled = plain_schema(["a", "b"], "y", ["no", "yes"], row_norm=1.0).read(tmp_path / "r.csv")
+    assert np.all(row_norms(scaled.X) <= 1.0) and np.allclose(scaled.X[0], [0.6, 0.8])
+
+
+@pytest.mark.parametrize("spelling", [["1", "0"], ["1.0", "0.0"], [1, 0], [1.0, 0.0], [True, False]], ids=str)
+def test_classes_that_are_numbers_are_known_in_every_spelling(spelling, tmp_path):
+    from decimal import Decimal
+
+    for classes in ([0, 1], ["0", "1"], [0.0, 1.0]):
+        schema = plain_schema(["a"], "y", classes)
+        for y in (spelling, [Decimal(value) for value in spelling]):
+            found = schema.encode(from_lists({"a": [1, 2], "y": y}, "list", schema.numbers, schema.texts))
+            assert found.y.tolist() == [1.0, -1.0]
+    by_file = schema_of({"label": {"column": "y", "classes": [0, 1]}, "columns": {"a": {"low": 0, "high": 2}}})
+    (tmp_path / "r.csv").write_text("a,y\n1,1.0\n2,0\n")
+    assert by_file.read(tmp_path / "r.csv").y.tolist() == [1.0, -1.0]
+
+
+def test_numbered_features_come_from_svmlight_and_npz_and_from_nothing_else(tmp_path):
+    (tmp_path / "r.svm").write_text("+1 1:0.5 3:2\n-1 2:1\n")
+    dense = np.array([[0.5, 0.0, 2.0, 0.0], [0.0, 1.0, 0.0, 0.0]])
+    save_table(Table(dense, np.array([1.0, -1.0]), None, None, "dense"), tmp_path / "r.npz")
+    schema = plain_schema(4, classes=[-1, 1])
+    sparse_rows, rows = schema.read(tmp_path / "r.svm"), schema.read(tmp_path / "r.npz")
+    assert np.array_equal(sparse_rows.X.toarray(), dense) and np.array_equal(rows.X, dense)
+    assert sparse_rows.y.tolist() == rows.y.tolist() == [1.0, -1.0]
+    (tmp_path / "r.csv").write_text("a,b,c,d,y\n1,2,3,4,1\n")
+    with pytest.raises(SpecError, match="numbered features"):
+        schema.read(tmp_path / "r.csv")
+    with pytest.raises(SpecError, match="named columns"):
+        plain_schema(["a"], "y", [-1, 1]).read(tmp_path / "r.svm")
+    with pytest.raises(DataError, match="features"):
+        plain_schema(2, classes=[-1, 1]).read(tmp_path / "r.svm")

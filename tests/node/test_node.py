@@ -7,22 +7,22 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from net import Net, assert_as_simulated, models, open_node, plan_of, play, records, whole_run
+from net import Net, assert_as_simulated, models, open_node, play, records, run_of, whole_run
 
-from sottovoce.errors import DataError, NetworkError, SottovoceError, SpecError, StoreError
-from sottovoce.node import exchange, loop
-from sottovoce.node.exchange import Paused
-from sottovoce.node.postbox import OldCopy, Stranger
+from sottovoce.engine import nodes as engine
+from sottovoce.errors import DataError, NetworkError, OldCopy, Paused, SottovoceError, SpecError, StoreError, Stranger
+from sottovoce.node import transport
+from sottovoce.node.message import Header, pack, pack_text, read
+from sottovoce.node.node import DurableNode, Outcome
 from sottovoce.node.store import Store
-from sottovoce.node.wire import Header, pack, pack_text, read
 
-PLAN = plan_of(rounds=12)
-TABLES = records(PLAN)
+RUN = run_of(rounds=12)
+TABLES = records(RUN)
 
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch):
-    monkeypatch.setattr(exchange, "AGAIN", 0.02)
+    monkeypatch.setattr(transport, "AGAIN", 0.02)
 
 
 @pytest.mark.parametrize(
@@ -40,35 +40,35 @@ def impatient(monkeypatch):
     ids=str,
 )
 def test_a_run_equals_the_simulation(changes, tmp_path):
-    plan = plan_of(rounds=12, **changes)
-    tables = records(plan)
-    ends = whole_run(plan, tables, tmp_path)
-    assert_as_simulated(plan, tables, tmp_path, ends)
-    assert models(ends).shape == (4, plan.m)
-    for i, name in enumerate(plan.nodes):
+    run = run_of(rounds=12, **changes)
+    tables = records(run)
+    ends = whole_run(run, tables, tmp_path)
+    assert_as_simulated(run, tables, tmp_path, ends)
+    assert models(ends).shape == (4, run.m)
+    for i, name in enumerate(run.nodes):
         store = Store(tmp_path / name)
         releases = [row.round for row in store.rows() if row.kind == "release"]
-        assert releases == plan.rounds(i).tolist() and len(releases) == plan.event(i).rounds
+        assert releases == run.rounds(i).tolist() and len(releases) == run.event(i).rounds
         assert store.verify() == [] and ends[name].unheard == ()
         store.close()
 
 
 def test_nodes_never_share_randomness(tmp_path):
     """The schedule's public seed decides who speaks, and nothing else: two runs of it differ in every message."""
-    first, second = (whole_run(PLAN, TABLES, tmp_path / str(k)) for k in range(2))
+    first, second = (whole_run(RUN, TABLES, tmp_path / str(k)) for k in range(2))
     assert not np.any(models(first) == models(second))
 
 
 class Chaos:
     """Loses, repeats, delays, reorders, cuts and forges messages; every release that arrives whole is recorded."""
 
-    def __init__(self, seed, plan):
-        self.rng, self.lock, self.plan = np.random.default_rng(seed), threading.Lock(), plan
+    def __init__(self, seed, run):
+        self.rng, self.lock, self.run = np.random.default_rng(seed), threading.Lock(), run
         self.kept, self.wire, self.made = [], {}, Counter()
 
     def record(self, payload):
         message = read(payload)
-        if 0 < message.header.round <= self.plan.T:
+        if 0 < message.header.round <= self.run.T:
             self.wire.setdefault((message.header.sender, message.header.round), set()).add(message.digest.hex())
         return message.header
 
@@ -94,12 +94,12 @@ class Chaos:
             case "flip":
                 return [payload[:place] + bytes([payload[place] ^ 1]) + payload[place + 1 :]]
             case "forge":  # right checksums, but another sender, another run, a round in which the two do not speak
-                shared = self.plan.neighbours(sender)[receiver].tolist()
-                never = next(t for t in range(1, self.plan.T) if t not in shared)
-                other = Header(header.run, header.round, (header.sender + 1) % self.plan.n)
+                shared = self.run.neighbours(sender)[receiver].tolist()
+                never = next(t for t in range(1, self.run.T) if t not in shared)
+                other = Header(header.run, header.round, (header.sender + 1) % self.run.n)
                 alien = Header(bytes(16), header.round, header.sender)
                 forged = (other, alien, Header(header.run, never, header.sender))
-                return [*(pack(h, np.full((1, self.plan.m), 9.0)) for h in forged), payload]
+                return [*(pack(h, np.full((1, self.run.m), 9.0)) for h in forged), payload]
             case "delay":
                 time.sleep(0.005)
         return [payload]
@@ -112,13 +112,13 @@ class FaultyNet(Net):
         reply = None
         for arrived in self.fault(sender, receiver, payload):
             try:
-                reply = self.postboxes[receiver].answer(sender, arrived) or reply
+                reply = self.links[receiver].answer(sender, arrived) or reply
             except (SottovoceError, KeyError):
                 continue
         arrived = self.fault(receiver, sender, reply) if reply else []
         for extra in arrived[:-1]:
             try:
-                self.postboxes[sender].deliver(receiver, extra)
+                self.links[sender].deliver(receiver, extra)
             except SottovoceError:
                 continue
         return arrived[-1] if arrived else reply
@@ -127,11 +127,11 @@ class FaultyNet(Net):
 @pytest.mark.parametrize("seed", range(3))
 def test_a_bad_network_changes_nothing(seed, tmp_path):
     net = FaultyNet()
-    net.fault = Chaos(seed, PLAN)
-    ends = whole_run(PLAN, TABLES, tmp_path, net)
-    assert_as_simulated(PLAN, TABLES, tmp_path, ends)
+    net.fault = Chaos(seed, RUN)
+    ends = whole_run(RUN, TABLES, tmp_path, net)
+    assert_as_simulated(RUN, TABLES, tmp_path, ends)
     assert min(net.fault.made.values()) > 3 and len(net.fault.made) == 8
-    for i, name in enumerate(PLAN.nodes):  # what crossed the wire is what the ledgers say
+    for i, name in enumerate(RUN.nodes):  # what crossed the wire is what the ledgers say
         store = Store(tmp_path / name, reading=True)
         ledger = {row.round: {row.message} for row in store.rows() if row.kind == "release"}
         assert {t: seen for (sender, t), seen in net.fault.wire.items() if sender == i} == ledger
@@ -151,174 +151,174 @@ def crashing(monkeypatch, where, node, rounds):
             left.discard(t)
             raise Crash
 
-    release, mixed, stop_at = loop.Participant._release, loop.mixed, node
+    release, mixed, turn, stop_at = DurableNode._release, engine.mixed, DurableNode.turn, node
 
     def patched_release(self, t, message):
-        if self.me == stop_at and where == "before writing":
+        if self.number == stop_at and where == "before writing":
             die(t)
         payload = release(self, t, message)
-        if self.me == stop_at and where == "after writing":
+        if self.number == stop_at and where == "after writing":
             die(t)
         return payload
 
-    def patched_mixed(me, row, message, others):
-        result = mixed(me, row, message, others)
+    def patched_mixed(me, row, message, heard):
+        result = mixed(me, row, message, heard)
         if me == stop_at and where == "after mixing":
             die(current[0])
         return result
 
     current = [0]
-    turn = loop.Participant.turn
 
-    def patched_turn(self, t):
-        if self.me == stop_at:
+    def patched_turn(self, state, t):
+        if self.number == stop_at:
             current[0] = t
-        turn(self, t)
+        return turn(self, state, t)
 
-    monkeypatch.setattr(loop.Participant, "_release", patched_release)
-    monkeypatch.setattr(loop.Participant, "turn", patched_turn)
-    monkeypatch.setattr(loop, "mixed", patched_mixed)
+    monkeypatch.setattr(DurableNode, "_release", patched_release)
+    monkeypatch.setattr(DurableNode, "turn", patched_turn)
+    monkeypatch.setattr(engine, "mixed", patched_mixed)
 
 
 @pytest.mark.parametrize("where", ["before writing", "after writing", "after mixing"])
 def test_a_node_that_crashes_goes_on_as_if_nothing_had_happened(where, tmp_path, monkeypatch):
     """Every second round of a node ends in a crash; it starts again beside the others, who never stopped."""
-    crashing(monkeypatch, where, 1, PLAN.rounds(1)[::2].tolist())
+    crashing(monkeypatch, where, 1, RUN.rounds(1)[::2].tolist())
     net, crashes = Net(), 0
-    others = {name: open_node(PLAN, name, TABLES, tmp_path / name) for name in PLAN.nodes if name != "east"}
+    others = {name: open_node(RUN, name, TABLES, tmp_path / name) for name in RUN.nodes if name != "east"}
     ends = {}
     thread = threading.Thread(target=lambda: ends.update(play(net, others)))
     thread.start()
     while "east" not in ends:
-        end = whole_run(PLAN, TABLES, tmp_path, net, ["east"])["east"]
+        end = whole_run(RUN, TABLES, tmp_path, net, ["east"])["east"]
         if isinstance(end, Crash):
             crashes += 1
         else:
             ends["east"] = end
     thread.join()
-    assert crashes == len(PLAN.rounds(1)[::2])
-    assert_as_simulated(PLAN, TABLES, tmp_path, ends)
+    assert crashes == len(RUN.rounds(1)[::2])
+    assert_as_simulated(RUN, TABLES, tmp_path, ends)
 
 
 @pytest.mark.parametrize("where", ["after writing", "after mixing"])
 def test_all_nodes_may_stop_and_start_again_together(where, tmp_path, monkeypatch):
     """As under MPI, where one dead rank ends the job: whoever was ahead hands its last messages out again."""
-    plan = plan_of(rounds=12, timeout=0.4)
-    crashing(monkeypatch, where, 2, plan.rounds(2)[1::2].tolist())
+    run = run_of(rounds=12, timeout=0.4)
+    crashing(monkeypatch, where, 2, run.rounds(2)[1::2].tolist())
     for _ in range(20):
-        ends = whole_run(plan, TABLES, tmp_path)
+        ends = whole_run(run, TABLES, tmp_path)
         if not any(isinstance(end, Exception) for end in ends.values()):
             break
-        assert {type(end) for end in ends.values()} <= {Crash, Paused, loop.Outcome}
-    assert_as_simulated(plan, TABLES, tmp_path, ends)
+        assert {type(end) for end in ends.values()} <= {Crash, Paused, Outcome}
+    assert_as_simulated(run, TABLES, tmp_path, ends)
 
 
 def test_a_peer_that_is_gone_pauses_the_run(tmp_path):
-    plan = plan_of(rounds=12, timeout=0.3)
-    ends = whole_run(plan, TABLES, tmp_path, names=plan.nodes[:3])
+    run = run_of(rounds=12, timeout=0.3)
+    ends = whole_run(run, TABLES, tmp_path, names=run.nodes[:3])
     assert all(
         isinstance(end, Paused) and "'west'" in str(end) and "start the nodes again" in str(end)
         for end in ends.values()
     )
-    assert_as_simulated(plan, TABLES, tmp_path, whole_run(plan, TABLES, tmp_path))
+    assert_as_simulated(run, TABLES, tmp_path, whole_run(run, TABLES, tmp_path))
 
 
 def test_a_restored_old_folder_stops_for_good(tmp_path):
-    plan = plan_of(rounds=12, timeout=0.5)
+    run = run_of(rounds=12, timeout=0.5)
     net = Net()
-    participants = {name: open_node(plan, name, TABLES, tmp_path / name) for name in plan.nodes}
-    turn = participants["south"].turn
+    nodes = {name: open_node(run, name, TABLES, tmp_path / name) for name in run.nodes}
+    turn = nodes["south"].turn
 
-    def copying(t):
-        turn(t)
-        if t == plan.rounds(2)[2]:
+    def copying(state, t):
+        state = turn(state, t)
+        if t == run.rounds(2)[2]:
             shutil.copytree(tmp_path / "south", tmp_path / "copy")
-        if t == plan.rounds(2)[4]:
+        if t == run.rounds(2)[4]:
             raise Crash
+        return state
 
-    participants["south"].turn = copying
-    ends = play(net, participants)
+    nodes["south"].turn = copying
+    ends = play(net, nodes)
     assert isinstance(ends["south"], Crash)
     shutil.rmtree(tmp_path / "south")
     shutil.move(tmp_path / "copy", tmp_path / "south")
-    ends = whole_run(plan, TABLES, tmp_path)
+    ends = whole_run(run, TABLES, tmp_path)
     assert isinstance(ends["south"], OldCopy) and "stops for good" in str(ends["south"])
     with pytest.raises(StoreError, match="stopped for good"):
-        open_node(plan, "south", TABLES, tmp_path / "south")
+        open_node(run, "south", TABLES, tmp_path / "south")
 
 
 def test_an_empty_folder_in_the_middle_of_a_run_stops_for_good(tmp_path):
     """A lost folder means fresh noise for rounds that are out: a second release."""
-    plan = plan_of(rounds=12, timeout=0.5)
-    assert isinstance(whole_run(plan, TABLES, tmp_path)["east"], loop.Outcome)
+    run = run_of(rounds=12, timeout=0.5)
+    assert isinstance(whole_run(run, TABLES, tmp_path)["east"], Outcome)
     shutil.rmtree(tmp_path / "east")
-    assert isinstance(whole_run(plan, TABLES, tmp_path)["east"], OldCopy)
+    assert isinstance(whole_run(run, TABLES, tmp_path)["east"], OldCopy)
 
 
 def test_other_records_cannot_go_on_with_a_run(tmp_path):
-    whole_run(PLAN, TABLES, tmp_path)
+    whole_run(RUN, TABLES, tmp_path)
     with pytest.raises(StoreError, match="other records"):
-        open_node(PLAN, "north", records(PLAN, seed=1), tmp_path / "north")
+        open_node(RUN, "north", records(RUN, seed=1), tmp_path / "north")
 
 
 def test_a_finished_run_releases_nothing_when_started_again(tmp_path):
-    first = whole_run(PLAN, TABLES, tmp_path)
+    first = whole_run(RUN, TABLES, tmp_path)
     rows = Store(tmp_path / "west", reading=True).rows()
-    again = whole_run(PLAN, TABLES, tmp_path)
+    again = whole_run(RUN, TABLES, tmp_path)
     assert np.array_equal(models(first), models(again))
     assert Store(tmp_path / "west", reading=True).rows() == rows
 
 
 def test_nodes_of_different_plans_do_not_exchange_a_single_message(tmp_path):
-    other = plan_of(rounds=12, timeout=0.4, privacy__noise="gaussian(0.1)")
-    plan = plan_of(rounds=12, timeout=0.4)
+    other = run_of(rounds=12, timeout=0.4, privacy__noise="gaussian(0.1)")
+    run = run_of(rounds=12, timeout=0.4)
     net = Net()
-    participants = {name: open_node(plan, name, TABLES, tmp_path / name) for name in plan.nodes[:3]}
-    participants["west"] = open_node(other, "west", TABLES, tmp_path / "west")
-    ends = play(net, participants)
+    nodes = {name: open_node(run, name, TABLES, tmp_path / name) for name in run.nodes[:3]}
+    nodes["west"] = open_node(other, "west", TABLES, tmp_path / "west")
+    ends = play(net, nodes)
     assert all(isinstance(end, Paused | Stranger) for end in ends.values())
     assert isinstance(ends["west"], Stranger) and "same run file" in str(ends["west"])
     assert sum(isinstance(end, Stranger) for end in ends.values()) > 1
-    assert all(not any(row.kind == "release" for row in Store(tmp_path / n, reading=True).rows()) for n in plan.nodes)
+    assert all(not any(row.kind == "release" for row in Store(tmp_path / n, reading=True).rows()) for n in run.nodes)
 
 
 def test_a_node_with_less_noise_than_planned_is_found_out(tmp_path):
     """The digest is the same, but the release was tampered with: the hello says so before anything is sent."""
-    plan = plan_of(rounds=12, timeout=0.4)
-    participants = {name: open_node(plan, name, TABLES, tmp_path / name) for name in plan.nodes}
-    value = {"node": "north", "digest": plan.digest, "version": "1", "sigma": 0.01, "seen": None}
-    box = participants["east"].postbox
+    run = run_of(rounds=12, timeout=0.4)
+    nodes = {name: open_node(run, name, TABLES, tmp_path / name) for name in run.nodes}
+    value = {"node": "north", "digest": run.digest, "version": "1", "sigma": 0.01, "seen": None}
+    box = nodes["east"].links
     with pytest.raises(NetworkError, match=r"would add noise of σ = 0.01"):
-        box.deliver(0, pack_text(Header(plan.run, 0, 0), value))
-    for p in participants.values():
+        box.deliver(0, pack_text(Header(run.mark, 0, 0), value))
+    for p in nodes.values():
         p.store.close()
 
 
 def test_a_node_reads_only_what_the_run_file_says(tmp_path):
     wrong = dict(TABLES)
-    wrong["north"] = records(plan_of(nodes={"north": 11, "east": 9, "south": 15, "west": 10}))["north"]
+    wrong["north"] = records(run_of(nodes={"north": 11, "east": 9, "south": 15, "west": 10}))["north"]
     with pytest.raises(DataError, match="11 records"):
-        open_node(PLAN, "north", wrong, tmp_path / "a")
-    with pytest.raises(DataError, match="none of the run file's classes"):
-        open_node(plan_of(classes=["no", "maybe"]), "north", TABLES, tmp_path / "b")
+        open_node(RUN, "north", wrong, tmp_path / "a")
+    with pytest.raises(DataError, match="neither class"):
+        open_node(run_of(classes=["no", "maybe"]), "north", TABLES, tmp_path / "b")
     with pytest.raises(SpecError, match="name the 3 classes"):
-        open_node(plan_of(problem__outputs=3), "north", TABLES, tmp_path / "f")
-    with pytest.raises(DataError, match="features"):
-        open_node(plan_of(features=["a", "b", "x"]), "north", TABLES, tmp_path / "c")
-    with pytest.raises(DataError, match="needs the column 'person'"):
-        open_node(plan_of(unit="person"), "north", TABLES, tmp_path / "d")
-    crowd = plan_of(unit="person", nodes={"north": 11, "east": 9, "south": 15, "west": 10})
+        open_node(run_of(problem__outputs=3), "north", TABLES, tmp_path / "f")
+    with pytest.raises(DataError, match="column 'x', which is not there"):
+        open_node(run_of(features=["a", "b", "x"]), "north", TABLES, tmp_path / "c")
+    with pytest.raises(DataError, match="column 'person', which is not there"):
+        open_node(run_of(unit="person"), "north", TABLES, tmp_path / "d")
+    crowd = run_of(unit="person", nodes={"north": 11, "east": 9, "south": 15, "west": 10})
     with pytest.raises(DataError, match="11 people"):
-        open_node(plan_of(unit="person"), "north", records(crowd), tmp_path / "e")
+        open_node(run_of(unit="person"), "north", records(crowd), tmp_path / "e")
 
 
 def test_a_folder_serves_one_process_and_one_node(tmp_path):
-    node = open_node(PLAN, "north", TABLES, tmp_path / "north")
+    node = open_node(RUN, "north", TABLES, tmp_path / "north")
     with pytest.raises(StoreError, match="another process"):
         Store(tmp_path / "north")
     node.store.close()
     same = dict(TABLES, east=TABLES["north"])
-    plan = plan_of(rounds=12, nodes={"north": 12, "east": 12, "south": 15, "west": 10})
-    open_node(plan, "north", same, tmp_path / "north").store.close()
+    run = run_of(rounds=12, nodes={"north": 12, "east": 12, "south": 15, "west": 10})
+    open_node(run, "north", same, tmp_path / "north").store.close()
     with pytest.raises(StoreError, match="as node 'north'"):
-        open_node(plan, "east", same, tmp_path / "north")
+        open_node(run, "east", same, tmp_path / "north")

@@ -4,42 +4,41 @@ import time
 
 import numpy as np
 import pytest
-from net import plan_of
+from net import run_of
 
-from sottovoce.errors import NetworkError
-from sottovoce.node import exchange
-from sottovoce.node.exchange import Exchange, Paused, Requests, Stopwatch
-from sottovoce.node.postbox import OldCopy, Postbox
-from sottovoce.node.skips import Skips
+from sottovoce.errors import NetworkError, OldCopy, Paused
+from sottovoce.node import transport
+from sottovoce.node.links import Links, Skips
+from sottovoce.node.message import Header, array_of, pack, pack_text
 from sottovoce.node.store import Mark, Saved
-from sottovoce.node.wire import Header, pack, pack_text
+from sottovoce.node.transport import RequestTransport, Stopwatch
 
-PLAN = plan_of(rounds=30)
+RUN = run_of(rounds=30)
 ME, PEER = 0, 2
-FIRST, SECOND, THIRD = PLAN.neighbours(ME)[PEER][:3].tolist()
+FIRST, SECOND, THIRD = RUN.neighbours(ME)[PEER][:3].tolist()
 EMPTY = Saved(0, None, {}, {}, {})
 
 
 def message(t, value=1.0, sender=PEER, shape=(1, 3)):
-    return pack(Header(PLAN.run, t, sender), np.full(shape, value))
+    return pack(Header(RUN.mark, t, sender), np.full(shape, value))
 
 
 def hello(to="north", node="south", seen=None, attached=(), **changes):
     value = {
         "node": node,
         "to": to,
-        "digest": PLAN.digest,
+        "digest": RUN.digest,
         "version": "1",
-        "sigma": PLAN.event(PEER).sigma,
+        "sigma": RUN.event(PEER).sigma,
         "seen": seen,
     }
-    return pack_text(Header(PLAN.run, 0, PEER), value | changes, tuple(attached))
+    return pack_text(Header(RUN.mark, 0, PEER), value | changes, tuple(attached))
 
 
 @pytest.fixture
 def box():
     released = {FIRST: "aa" * 32}
-    made = Postbox(PLAN, ME, EMPTY, released.get)
+    made = Links(RUN, ME, EMPTY, released.get)
     made.post(FIRST, message(FIRST, sender=ME))
     return made
 
@@ -49,7 +48,7 @@ def test_the_first_message_of_a_round_counts_and_no_other(box):
     box.deliver(PEER, message(FIRST))  # a duplicate is no news
     with pytest.raises(NetworkError, match="second, different message"):
         box.deliver(PEER, message(FIRST, 2.0))
-    assert box.heard(FIRST, PEER) == message(FIRST) and box.message(FIRST, PEER, (1, 3))[0, 0] == 1.0
+    assert box.heard(FIRST, PEER) == message(FIRST) and array_of(box.heard(FIRST, PEER))[0, 0] == 1.0
     box.mixed(FIRST)
     with pytest.raises(NetworkError, match="second, different message"):
         box.deliver(PEER, message(FIRST, 2.0))
@@ -76,10 +75,10 @@ def test_messages_come_in_the_order_of_the_rounds(box):
         (message(FIRST, np.nan), "NaN"),
         (message(10**6), "do not speak"),
         (pack(Header(bytes(16), FIRST, PEER), np.ones((1, 3))), "same run file"),
-        (pack(Header(PLAN.run, 0, PEER), np.ones((1, 3))), "uint8"),
-        (pack_text(Header(PLAN.run, 0, PEER), 3), "same plan"),
-        (hello(node="north"), "same plan"),
-        (hello(digest="00"), "same plan"),
+        (pack(Header(RUN.mark, 0, PEER), np.ones((1, 3))), "uint8"),
+        (pack_text(Header(RUN.mark, 0, PEER), 3), "same run"),
+        (hello(node="north"), "same run"),
+        (hello(digest="00"), "same run"),
         (hello(sigma=0.1), "would add noise"),
         (hello(sigma=None), "would add noise"),
         (hello(to="east"), "came here"),
@@ -96,17 +95,17 @@ def test_what_does_not_fit_is_refused(box, payload, reason):
 
 
 def test_a_node_that_never_speaks_with_this_one_is_not_heard():
-    ring = plan_of(rounds=30, network__graph="ring")
-    box = Postbox(ring, 0, EMPTY, lambda t: None)
+    ring = run_of(rounds=30, network__graph="ring")
+    box = Links(ring, 0, EMPTY, lambda t: None)
     assert 2 not in box.peers
     with pytest.raises(NetworkError, match="never speaks"):
-        box.deliver(2, pack(Header(ring.run, 1, 2), np.ones((1, 3))))
+        box.deliver(2, pack(Header(ring.mark, 1, 2), np.ones((1, 3))))
 
 
 def test_a_hello_brings_what_was_missed_and_checks_what_was_seen(box):
     box.deliver(PEER, hello(attached=[message(FIRST), message(SECOND)], seen=[FIRST, "aa" * 32]))
     assert box.heard(FIRST, PEER) == message(FIRST) and box.heard(SECOND, PEER) == message(SECOND)
-    reply = Postbox(PLAN, PEER, EMPTY, {SECOND: message(SECOND)[-32:].hex()}.get)
+    reply = Links(RUN, PEER, EMPTY, {SECOND: message(SECOND)[-32:].hex()}.get)
     reply.deliver(ME, box.hello(PEER))  # and its own hello brings this node's last message
     assert reply.heard(FIRST, ME) == message(FIRST, sender=ME)
 
@@ -121,20 +120,20 @@ def test_a_message_that_this_ledger_does_not_know_stops_the_node(box, seen):
 
 def test_old_messages_are_handed_out_and_older_ones_dropped(box):
     """Two for every peer, and not many more in all, however long the run."""
-    for t in PLAN.rounds(ME).tolist():
+    for t in RUN.rounds(ME).tolist():
         if t > FIRST:
             box.post(t, message(t, sender=ME))
     assert box.answer(PEER, hello()) == box.hello(PEER)
-    last = PLAN.neighbours(ME)[PEER][-2:].tolist()
+    last = RUN.neighbours(ME)[PEER][-2:].tolist()
     assert all(t in box._outbox for rounds in box.peers.values() for t in rounds[-2:])
-    assert len(box._outbox) <= 4 * len(box.peers) + 3 < len(PLAN.rounds(ME))
-    reply = Postbox(PLAN, PEER, Saved(last[0] - 1, None, {}, {}, {}), lambda t: None)
+    assert len(box._outbox) <= 4 * len(box.peers) + 3 < len(RUN.rounds(ME))
+    reply = Links(RUN, PEER, Saved(last[0] - 1, None, {}, {}, {}), lambda t: None)
     reply.deliver(ME, box.hello(PEER))
     assert [reply.heard(t, ME) for t in last] == [message(t, sender=ME) for t in last]
 
 
 def waiting(box, timeout, ask):
-    network = Exchange(Requests(box, ask), box, Skips(PLAN, ME, None, {}, 0))
+    network = RequestTransport(box, Skips(RUN, ME, None, {}, 0), ask)
     network.timeout = timeout
     return network
 
@@ -142,7 +141,7 @@ def waiting(box, timeout, ask):
 def test_waiting_does_not_depend_on_the_clock_of_the_wall(box, monkeypatch):
     """Clocks that jump by days change nothing: there is no time in a message, and waiting is monotonic."""
     monkeypatch.setattr(time, "time", lambda: np.random.default_rng().uniform(-1e9, 1e9))
-    monkeypatch.setattr(exchange, "AGAIN", 0.01)
+    monkeypatch.setattr(transport, "AGAIN", 0.01)
     asked = []
 
     def ask(peer, payload):
@@ -150,15 +149,15 @@ def test_waiting_does_not_depend_on_the_clock_of_the_wall(box, monkeypatch):
         return message(FIRST) if len(asked) == 3 else None
 
     mine = message(FIRST, sender=ME)
-    assert waiting(box, 5.0, ask).exchange(FIRST, PEER, mine) == message(FIRST)
+    assert waiting(box, 5.0, ask).exchange(FIRST, mine, [PEER]) == {PEER: message(FIRST)}
     assert asked == [mine] * 3  # the same bytes, however often
 
 
 def test_a_peer_that_never_answers_pauses_the_run_with_the_reason(box, monkeypatch):
-    monkeypatch.setattr(exchange, "AGAIN", 0.01)
+    monkeypatch.setattr(transport, "AGAIN", 0.01)
     began = time.monotonic()
     with pytest.raises(Paused, match=r"waited 0\.05 s for node 'south' .* round .*checksum"):
-        waiting(box, 0.05, lambda peer, payload: message(FIRST)[:-1] + b"x").exchange(FIRST, PEER, message(FIRST))
+        waiting(box, 0.05, lambda peer, payload: message(FIRST)[:-1] + b"x").exchange(FIRST, message(FIRST), [PEER])
     assert time.monotonic() - began < 2.0
 
 

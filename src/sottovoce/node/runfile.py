@@ -3,13 +3,9 @@
     run = "diabetes-1"            # another name is another run: fresh noise, and its own cost
     schedule_seed = 20260301      # public: who speaks when; noise and records never come from it
     timeout = 600                 # seconds that a slow peer is waited for before the run pauses
-    features = ["age", "bmi"]     # the columns and their order, or how many there are (svmlight)
-    label = "sick"
-    classes = ["no", "yes"]       # −1 and +1 (or 0, 1, 2, … for more): public, so that nobody looks for them
-    unit_rows = true              # scale rows over the public bound down to it
-    unit = "patient"              # whose a row is: one person's rows count together, and [nodes] says how many people
+    schema = "schema.toml"        # beside this file: what every node's records look like (`sottovoce.data.schema`)
 
-    [nodes]                       # in order; the number of records of each is public
+    [nodes]                       # in order; the number of records of each (of people, with a unit) is public
     north = 1200
     south = 800
 
@@ -19,13 +15,23 @@
     sampling = "poisson(32)"
     noise = "private(1.0)"
 
+Records whose columns are all numbers, scaled already, need no schema. In its place a run file says
+
+    features = ["age", "bmi"]     # the columns and their order, or how many there are (svmlight)
+    label = "sick"
+    classes = ["no", "yes"]       # −1 and +1 (or 0, 1, 2, … for more): public, so that nobody looks for them
+    unit_rows = true              # scale rows over the public bound down to it
+    unit = "patient"              # whose a row is: one person's rows count together
+
 The schedule is drawn first, from the public seed, so that every K_i is an exact number before the first message.
 """
 
 import hashlib
 import json
+import math
 import tomllib
-from dataclasses import dataclass, fields, is_dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from types import UnionType
@@ -35,54 +41,53 @@ import numpy as np
 import scipy  # not its parts: they load when first used
 
 from sottovoce._types import IntArray
+from sottovoce.data.schema import Schema, plain_schema, read_schema
 from sottovoce.errors import SottovoceError, SpecError
-from sottovoce.node.wire import RUN
-from sottovoce.node.wire import VERSION as WIRE
+from sottovoce.node.message import RUN
+from sottovoce.node.message import VERSION as WIRE
+from sottovoce.notation import Field
 from sottovoce.privacy.events import Event
 from sottovoce.privacy.statement import PrivacyStatement
 from sottovoce.problem.shards import Shards
 from sottovoce.run.build import Prepared, prepare
 from sottovoce.run.spec import Spec
 
-_KNOWN = {"run", "schedule_seed", "timeout", "features", "label", "classes", "unit_rows", "unit", "nodes", "spec"}
-_NEEDED = ("run", "schedule_seed", "features", "nodes", "spec")
+_PLAIN = ("features", "label", "classes", "unit_rows", "unit")  # in place of a schema
+_KNOWN = {"run", "schedule_seed", "timeout", "schema", *_PLAIN, "nodes", "spec"}
+_NEEDED = ("run", "schedule_seed", "nodes", "spec")
 _DECIMALS = 12  # weights may differ by a rounding between processors
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
-    """A run that every node sees the same way; made by `read_plan` or `make_plan`.
+class Run:
+    """A run that every node sees the same way; made by `read_run` or `make_run`.
 
     Attributes
     ----------
     name : of the run
     spec : what is run; its seed is the public one of the schedule
     nodes, sizes : names and public numbers of records (of people, where there is a unit), in the order of the numbers
-    features : names of the columns, or None where only their number is fixed
-    width : number of features, without the intercept's column
-    label, classes, unit_rows : how a node reads its own records
+    schema : how a node reads its own records
     timeout : seconds
-    unit : the column that says whose a row is; None where every record is a unit of its own
+    records : what the run file says about records, as its digest covers it
+    schema_file : where the schema was read from, if it has a file
     """
 
     name: str
     spec: Spec
     nodes: tuple[str, ...]
     sizes: tuple[int, ...]
-    features: tuple[str, ...] | None
-    width: int
-    label: str | None = None
-    classes: tuple[Any, ...] | None = None
-    unit_rows: bool = False
+    schema: Schema
     timeout: float = 600.0
-    unit: str | None = None
+    records: Mapping[str, Any] = field(default_factory=dict)
+    schema_file: Path | None = None
 
     @cached_property
     def prepared(self) -> Prepared:
         """Schedule, method and release, made as in a simulation but from records that hold nothing: all is public."""
         records = sum(self.sizes)
-        nothing = scipy.sparse.csr_array((records, self.width), dtype=np.float64)
-        units = None if self.unit is None else np.arange(records)
+        nothing = scipy.sparse.csr_array((records, self.schema.m), dtype=np.float64)
+        units = None if self.schema.unit is None else np.arange(records)
         offsets = np.concatenate([[0], np.cumsum(self.sizes)])
         phantom = Shards.of(nothing, np.ones(records), offsets, units=units)
         made = prepare(self.spec, phantom)
@@ -105,6 +110,11 @@ class Plan:
     def m(self) -> int:
         """Dimension of the model."""
         return int(self.prepared.public["m"])
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Of every message of every node."""
+        return (1, self.prepared.job.method.width * self.m)
 
     @property
     def T(self) -> int:
@@ -156,11 +166,10 @@ class Plan:
         """One hash of all of this and of the schedule drawn from it, which peers compare before the first message.
 
         σ_i is left out: it comes from a search whose last digits may differ between processors. Nodes compare it as
-        a number, in their first notice (`postbox.Postbox.hello`).
+        a number, in their first notice (`links.Links.hello`).
         """
         schedule = self.prepared.job.schedule
-        public = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("spec", "unit")}
-        public |= {} if self.unit is None else {"unit": self.unit}  # without one, digests are those of older versions
+        public = {"name": self.name, "nodes": self.nodes, "sizes": self.sizes, "timeout": self.timeout, **self.records}
         text = json.dumps(public | {"spec": self.spec.to_dict(), "wire": WIRE}, sort_keys=True, ensure_ascii=False)
         whole = hashlib.blake2b(text.encode(), digest_size=32)
         for part in (schedule.starts, schedule.active, schedule.pattern):
@@ -170,16 +179,20 @@ class Plan:
         return whole.hexdigest()
 
     @property
-    def run(self) -> bytes:
-        """The run's name in every message."""
+    def mark(self) -> bytes:
+        """The run in every message: the beginning of its digest."""
         return bytes.fromhex(self.digest)[:RUN]
 
 
-def read_plan(path: str | Path) -> Plan:
-    """The plan in a run file (TOML)."""
+def read_run(path: str | Path) -> Run:
+    """The run in a run file (TOML), with the schema beside it if it names one."""
+    path = Path(path)
     try:
-        text = Path(path).read_text(encoding="utf-8")
-        return make_plan(tomllib.loads(text))
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+        if "schema" not in data:
+            return make_run(data)
+        schema = beside(path, data["schema"])
+        return replace(make_run(data, read_schema(schema)), schema_file=schema)
     except (OSError, UnicodeDecodeError) as error:
         raise SpecError(f"the run file '{path}' cannot be read ({type(error).__name__}); check the path") from None
     except tomllib.TOMLDecodeError as error:
@@ -188,12 +201,19 @@ def read_plan(path: str | Path) -> Plan:
         raise type(error)(f"in run file '{path}': {error}") from None
 
 
-def make_plan(data: dict[str, Any]) -> Plan:
-    """The plan in the parsed contents of a run file.
+def beside(path: Path, schema: Any) -> Path:
+    """Where the schema of a public file lies."""
+    if not isinstance(schema, str) or not schema or Path(schema).name != schema:
+        raise SpecError(f"the schema lies beside this file: name a file, not {schema!r}")
+    return path.parent / schema
+
+
+def make_run(data: Mapping[str, Any], schema: Schema | None = None) -> Run:
+    """The run in the parsed contents of a run file, and in the schema that it names.
 
     Examples
     --------
-    >>> plan = make_plan(
+    >>> run = make_run(
     ...     {
     ...         "run": "first",
     ...         "schedule_seed": 7,
@@ -202,7 +222,7 @@ def make_plan(data: dict[str, Any]) -> Plan:
     ...         "spec": {"algorithm": {"rounds": 10}, "privacy": {"noise": "gaussian(0.5)"}},
     ...     }
     ... )
-    >>> plan.rounds(0).tolist(), plan.links(1, 0), plan.event(1).rounds
+    >>> run.rounds(0).tolist(), run.links(1, 0), run.event(1).rounds
     ([1, 2, 3, 4, 5, 6, 7, 8, 9, 10], [(1, 0.5)], 10)
     """
     odd = sorted(set(data) - _KNOWN)
@@ -211,9 +231,37 @@ def make_plan(data: dict[str, Any]) -> Plan:
     for name in _NEEDED:
         if name not in data:
             raise SpecError(f"the entry '{name}' is missing")
-    nodes, features, classes = data["nodes"], data["features"], data.get("classes")
+    nodes = data["nodes"]
     if not isinstance(nodes, dict) or not nodes or any(type(q) is not int or q < 1 for q in nodes.values()):
         raise SpecError("[nodes] must name every node with its number of records, such as north = 1200")
+    timeout = data.get("timeout", 600)
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout < float("inf"):
+        raise SpecError(f"'timeout' must be a number of seconds over 0, not {timeout!r}")
+    if type(data["schedule_seed"]) is not int or data["schedule_seed"] < 0:
+        raise SpecError("'schedule_seed' must be a whole number that is not negative; it is public")
+    name = _text(data, "run")
+    if schema is None:
+        spec = _spec(data["spec"], data["schedule_seed"])
+        schema, records = _plain(data, spec)
+    else:
+        both = [entry for entry in _PLAIN if entry in data]
+        if both:
+            raise SpecError(f"the schema says what records are; leave '{both[0]}' out of the run file")
+        spec = _spec(_with_schema(data["spec"], schema), data["schedule_seed"])
+        records = {"schema": schema.digest}
+    return Run(name, spec, tuple(nodes), tuple(nodes.values()), schema, float(timeout), records)
+
+
+def predicts_numbers(spec: Spec) -> bool:
+    """Whether targets are numbers, and no classes."""
+    return spec.problem.loss.targets == "real"
+
+
+def _plain(data: Mapping[str, Any], spec: Spec) -> tuple[Schema, dict[str, Any]]:
+    """The schema of a run file that names none, and what of it the digest covers."""
+    if "features" not in data:
+        raise SpecError("the entry 'schema' is missing (or 'features', where all columns are numbers)")
+    features, classes = data["features"], data.get("classes")
     named = isinstance(features, list)
     if not (named and features and all(isinstance(f, str) for f in features)) and not (
         type(features) is int and features > 0
@@ -223,30 +271,39 @@ def make_plan(data: dict[str, Any]) -> Plan:
         raise SpecError("'features' names a column twice; name every column once")
     if classes is not None and not (isinstance(classes, list) and len(classes) > 1 and _distinct(classes)):
         raise SpecError("'classes' must be a list of different labels: two, the one for −1 first, or more")
+    label = _text(data, "label") if "label" in data else None
+    if named and label is None:
+        raise SpecError("the entry 'label' is missing: it names the label's column")
     unit = _text(data, "unit") if "unit" in data else None
-    if unit is not None and (not named or unit in (*features, data.get("label"))):
+    if unit is not None and (not named or unit in (*features, label)):
         raise SpecError("'unit' must be a column of its own, beside named features and the label")
-    timeout = data.get("timeout", 600)
-    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout < float("inf"):
-        raise SpecError(f"'timeout' must be a number of seconds over 0, not {timeout!r}")
-    if type(data["schedule_seed"]) is not int or data["schedule_seed"] < 0:
-        raise SpecError("'schedule_seed' must be a whole number that is not negative; it is public")
-    return Plan(
-        name=_text(data, "run"),
-        spec=_spec(data["spec"], data["schedule_seed"]),
-        nodes=tuple(nodes),
-        sizes=tuple(nodes.values()),
-        features=tuple(features) if named else None,
-        width=len(features) if named else features,
-        label=_text(data, "label") if "label" in data else None,
-        classes=None if classes is None else tuple(classes),
-        unit_rows=bool(data.get("unit_rows", False)),
-        timeout=float(timeout),
-        unit=unit,
+    scaled = bool(data.get("unit_rows", False))
+    schema = plain_schema(
+        features,
+        label or "",
+        None if predicts_numbers(spec) else classes,
+        unit,
+        spec.problem.row_norm if scaled else math.inf,
+        spec.problem.outputs,
     )
+    said = {"features": features if named else None, "width": schema.m, "label": label, "classes": classes}
+    return schema, said | {"unit_rows": scaled} | ({} if unit is None else {"unit": unit})
 
 
-def _text(data: dict[str, Any], name: str) -> str:
+def _with_schema(spec: Any, schema: Schema) -> Any:
+    """The tables of a Spec with what follows from a schema: the bound of a row and the number of outputs."""
+    if not isinstance(spec, dict) or not isinstance(spec.get("problem", {}), dict):
+        return spec
+    problem = dict(spec.get("problem", {}))
+    if problem.setdefault("row_norm", schema.row_norm) != schema.row_norm:
+        raise SpecError(f"row_norm is the schema's, {schema.row_norm:g}; leave it out here")
+    outputs = schema.label.outputs
+    if problem.setdefault("outputs", outputs) != outputs:
+        raise SpecError(f"the number of outputs follows from the schema's label: {outputs}; leave it out here")
+    return spec | {"problem": problem}
+
+
+def _text(data: Mapping[str, Any], name: str) -> str:
     value = data[name]
     if not isinstance(value, str) or not value or not value.isprintable():
         raise SpecError(f"'{name}' must be a name in quotes, not {value!r}")
@@ -277,7 +334,7 @@ def _spec(data: Any, seed: int) -> Spec:
         for name, value in given.items():
             if not _fits(value, kinds[name]):
                 raise SpecError(f"[spec.{part}] has {name} = {value!r}, which is not of the right type")
-        values[part] = parts[part](**{k: tuple(v) if isinstance(v, list) else v for k, v in given.items()})
+        values[part] = parts[part](**given)
     return Spec(**values, seed=seed)
 
 
@@ -285,8 +342,8 @@ def _fits(value: Any, kind: Any) -> bool:
     """Whether a value of a TOML file is of a field's type."""
     if get_origin(kind) is UnionType:
         return any(_fits(value, one) for one in get_args(kind))
-    if get_origin(kind) is tuple:
-        return isinstance(value, list)
+    if get_origin(kind) is Field:
+        return isinstance(value, str)
     if kind is float:
         return isinstance(value, int | float) and not isinstance(value, bool)
     return type(value) is kind
