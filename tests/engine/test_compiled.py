@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import sparse, stats
 
 from sottovoce.algorithm.dual_averaging import DualAveraging
-from sottovoce.algorithm.stepsizes import StepSizes
+from sottovoce.algorithm.method import StepSizes
 from sottovoce.engine import compiled, reference
 from sottovoce.engine.kernel import SAMPLERS
 from sottovoce.engine.kernel import draws as noise
@@ -88,7 +88,7 @@ def test_lazy_sums_of_any_separable_h(boxed, data):
     assert difference(found, expected) < 1e-10
 
 
-@pytest.mark.parametrize("name", sorted(LOSSES))
+@pytest.mark.parametrize("name", sorted(set(LOSSES) - {"softmax"}))
 def test_slopes_at_the_extremes(name):
     loss = LOSSES[name]
     for u in (-1e6, -40.0, -1.0, -0.5, 0.0, 0.25, 0.5, 1.0, 1.0 + 1e-15, 40.0, 1e6):

@@ -12,7 +12,7 @@ from sottovoce.experiments.compare.data import load_dataset
 from sottovoce.experiments.compare.run import compare
 from sottovoce.experiments.compare.study import KEY, Study, merged
 from sottovoce.experiments.compare.summary import summarise
-from sottovoce.problem.losses import make_loss
+from sottovoce.problem.losses import LOSSES
 from sottovoce.run.result import save_rows
 from sottovoce.run.solve import solve
 from sottovoce.run.spec import Execution, Spec
@@ -23,7 +23,7 @@ NAMES = ["dsgd", "tracking", "decor", "dpsgd", "output"]
 
 @pytest.fixture(scope="module")
 def data():
-    return load_dataset("breast_cancer", make_loss("logistic"), nodes=5)
+    return load_dataset("breast_cancer", LOSSES.make("logistic"), nodes=5)
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +112,7 @@ def test_what_cannot_be_compared(data):
     with pytest.raises(SpecError, match="at least one seed"):
         Study.of(data, ["dsgd"], SETTINGS, seeds=0)
     with pytest.raises(DataError, match="no data 'nowhere'"):
-        load_dataset("nowhere", make_loss("logistic"))
+        load_dataset("nowhere", LOSSES.make("logistic"))
 
 
 def test_the_command(tmp_path, monkeypatch, capsys):

@@ -12,7 +12,7 @@ from sottovoce.experiments.compare.page import write_page
 from sottovoce.experiments.compare.run import compare
 from sottovoce.experiments.compare.study import Study
 from sottovoce.experiments.compare.summary import summarise
-from sottovoce.problem.losses import make_loss
+from sottovoce.problem.losses import LOSSES
 from sottovoce.report.history import SIMULATION
 
 playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
@@ -53,7 +53,7 @@ def files(one, several, tmp_path_factory):
 
 def compared(path):
     """A comparison of two algorithms at two budgets."""
-    data = load_dataset("breast_cancer", make_loss("logistic"), nodes=5)
+    data = load_dataset("breast_cancer", LOSSES.make("logistic"), nodes=5)
     settings = {"h": "l2(0.1)", "batch": 16, "epochs": 2.0}
     rows = compare(Study.of(data, ["dsgd", "dda"], settings, epsilons=(1.0, 2.0), seeds=2))
     return write_page(path, rows, summarise(rows), {"objective": "<b>why</b>"})

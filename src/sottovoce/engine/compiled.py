@@ -23,8 +23,7 @@ from sottovoce import rows
 from sottovoce._types import Array
 from sottovoce.algorithm.descent import Descent
 from sottovoce.algorithm.dual_averaging import DualAveraging
-from sottovoce.algorithm.method import State
-from sottovoce.algorithm.stepsizes import prefix_sums
+from sottovoce.algorithm.method import State, prefix_sums
 from sottovoce.engine import ENGINES
 from sottovoce.engine.job import Job, Stretch, stretches
 from sottovoce.engine.kernel import ENTROPY, INJECTED, KINDS, L2_BALL, SAMPLERS, SEPARABLE

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from sottovoce.algorithm.descent import mixing_weights
-from sottovoce.algorithm.stepsizes import make_sequence
+from sottovoce.algorithm.method import SEQUENCES
 from sottovoce.algorithm.synchronous import acceleration
 from sottovoce.errors import SpecError
 from sottovoce.experiments.facts import Facts, dual_weight, step_size, stepped
@@ -134,7 +134,7 @@ def dual_spec(facts: Facts, a: str = "", share: float = 1.0, **changes: Any) -> 
     """Dual averaging with γ by the rule; a_t = t where h is strongly convex, as in Corollary 1, else a_t = 1."""
     a = a or ("linear(1)" if facts.made_h.modulus > 0 else "constant(1)")
     spec = facts.spec("dual_averaging", algorithm__a=a, **changes)
-    gamma = dual_weight(facts, spec, make_sequence(a, spec.algorithm.rounds), share)
+    gamma = dual_weight(facts, spec, SEQUENCES.read(a)(spec.algorithm.rounds), share)
     return spec.but(algorithm__gamma=write("constant", gamma))
 
 
@@ -156,7 +156,7 @@ def conventional(facts: Facts) -> Spec:
     a_t = 1, and γ_t = γ√(t/T) grows to the rule's γ.
     """
     spec = dual_spec(facts, a="constant(1)")
-    last = float(make_sequence(spec.algorithm.gamma, 1)[0])
+    last = float(SEQUENCES.read(spec.algorithm.gamma)(1)[0])
     return spec.but(algorithm__gamma=write("sqrt", last / float(np.sqrt(spec.algorithm.rounds))))
 
 

@@ -31,16 +31,16 @@ from sottovoce.errors import SpecError
 from sottovoce.network.graphs import Graph
 from sottovoce.notation import write
 from sottovoce.privacy.adversaries import make_adversary
-from sottovoce.privacy.calibration import sigma_for
+from sottovoce.privacy.calibration import sigma
+from sottovoce.privacy.laws import LAWS
 from sottovoce.privacy.release import Release
-from sottovoce.privacy.sampling import make_sampling
+from sottovoce.privacy.sampling import always, make_sampling
 from sottovoce.problem.losses import Loss
 from sottovoce.problem.regularisers import Regulariser, Separable
 from sottovoce.run.build import (
     activation_of,
     h_from_text,
     loss_from_text,
-    make_law,
     make_lipschitz,
     make_network,
     rounds_for_epochs,
@@ -185,11 +185,12 @@ class Facts:
     def needed_sigma(self, spec: Spec) -> float:
         """σ of a spec at the smallest node, for the rounds in which it is expected to speak; shapes left aside."""
         sampling, sizes = make_sampling(spec.privacy.sampling), np.array(self.sizes)
-        law = make_law(spec.privacy.law, self.made_graph, None, sampling, sizes, self.m)
+        choice = LAWS.read(spec.privacy.law) if isinstance(spec.privacy.law, str) else spec.privacy.law
+        law = choice.on(self.made_graph, None, sampling, sizes, self.m)
         adversary = make_adversary(spec.privacy.adversary)
         spoken = math.ceil(activation_of(spec, self.n) * spec.algorithm.rounds * (1 - 1e-12))
         unit = Release(sampling, self.L, (1.0,) * self.n, adversary, law)
-        return sigma_for(unit.event(0, self.least, spoken), self.epsilon, self.delta)
+        return sigma(unit.event(0, self.least, spoken, always(spoken)), self.epsilon, self.delta)
 
 
 def variance(facts: Facts, spec: Spec, sigma: float, nodes: int, share: float = 1.0) -> tuple[float, float]:

@@ -15,6 +15,7 @@ from sottovoce.errors import PrivacyError, SpecError
 from sottovoce.experiments.facts import smoothness_of
 from sottovoce.privacy import objective
 from sottovoce.privacy.adversaries import make_adversary, refuse_unless_runnable
+from sottovoce.privacy.calibration import NOISES, Circumstances
 from sottovoce.privacy.laws import Gaussian, Objective
 from sottovoce.privacy.release import Release
 from sottovoce.privacy.sampling import Full
@@ -23,7 +24,7 @@ from sottovoce.problem.objective import Problem
 from sottovoce.problem.optimum import GapError, optimum
 from sottovoce.problem.regularisers import Separable
 from sottovoce.problem.shards import Shards
-from sottovoce.run.build import check_rows, make_lipschitz, make_noise, make_problem
+from sottovoce.run.build import check_rows, make_lipschitz, make_problem
 from sottovoce.run.result import History, Result, environment
 from sottovoce.run.spec import Spec
 from sottovoce.streams import Streams
@@ -70,17 +71,18 @@ def perturb(
             raise PrivacyError("a perturbed objective is priced for h = l2, one output, no clip, and records as units")
         curvature = smoothness_of(problem.loss) * (spec.problem.row_norm**2 + spec.problem.intercept**2)
         unit = Release(Full(), L, (1.0,), adversary, Objective(objective.extra_epsilon(curvature, N * h.mu)))
-    refuse_unless_runnable(adversary, unit.law.name, 1)
-    once = np.array([1])
-    sigma, _ = make_noise(spec, shards.sizes, unit, once, 1.0)
+    refuse_unless_runnable(adversary, unit.law.secrets, 1)
+    once, noise = np.array([1]), spec.privacy.noise
+    amount = NOISES.read(noise) if isinstance(noise, str) else noise
+    sigma, _ = amount.scales(Circumstances(unit, shards.sizes, once, spec.privacy.delta, 1.0, spec.algorithm.rounds))
     release, streams = replace(unit, sigma=sigma), Streams(spec.seed)
-    noise = release.noise(streams, ONLY, once, problem.m)[0]
+    drawn = release.noise(streams, ONLY, once, problem.m)[0]
     if isinstance(release.law, Objective):
-        x, passes = _minimise(problem, noise, h.mu, curvature)
+        x, passes = _minimise(problem, drawn, h.mu, curvature)
         x = x + objective.BLUR * STILL / h.mu * streams.normals(ONLY, 2, problem.m)[0] * (sigma[0] > 0)
     else:
         best = optimum(problem, gap=GAP)
-        x, passes = best.x + noise, best.passes
+        x, passes = best.x + drawn, best.passes
     statement = make_statement(
         release, shards.sizes, once, spec.privacy.delta, (), streams.seeded, PERSON if shards.people else RECORD
     )

@@ -9,29 +9,16 @@ For simulations only: runs that share their noise give each other away, since th
 """
 
 import os
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
-from sottovoce.engine import check_engine, choose
 from sottovoce.errors import SpecError
 from sottovoce.problem.shards import Shards
-from sottovoce.run.build import prepare
-from sottovoce.run.result import History, Result, environment
-from sottovoce.run.solve import observation_rounds, observe
+from sottovoce.run.result import Result
+from sottovoce.run.solve import alike, simulate
 from sottovoce.run.spec import Execution, Spec
-
-NUMBERS: dict[str, Any] = {
-    "problem__h": "",
-    "algorithm__a": "",
-    "algorithm__gamma": "",
-    "algorithm__eta": "",
-    "privacy__noise": "",
-    "privacy__clip": None,
-    "privacy__delta": 0.5,
-}
-"""What may differ between runs that share their draws."""
 
 
 def sweep(
@@ -69,16 +56,16 @@ def sweep(
     from threadpoolctl import threadpool_limits
 
     execution = execution or Execution()
-    check_engine(execution.engine)
+    execution = replace(execution, observations=execution.observations or 1)  # a sweep's result is its history
     if any(spec.seed is None for spec in specs):
         raise SpecError("the runs of a sweep share their draws, so each needs a seed")
     groups: dict[str, list[int]] = {}
     for place, spec in enumerate(specs):
-        groups.setdefault(spec.but(**NUMBERS).to_json(), []).append(place)
+        groups.setdefault(alike(spec), []).append(place)
     optima = f_star if f_star is not None else [float("nan")] * len(specs)
     shards.norms  # noqa: B018 - once, before the groups all need them
     work = [
-        delayed(_together)([specs[i] for i in places], shards, test, [optima[i] for i in places], execution, names)
+        delayed(simulate)([specs[i] for i in places], shards, test, [optima[i] for i in places], execution, **names)
         for places in groups.values()
     ]
     # groups side by side share the cores: matrix products that each take them all would wait for each other
@@ -88,36 +75,6 @@ def sweep(
     for places, found in zip(groups.values(), done, strict=True):
         results |= dict(zip(places, found, strict=True))
     return [results[i] for i in range(len(specs))]
-
-
-def _together(
-    specs: list[Spec],
-    shards: Shards,
-    test: Shards | None,
-    f_star: list[float],
-    execution: Execution,
-    names: dict[str, Any],
-) -> list[Result]:
-    """One group: the same draws for all."""
-    began = time.perf_counter()
-    prepared = [prepare(specs[0], shards)]
-    prepared += [prepare(spec, shards, prepared[0].job.schedule) for spec in specs[1:]]
-    jobs = [p.job for p in prepared]
-    states = [job.start() for job in jobs]
-    histories = [History() for _ in specs]
-    T, t = specs[0].algorithm.rounds, 0
-    engine = choose(execution.engine, jobs[0], execution.runs)
-    looks = 1 if execution.observations is None else execution.observations  # a sweep's result is its history
-    for stop in observation_rounds(T, looks).tolist():
-        states = engine.run(jobs, states, t + 1, stop)
-        t = stop
-        for history, row in zip(histories, observe(prepared, states, t, test, f_star), strict=True):
-            history.rows.append(row)
-    circumstances = environment(engine.name, time.perf_counter() - began)
-    return [
-        Result(spec, job.method.average(state, T), history, p.statement, p.public, environment=circumstances, **names)
-        for spec, job, state, history, p in zip(specs, jobs, states, histories, prepared, strict=True)
-    ]
 
 
 @contextmanager

@@ -24,6 +24,7 @@ Conventions: u and s have the classes as their last axis, and no such axis for K
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from inspect import Parameter, Signature
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,6 +32,7 @@ import scipy  # not its parts: they load when first used
 
 from sottovoce._types import Array
 from sottovoce.errors import DataError, SpecError
+from sottovoce.notation import Choices, write
 
 Formula = Callable[[Any, Any, float], Any]  # (u, y, parameter) -> same shape as u
 
@@ -59,6 +61,24 @@ class Loss:
     parameter: float = math.nan
     parameter_name: str = ""
 
+    def __str__(self) -> str:
+        return write(self.name, *([self.parameter] if self.parameter_name else []))
+
+    def __call__(self, *parameter: float, **named: float) -> "Loss":
+        """The same loss, with another width, threshold or quantile if one is given."""
+        return self.with_parameter(*parameter, *named.values()) if parameter or named else self
+
+    @property
+    def __signature__(self) -> Signature:
+        """How it is called, and written."""
+        kind = Parameter.POSITIONAL_OR_KEYWORD
+        name = self.parameter_name
+        return Signature([Parameter(name, kind, default=self.parameter)] if name else [])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Sent to another process, it is found in that process's own table."""
+        return _found, (self.name, *([self.parameter] if self.parameter_name else []))
+
     def value(self, u: Any, y: Any) -> Any:
         """φ(u, y)."""
         return self.value_formula(u, y, self.parameter)
@@ -71,6 +91,18 @@ class Loss:
     def slope_bound(self) -> float:
         """The least upper bound of |slope|; infinite where per-record clipping is needed."""
         return self.bound_formula(self.parameter)
+
+    @property
+    def smoothness(self) -> float:
+        """sup φ'': the reciprocal of what its conjugate is at least curved by; infinite for a loss with kinks.
+
+        Examples
+        --------
+        >>> LOSSES.read("logistic").smoothness, LOSSES.read("hinge").smoothness
+        (0.25, inf)
+        """
+        kappa = 4.0 if self.conjugate_formula is None else self.conjugate_formula.curvature(self.parameter)
+        return 1.0 / kappa if kappa > 0 else math.inf
 
     def interval(self, y: Array) -> tuple[Array, Array]:
         """The domain [lo, hi] of φ*(·, y), for each record."""
@@ -196,8 +228,6 @@ _ROWS = (
     ),
 )
 
-LOSSES: dict[str, Loss] = {row.name: row for row in _ROWS}
-
 
 def is_class(y: Any, outputs: int) -> Any:
     """e_y: whether each of the classes 0 … K − 1, along a new last axis, is the record's own."""
@@ -214,20 +244,20 @@ SOFTMAX = Loss(  # multinomial log-loss; p − e_y sums to 0, and is longest, �
 )
 
 
-def make_loss(name: str, parameter: float | None = None) -> Loss:
-    """Look a loss up by name, with its parameter where it has one.
+LOSSES = Choices[Loss]("loss", {row.name: row for row in (*_ROWS, SOFTMAX)})
+"""Every loss by name; a row, called with its parameter, is that loss with another one.
 
-    Examples
-    --------
-    >>> make_loss("huber", 2.0).slope_bound
-    2.0
-    >>> float(make_loss("hinge").value(0.25, 1.0))
-    0.75
-    """
-    loss = SOFTMAX if name == SOFTMAX.name else LOSSES.get(name)
-    if loss is None:
-        raise SpecError(f"there is no loss '{name}'; choose one of {', '.join([*LOSSES, SOFTMAX.name])}")
-    return loss if parameter is None else loss.with_parameter(parameter)
+Examples
+--------
+>>> LOSSES.read("huber(2)").slope_bound, str(LOSSES.read("huber"))
+(2.0, 'huber(1)')
+>>> float(LOSSES.read("hinge").value(0.25, 1.0))
+0.75
+"""
+
+
+def _found(name: str, *parameter: float) -> Loss:
+    return LOSSES.make(name, *parameter)
 
 
 @dataclass(frozen=True)
@@ -236,8 +266,7 @@ class Joint:
 
     Examples
     --------
-    >>> from sottovoce.problem.losses import make_loss
-    >>> joint = Joint(make_loss("hinge"), 3)
+    >>> joint = Joint(LOSSES.read("hinge"), 3)
     >>> joint.slope(np.zeros((1, 3)), np.array([1.0])), round(joint.slope_bound, 6)
     (array([[ 1., -1.,  1.]]), 1.732051)
     """

@@ -9,10 +9,11 @@ knows at all, without loading Numba: the engine's record reads it (`sottovoce.en
 """
 
 from collections import ChainMap
+from typing import cast
 
 from sottovoce.privacy.sampling import Cyclic, Fixed, Full, Poisson
 from sottovoce.problem.losses import LOSSES as TABLE
-from sottovoce.problem.losses import SOFTMAX, Loss
+from sottovoce.problem.losses import Loss
 from sottovoce.problem.regularisers import L1Ball, L2Ball, Separable, Simplex
 
 FIXED, POISSON, FULL, CYCLIC, INJECTED = range(5)
@@ -23,6 +24,6 @@ SEPARABLE, L2_BALL, L1_BALL, SIMPLEX, ENTROPY = range(5)
 KINDS: dict[type, int] = {Separable: SEPARABLE, L2Ball: L2_BALL, L1Ball: L1_BALL, Simplex: SIMPLEX}
 """Kinds of steps, by the regulariser; the entropy's is ENTROPY, whatever the regulariser."""
 
-LOSSES: ChainMap[str, Loss] = ChainMap({SOFTMAX.name: SOFTMAX}, TABLE)
+LOSSES: ChainMap[str, Loss] = ChainMap({}, cast("dict[str, Loss]", TABLE))
 """Losses by name: the rows of the table, whichever there are; from the moment that the kernel is loaded (`data`) those
 that it has compiled in, and no others."""

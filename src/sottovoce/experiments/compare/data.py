@@ -30,8 +30,8 @@ def load_dataset(name: str, loss: Loss, nodes: int = 20, label: str | None = Non
 
     Examples
     --------
-    >>> from sottovoce.problem.losses import make_loss
-    >>> found = load_dataset("breast_cancer", make_loss("logistic"), nodes=5)
+    >>> from sottovoce.problem.losses import LOSSES
+    >>> found = load_dataset("breast_cancer", LOSSES.make("logistic"), nodes=5)
     >>> found.shards.sizes.tolist(), len(found.test.y)
     ([91, 91, 91, 91, 91], 114)
     """

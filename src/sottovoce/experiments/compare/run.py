@@ -24,8 +24,8 @@ def compare(study: Study, out: Path | None = None, jobs: int = 1, done: Done | N
     Examples
     --------
     >>> from sottovoce.experiments.compare.data import load_dataset
-    >>> from sottovoce.problem.losses import make_loss
-    >>> data = load_dataset("breast_cancer", make_loss("logistic"), nodes=5)
+    >>> from sottovoce.problem.losses import LOSSES
+    >>> data = load_dataset("breast_cancer", LOSSES.make("logistic"), nodes=5)
     >>> study = Study.of(data, ["dsgd", "dpsgd"], {"h": "l2(0.05)", "batch": 16, "epochs": 2.0}, seeds=2)
     >>> rows = compare(study)
     >>> [(row["algorithm"], row["adversary"], round(row["true_epsilon"], 2)) for row in rows[:2]]

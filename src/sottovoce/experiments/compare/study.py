@@ -14,6 +14,7 @@ from sottovoce.experiments.baselines import make_baseline
 from sottovoce.experiments.compare.data import Dataset
 from sottovoce.experiments.facts import Facts
 from sottovoce.experiments.oneshot import ONESHOT, perturb
+from sottovoce.privacy.events import LaplaceEvent
 from sottovoce.problem.optimum import optimum
 from sottovoce.problem.shards import Shards
 from sottovoce.run.build import make_problem
@@ -173,7 +174,7 @@ def _row(result: Result, cell: Cell) -> Row:
         "adjacency": statement.adjacency,
         # a step size that was chosen by looking at the data has a price that nobody computed
         "true_epsilon": math.nan if cell.tuned else statement.epsilon,
-        "pure": statement.worst.event.law == "laplace",
+        "pure": isinstance(statement.worst.event, LaplaceEvent),
         "sigma": float(np.max([group.event.sigma for group in statement.groups])),
         "rounds": spec.algorithm.rounds,
         "passes": last["epoch"],

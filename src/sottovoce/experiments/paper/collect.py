@@ -16,8 +16,7 @@ from sottovoce.engine import ENGINES
 from sottovoce.errors import SpecError
 from sottovoce.experiments.paper.data import Sample
 from sottovoce.experiments.paper.experiments import DELTA, REGULARISERS, Group
-from sottovoce.privacy.accounting import epsilon as true_epsilon
-from sottovoce.privacy.events import Mechanism
+from sottovoce.privacy.accounting import price
 from sottovoce.problem.optimum import optimum
 from sottovoce.run.build import Prepared, make_problem, prepare
 from sottovoce.run.result import NOT_PRIVATE, environment, write_atomically
@@ -131,4 +130,4 @@ def _true_epsilon(prepared: Prepared) -> float:
     job = prepared.job
     most = int(np.argmax(job.schedule.participations()))
     event = job.release.event(most, int(job.problem.shards.sizes[most]), int(job.schedule.participations()[most]))
-    return true_epsilon([Mechanism.of(event)], DELTA)
+    return price([event], DELTA, lower=False).epsilon

@@ -8,7 +8,7 @@ import numpy as np
 from scipy import stats
 
 from sottovoce._types import Array
-from sottovoce.data.embedded import two_gaussians
+from sottovoce.data.synthetic import two_gaussians
 from sottovoce.engine import ENGINES
 from sottovoce.experiments.paper.experiments import DELTA, EPOCHS, NOISES
 from sottovoce.problem.shards import Shards, even

@@ -7,13 +7,13 @@ import numpy as np
 from sottovoce._types import Array, IntArray
 from sottovoce.algorithm import bounds
 from sottovoce.algorithm.dual_averaging import DualAveraging
-from sottovoce.data.embedded import two_gaussians
+from sottovoce.data.synthetic import two_gaussians
 from sottovoce.engine import ENGINES
 from sottovoce.experiments.paper.intervals import Interval
 from sottovoce.experiments.paper.measure import Setting
-from sottovoce.privacy.accounting import epsilon as true_epsilon
+from sottovoce.privacy.accounting import price
 from sottovoce.privacy.calibration import sigma
-from sottovoce.privacy.events import Event, Mechanism
+from sottovoce.privacy.events import FixedEvent
 from sottovoce.problem.optimum import optimum
 from sottovoce.problem.shards import Shards
 from sottovoce.run.build import prepare
@@ -102,15 +102,15 @@ def _uneven(case: str, spec: Spec, shards: Shards, clips: Array | None, seeds: i
             spoken = prepare(mine.but(privacy__noise="none"), shards).job.schedule.participations()
             most = int(spoken.max())
             q = int(shards.sizes[0])
-            chosen = [sigma("fixed", q, 1, float(L), most, epsilon, spec.privacy.delta) for L in clips]
+            chosen = [sigma(FixedEvent(q, 1, float(L), 1.0, most), epsilon, spec.privacy.delta) for L in clips]
             mine = mine.but(privacy__noise="gaussian(" + ", ".join(f"{s:.9g}" for s in chosen) + ")")
         value, sigmas, participations = _final(mine, shards)
         values.append(value - best)
         scales = min(sigmas), max(sigmas)
         for i in range(shards.n) if seed == 0 else []:
             L = 1.0 if clips is None else float(clips[i])
-            event = Event("fixed", int(shards.sizes[i]), 1, L, float(sigmas[i]), int(participations[i]))
-            worst = max(worst, true_epsilon([Mechanism.of(event)], spec.privacy.delta))
+            event = FixedEvent(int(shards.sizes[i]), 1, L, float(sigmas[i]), int(participations[i]))
+            worst = max(worst, price([event], spec.privacy.delta, lower=False).epsilon)
     return Uneven(case, Interval.of(np.array(values)), scales, worst)
 
 
