@@ -26,7 +26,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "estimators": "data problem privacy planner run",
         "node": "data problem network privacy algorithm engine run",
         "consortium": "node data problem privacy run",
-        "cli": "consortium node experiments data problem privacy planner run report",
+        "cli": "consortium node experiments data problem privacy engine planner run report",
         "__init__": "problem run estimators",
     }.items()
 }

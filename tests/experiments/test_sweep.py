@@ -6,9 +6,9 @@ from threadpoolctl import threadpool_info
 
 import sottovoce.experiments.sweep as sweeping
 from sottovoce import solve
+from sottovoce.engine import ENGINES
 from sottovoce.errors import SpecError
 from sottovoce.experiments.sweep import sweep
-from sottovoce.run.solve import ENGINES
 from sottovoce.run.spec import AlgorithmSpec, Execution, Spec
 
 BASE = Spec(AlgorithmSpec(rounds=60), seed=0).but(network__activation="matching(2)", privacy__sampling="poisson(3)")
