@@ -15,6 +15,7 @@ from scipy import sparse
 from sottovoce.engine import reference
 from sottovoce.errors import SpecError
 from sottovoce.problem.losses import LOSSES
+from sottovoce.problem.regularisers import Euclidean
 from sottovoce.problem.shards import Shards
 from sottovoce.run.build import prepare
 from sottovoce.run.spec import AlgorithmSpec, Spec
@@ -130,8 +131,9 @@ def spec_of(case, rounds, m):
         network__activation=case["activation"],
         network__weights=case["mixing"],
         network__correct=True,
-        algorithm__distance="entropy" if case["distance"] == "entropy" else "euclidean",
-        algorithm__centre=tuple(np.linspace(0, 0.5, m)) if case["distance"] == "centre" else None,
+        algorithm__distance=Euclidean(tuple(np.linspace(0, 0.5, m)))
+        if case["distance"] == "centre"
+        else case["distance"],
         algorithm__primal=case["primal"],
         algorithm__curvature=case["curvature"],
         privacy__sampling=case["sampling"],
