@@ -10,7 +10,7 @@ from sottovoce.errors import PrivacyError, SpecError
 from sottovoce.notation import parse, write
 from sottovoce.privacy.adversaries import ADVERSARIES, Transcript, make_adversary, refuse_unless_runnable
 from sottovoce.privacy.release import Draws, Release
-from sottovoce.privacy.sampling import Fixed, Full, Poisson, make_sampling
+from sottovoce.privacy.sampling import SAMPLINGS, Fixed, Full, Poisson, make_sampling
 from sottovoce.privacy.theorem1 import Theorem1
 from sottovoce.streams import Streams
 
@@ -142,7 +142,7 @@ def test_only_the_transcript_adversary_can_be_run(name):
         (lambda: Release(Fixed(1), 1.0, (-1.0,), TRANSCRIPT), PrivacyError, "not negative"),
         (lambda: Theorem1(1.5, 0.01, 0.1, 1.0, 10, 10), PrivacyError, r"epsilon in \(0, 1\]"),
         (lambda: Theorem1(0.5, 0.0, 0.1, 1.0, 10, 10), PrivacyError, r"delta0 in \(0, 1\]"),
-        (lambda: parse("edges(two)"), SpecError, "not a number"),
+        (lambda: SAMPLINGS.read("fixed(two)"), SpecError, "not a number"),
         (lambda: parse("(2)"), SpecError, "not a choice"),
     ],
 )
