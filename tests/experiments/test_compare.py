@@ -5,13 +5,13 @@ import math
 
 import pyarrow.parquet as pq
 import pytest
+from sottovoce.experiments.compare.data import load_dataset
+from sottovoce.experiments.compare.run import compare
+from sottovoce.experiments.compare.summary import summarise
 
 from sottovoce.errors import DataError, SpecError
 from sottovoce.experiments.baselines import BASELINES
-from sottovoce.experiments.compare.data import load_dataset
-from sottovoce.experiments.compare.run import compare
 from sottovoce.experiments.compare.study import KEY, Study, merged
-from sottovoce.experiments.compare.summary import summarise
 from sottovoce.problem.losses import make_loss
 from sottovoce.run.result import save_rows
 from sottovoce.run.solve import solve

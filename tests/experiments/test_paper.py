@@ -5,18 +5,18 @@ import json
 import numpy as np
 import pyarrow as pa
 import pytest
+from sottovoce.experiments.paper.data import load_sample
+from sottovoce.experiments.paper.experiments import EPSILONS, FIGURES, SCHEMES, Group, groups
+from sottovoce.experiments.paper.intervals import Interval
+from sottovoce.experiments.paper.orderings import findings
+from sottovoce.experiments.paper.table2 import describe
 from typer.testing import CliRunner
 
 from sottovoce.cli.main import app
 from sottovoce.data.fetch import VARIABLE, real_path
 from sottovoce.errors import SpecError
 from sottovoce.experiments.paper import collect as collecting
-from sottovoce.experiments.paper.data import load_sample
-from sottovoce.experiments.paper.experiments import EPSILONS, FIGURES, SCHEMES, Group, groups
-from sottovoce.experiments.paper.intervals import Interval
 from sottovoce.experiments.paper.measure import Setting, cost, slope
-from sottovoce.experiments.paper.orderings import findings
-from sottovoce.experiments.paper.table2 import describe
 from sottovoce.privacy.theorem1 import Theorem1
 
 

@@ -5,13 +5,13 @@ import io
 import shutil
 
 import pytest
+from sottovoce.experiments.compare.data import load_dataset
+from sottovoce.experiments.compare.run import compare
+from sottovoce.experiments.compare.summary import summarise
 
 from sottovoce import report
-from sottovoce.experiments.compare.data import load_dataset
 from sottovoce.experiments.compare.page import write_page
-from sottovoce.experiments.compare.run import compare
 from sottovoce.experiments.compare.study import Study
-from sottovoce.experiments.compare.summary import summarise
 from sottovoce.problem.losses import make_loss
 from sottovoce.report.history import SIMULATION
 

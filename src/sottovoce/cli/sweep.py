@@ -14,13 +14,14 @@ from sottovoce.cli.report import write_report
 from sottovoce.data.load import load
 from sottovoce.errors import SpecError
 from sottovoce.experiments.sweep import sweep as run_sweep
+from sottovoce.experiments.table import save_rows
 from sottovoce.notation import write
 from sottovoce.privacy.events import ADJACENCY
 from sottovoce.privacy.statement import number
 from sottovoce.problem.optimum import optimum
 from sottovoce.run.build import loss_from_text, make_problem, rounds_for_epochs
 from sottovoce.run.presets import PRESETS, make_preset
-from sottovoce.run.result import NOT_PRIVATE, Result, save_rows
+from sottovoce.run.result import NOT_PRIVATE, Result
 from sottovoce.run.solve import ENGINES
 from sottovoce.run.spec import Execution
 

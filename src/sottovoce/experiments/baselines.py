@@ -1,21 +1,15 @@
-"""A row of the table: a name, where the algorithm comes from, and the spec that it makes of public facts.
+"""Every algorithm to compare with, as a complete spec that it makes of public facts alone: a function and a row each.
 
-What a trusted centre that holds all records could do: the references that nobody who gossips can beat fairly.
-
-Dual averaging by gossip: Algorithm 1 of the paper, its authors' method of 2022, and the conventional one.
-
-Noble, Bellet and Dieuleveut 2022: a server that averages what its users computed in several local steps.
-
-Gradient descent by gossip: the control, and what others made of it.
-
-Our own planner, held to what all others are held to: the same objective, batches and passes.
-
-All baselines, by name. Adding one is a row of a family's `ROWS`.
+In five families. Our own planner is held to what all others are held to: the same objective, batches and passes. Dual
+averaging by gossip: Algorithm 1 of the paper, its authors' method of 2022, and the conventional one. Gradient descent
+by gossip: the control, and what others made of it. A server that averages what its users computed in several local
+steps. And what a trusted centre that holds all records could do: the references that nobody who gossips can beat
+fairly.
 """
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,12 +19,16 @@ from sottovoce.algorithm.stepsizes import make_sequence
 from sottovoce.algorithm.synchronous import acceleration
 from sottovoce.errors import SpecError
 from sottovoce.experiments.facts import Facts, dual_weight, step_size, stepped
+from sottovoce.experiments.oneshot import ONESHOT, perturb
 from sottovoce.network.mixing import metropolis
 from sottovoce.notation import write
 from sottovoce.planner import Facts as Known
 from sottovoce.planner import choose
 from sottovoce.problem.regularisers import Separable
-from sottovoce.run.spec import Spec
+from sottovoce.problem.shards import Shards
+from sottovoce.run.result import Result
+from sottovoce.run.solve import solve
+from sottovoce.run.spec import Execution, Spec
 
 
 def fits(facts: Facts) -> str:
@@ -64,70 +62,48 @@ class Baseline:
         """The spec for these facts, which are those of the network."""
         return self.make(facts.pooled() if self.central else facts)
 
-
-IN_ONE_PLACE: dict[str, Any] = {"privacy__adversary": "central"}
-
-
-def noisy_dual_averaging(facts: Facts) -> Spec:
-    """Dual averaging on one node: the central counterpart of Algorithm 1."""
-    return dual_spec(facts, **IN_ONE_PLACE)
+    def place(self, shards: Shards) -> Shards:
+        """The records where the algorithm has them: with their nodes, or merged into one place."""
+        return merged(shards) if self.central else shards
 
 
-def dpsgd(facts: Facts) -> Spec:
-    """Abadi et al. 2016, with a proximal step for h."""
-    return stepped(facts, facts.spec("descent", **IN_ONE_PLACE))
+def merged(shards: Shards) -> Shards:
+    """All records in one place, where they are."""
+    one = replace(shards, offsets=shards.offsets[[0, -1]])
+    one.__dict__["norms"] = shards.norms
+    return one
 
 
-def dpftrl(facts: Facts) -> Spec:
-    """Kairouz et al. 2021: dual averaging, records in a fixed order, noise on prefix sums along a tree a pass.
-
-    In the sum of a pass of so many batches there are at most as many noises as tree nodes make up a prefix.
-    """
-    batches = math.ceil(facts.least / facts.b)
-    height = math.ceil(math.log2(batches)) + 1
-    changes: dict[str, Any] = {"privacy__sampling": write("cyclic", facts.b), "privacy__law": "tree", **IN_ONE_PLACE}
-    return dual_spec(facts, "constant(1)", height / batches, **changes)
+def run(
+    spec: Spec, shards: Shards, *, test: Shards | None = None, f_star: float = math.nan, execution: Execution
+) -> Result:
+    """Run an algorithm's spec, of one shot or of many rounds."""
+    if spec.algorithm.method in ONESHOT:
+        return perturb(spec, shards, test=test, f_star=f_star)
+    return solve(spec, shards, test=test, f_star=f_star, execution=execution)
 
 
-def output_perturbation(facts: Facts) -> Spec:
-    """Chaudhuri, Monteleoni and Sarwate 2011: the exact minimiser plus noise."""
-    return facts.spec("output_perturbation", 1, sampling="full", **IN_ONE_PLACE)
-
-
-def objective_perturbation(facts: Facts) -> Spec:
-    """Chaudhuri, Monteleoni and Sarwate 2011, with Gaussian noise: the minimiser of a perturbed objective."""
-    return facts.spec("objective_perturbation", 1, sampling="full", **IN_ONE_PLACE)
-
-
-def flat(facts: Facts) -> str:
-    """Output perturbation: stability needs curvature."""
-    certified = isinstance(facts.made_h, Separable) and facts.made_h.modulus > 0
-    return "" if certified else "it needs an h with an l2 part, and a certified minimiser"
-
-
-def rough(facts: Facts) -> str:
-    """Objective perturbation: the change of variables needs a smooth loss and h."""
-    h = facts.made_h
-    plain = isinstance(h, Separable) and h.mu > 0 and h.phi == 0 and not h.bounded
-    return "" if plain and math.isfinite(facts.smoothness) else "it needs a smooth loss (logistic, …) and h = l2"
-
-
-CENTRAL = (
-    Baseline("central_da", "noisy dual averaging, centralised", noisy_dual_averaging, central=True, source="own"),
-    Baseline("dpsgd", "Abadi et al. 2016, DP-SGD", dpsgd, central=True, source="recalled"),
-    Baseline("dpftrl", "Kairouz et al. 2021, DP-FTRL (tree)", dpftrl, central=True),
-    Baseline(
-        "output", "Chaudhuri et al. 2011, output perturbation", output_perturbation, True, "recalled", refusal=flat
-    ),
-    Baseline(
-        "objective",
-        "Chaudhuri et al. 2011, Gaussian objective perturbation",
-        objective_perturbation,
-        True,
-        "recalled",
-        refusal=rough,
-    ),
-)
+def planned(facts: Facts) -> Spec:
+    """Dual averaging as the planner would run it; its step sizes are its own, and no factor is put on them."""
+    known = Known(
+        sizes=facts.sizes,
+        features=facts.m,
+        loss=facts.loss,
+        epsilon=facts.epsilon,
+        delta=facts.delta,
+        graph=facts.graph,
+        row_norm=facts.row_norm,
+        intercept=facts.intercept,
+    )
+    same = facts.spec("dual_averaging")
+    return choose(
+        known,
+        h=facts.h,
+        weights=same.problem.weights,
+        sampling=same.privacy.sampling,
+        activation=same.network.activation,
+        rounds=same.algorithm.rounds,
+    ).spec
 
 
 def dual_spec(facts: Facts, a: str = "", share: float = 1.0, **changes: Any) -> Spec:
@@ -158,49 +134,6 @@ def conventional(facts: Facts) -> Spec:
     spec = dual_spec(facts, a="constant(1)")
     last = float(make_sequence(spec.algorithm.gamma, 1)[0])
     return spec.but(algorithm__gamma=write("sqrt", last / float(np.sqrt(spec.algorithm.rounds))))
-
-
-DUAL = (
-    Baseline("algorithm1", "Liu, Johansson and Shi, Algorithm 1", algorithm1),
-    Baseline("liu2022", "Liu, Johansson and Shi 2022", liu2022, source="reconstruction"),
-    Baseline("dda", "Duchi, Agarwal and Wainwright 2012, perturbed", conventional, source="recalled"),
-    Baseline("dual_averaging", "dual averaging, everyone active, batches", dual_spec, source="own"),
-)
-
-
-LOCAL = 5  # steps between two exchanges
-WARM = 2  # exchanges that only build the controls
-
-
-def _local(facts: Facts, method: str) -> Spec:
-    """All users in every round; on the complete graph W = 11ᵀ/n is the server. Only whole exchanges are run."""
-    spec = facts.spec(method, 0, network__every=LOCAL, network__graph="complete")
-    rounds = max(LOCAL, spec.algorithm.rounds // LOCAL * LOCAL)
-    return stepped(facts, spec.but(algorithm__rounds=rounds))
-
-
-def fedavg(facts: Facts) -> Spec:
-    """DP-FedAvg."""
-    return _local(facts, "descent")
-
-
-def scaffold(facts: Facts) -> Spec:
-    """DP-SCAFFOLD."""
-    return _local(facts, "scaffold")
-
-
-def scaffold_warm(facts: Facts) -> Spec:
-    """DP-SCAFFOLD-warm; without a warm start where the run has no exchanges to spare."""
-    spec = _local(facts, "scaffold")
-    spare = spec.algorithm.rounds > 2 * WARM * LOCAL
-    return spec.but(algorithm__method=f"scaffold({WARM})") if spare else spec
-
-
-FEDERATED = (
-    Baseline("fedavg", "Noble, Bellet and Dieuleveut 2022, DP-FedAvg", fedavg),
-    Baseline("scaffold", "Noble, Bellet and Dieuleveut 2022, DP-SCAFFOLD", scaffold),
-    Baseline("scaffold_warm", "Noble, Bellet and Dieuleveut 2022, DP-SCAFFOLD, warm start", scaffold_warm),
-)
 
 
 LEAST = 0.5  # of the weights of mixup
@@ -284,47 +217,126 @@ def lonely(facts: Facts) -> str:
     return "it needs at least two nodes" if facts.n == 1 else ""
 
 
-GOSSIP = (
-    Baseline("dsgd", "decentralised DP-SGD, the control", dsgd, source="own"),
-    Baseline("adpsgd", "Xu, Zhang and Wang 2020, A(DP)²SGD", adpsgd, source="reconstruction"),
-    Baseline("tracking", "gradient tracking on noisy gradients (after Ding et al. 2022)", tracking, source="own"),
-    Baseline("muffliato", "Cyffers, Even, Bellet and Massoulié 2022", muffliato),
-    Baseline("huang", "Huang, Mitra and Vaidya 2015, Laplace", huang, source="reconstruction"),
-    Baseline("huang_gaussian", "Huang, Mitra and Vaidya 2015, Gaussian", huang_gaussian, source="reconstruction"),
-    Baseline("xiao_admm", "Xiao and Devadas 2021, ADMM", admm, source="reconstruction"),
-    Baseline("xiao_dgd", "Xiao and Devadas 2021, DGD", mixup, source="reconstruction"),
-    Baseline("decor", "Allouah et al. 2024, DECOR", decor, refusal=lonely),
-    Baseline("alone", "each node alone", alone, source="own"),
-)
+LOCAL = 5  # steps between two exchanges
+WARM = 2  # exchanges that only build the controls
 
 
-def planned(facts: Facts) -> Spec:
-    """Dual averaging as the planner would run it; its step sizes are its own, and no factor is put on them."""
-    known = Known(
-        sizes=facts.sizes,
-        features=facts.m,
-        loss=facts.loss,
-        epsilon=facts.epsilon,
-        delta=facts.delta,
-        graph=facts.graph,
-        row_norm=facts.row_norm,
-        intercept=facts.intercept,
-    )
-    same = facts.spec("dual_averaging")
-    return choose(
-        known,
-        h=facts.h,
-        weights=same.problem.weights,
-        sampling=same.privacy.sampling,
-        activation=same.network.activation,
-        rounds=same.algorithm.rounds,
-    ).spec
+def _local(facts: Facts, method: str) -> Spec:
+    """All users in every round; on the complete graph W = 11ᵀ/n is the server. Only whole exchanges are run."""
+    spec = facts.spec(method, 0, network__every=LOCAL, network__graph="complete")
+    rounds = max(LOCAL, spec.algorithm.rounds // LOCAL * LOCAL)
+    return stepped(facts, spec.but(algorithm__rounds=rounds))
 
 
-PLANNED = (Baseline("sottovoce", "our planner's dual averaging", planned, source="own"),)
+def fedavg(facts: Facts) -> Spec:
+    """DP-FedAvg."""
+    return _local(facts, "descent")
 
 
-BASELINES: dict[str, Baseline] = {row.name: row for row in (*PLANNED, *DUAL, *GOSSIP, *FEDERATED, *CENTRAL)}
+def scaffold(facts: Facts) -> Spec:
+    """DP-SCAFFOLD."""
+    return _local(facts, "scaffold")
+
+
+def scaffold_warm(facts: Facts) -> Spec:
+    """DP-SCAFFOLD-warm; without a warm start where the run has no exchanges to spare."""
+    spec = _local(facts, "scaffold")
+    spare = spec.algorithm.rounds > 2 * WARM * LOCAL
+    return spec.but(algorithm__method=f"scaffold({WARM})") if spare else spec
+
+
+IN_ONE_PLACE: dict[str, Any] = {"privacy__adversary": "central"}
+
+
+def noisy_dual_averaging(facts: Facts) -> Spec:
+    """Dual averaging on one node: the central counterpart of Algorithm 1."""
+    return dual_spec(facts, **IN_ONE_PLACE)
+
+
+def dpsgd(facts: Facts) -> Spec:
+    """Abadi et al. 2016, with a proximal step for h."""
+    return stepped(facts, facts.spec("descent", **IN_ONE_PLACE))
+
+
+def dpftrl(facts: Facts) -> Spec:
+    """Kairouz et al. 2021: dual averaging, records in a fixed order, noise on prefix sums along a tree a pass.
+
+    In the sum of a pass of so many batches there are at most as many noises as tree nodes make up a prefix.
+    """
+    batches = math.ceil(facts.least / facts.b)
+    height = math.ceil(math.log2(batches)) + 1
+    changes: dict[str, Any] = {"privacy__sampling": write("cyclic", facts.b), "privacy__law": "tree", **IN_ONE_PLACE}
+    return dual_spec(facts, "constant(1)", height / batches, **changes)
+
+
+def output_perturbation(facts: Facts) -> Spec:
+    """Chaudhuri, Monteleoni and Sarwate 2011: the exact minimiser plus noise."""
+    return facts.spec("output_perturbation", 1, sampling="full", **IN_ONE_PLACE)
+
+
+def objective_perturbation(facts: Facts) -> Spec:
+    """Chaudhuri, Monteleoni and Sarwate 2011, with Gaussian noise: the minimiser of a perturbed objective."""
+    return facts.spec("objective_perturbation", 1, sampling="full", **IN_ONE_PLACE)
+
+
+def flat(facts: Facts) -> str:
+    """Output perturbation: stability needs curvature."""
+    certified = isinstance(facts.made_h, Separable) and facts.made_h.modulus > 0
+    return "" if certified else "it needs an h with an l2 part, and a certified minimiser"
+
+
+def rough(facts: Facts) -> str:
+    """Objective perturbation: the change of variables needs a smooth loss and h."""
+    h = facts.made_h
+    plain = isinstance(h, Separable) and h.mu > 0 and h.phi == 0 and not h.bounded
+    return "" if plain and math.isfinite(facts.smoothness) else "it needs a smooth loss (logistic, …) and h = l2"
+
+
+FAMILIES: dict[str, tuple[Baseline, ...]] = {
+    "our planner": (Baseline("sottovoce", "our planner's dual averaging", planned, source="own"),),
+    "dual averaging by gossip": (
+        Baseline("algorithm1", "Liu, Johansson and Shi, Algorithm 1", algorithm1),
+        Baseline("liu2022", "Liu, Johansson and Shi 2022", liu2022, source="reconstruction"),
+        Baseline("dda", "Duchi, Agarwal and Wainwright 2012, perturbed", conventional, source="recalled"),
+        Baseline("dual_averaging", "dual averaging, everyone active, batches", dual_spec, source="own"),
+    ),
+    "descent by gossip": (
+        Baseline("dsgd", "decentralised DP-SGD, the control", dsgd, source="own"),
+        Baseline("adpsgd", "Xu, Zhang and Wang 2020, A(DP)²SGD", adpsgd, source="reconstruction"),
+        Baseline("tracking", "gradient tracking on noisy gradients (after Ding et al. 2022)", tracking, source="own"),
+        Baseline("muffliato", "Cyffers, Even, Bellet and Massoulié 2022", muffliato),
+        Baseline("huang", "Huang, Mitra and Vaidya 2015, Laplace", huang, source="reconstruction"),
+        Baseline("huang_gaussian", "Huang, Mitra and Vaidya 2015, Gaussian", huang_gaussian, source="reconstruction"),
+        Baseline("xiao_admm", "Xiao and Devadas 2021, ADMM", admm, source="reconstruction"),
+        Baseline("xiao_dgd", "Xiao and Devadas 2021, DGD", mixup, source="reconstruction"),
+        Baseline("decor", "Allouah et al. 2024, DECOR", decor, refusal=lonely),
+        Baseline("alone", "each node alone", alone, source="own"),
+    ),
+    "a server and local steps": (
+        Baseline("fedavg", "Noble, Bellet and Dieuleveut 2022, DP-FedAvg", fedavg),
+        Baseline("scaffold", "Noble, Bellet and Dieuleveut 2022, DP-SCAFFOLD", scaffold),
+        Baseline("scaffold_warm", "Noble, Bellet and Dieuleveut 2022, DP-SCAFFOLD, warm start", scaffold_warm),
+    ),
+    "a trusted centre": (
+        Baseline("central_da", "noisy dual averaging, centralised", noisy_dual_averaging, central=True, source="own"),
+        Baseline("dpsgd", "Abadi et al. 2016, DP-SGD", dpsgd, central=True, source="recalled"),
+        Baseline("dpftrl", "Kairouz et al. 2021, DP-FTRL (tree)", dpftrl, central=True),
+        Baseline(
+            "output", "Chaudhuri et al. 2011, output perturbation", output_perturbation, True, "recalled", refusal=flat
+        ),
+        Baseline(
+            "objective",
+            "Chaudhuri et al. 2011, Gaussian objective perturbation",
+            objective_perturbation,
+            True,
+            "recalled",
+            refusal=rough,
+        ),
+    ),
+}
+"""The table: adding an algorithm is one row."""
+BASELINES: dict[str, Baseline] = {row.name: row for rows in FAMILIES.values() for row in rows}
+"""All of them, by name."""
 
 
 def make_baseline(name: str) -> Baseline:

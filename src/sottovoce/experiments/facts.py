@@ -1,8 +1,7 @@
-"""What may be known before a run: sizes, budget, loss, regulariser. Nothing here looks at data.
+"""What may be known before a run, and the one rule that makes every algorithm's step size of it. No data is looked at.
 
-`steps` takes every baseline's step size from these facts.
-
-The one rule for step sizes: every method takes the step that makes its own textbook bound least, in public numbers.
+`Facts` are sizes, budget, loss, regulariser: public numbers. The rule: every method takes the step that makes its own
+textbook bound least.
 
 Let a round's gradient, averaged over n nodes, have the variance s² = (L²/b + mσ²)/n: b records sampled at each node, σ
 as calibrated, in m coordinates. β is the smoothness of the loss, μ the modulus of h, D a public bound of ‖x*‖, T the
@@ -33,7 +32,7 @@ from sottovoce.notation import write
 from sottovoce.privacy.adversaries import make_adversary
 from sottovoce.privacy.calibration import sigma_for
 from sottovoce.privacy.release import Release
-from sottovoce.privacy.sampling import make_sampling
+from sottovoce.privacy.sampling import Full, make_sampling
 from sottovoce.problem.losses import Loss
 from sottovoce.problem.regularisers import Regulariser, Separable
 from sottovoce.run.build import (
@@ -194,8 +193,8 @@ class Facts:
 
 def variance(facts: Facts, spec: Spec, sigma: float, nodes: int, share: float = 1.0) -> tuple[float, float]:
     """s² and β; `share` is how many vectors of noise there are in the sum of all gradients, for each gradient."""
-    b = make_sampling(spec.privacy.sampling).batch(facts.least)
-    chance = 0.0 if spec.privacy.sampling == "full" else facts.L**2 / b
+    sampling = make_sampling(spec.privacy.sampling)
+    chance = 0.0 if isinstance(sampling, Full) else facts.L**2 / sampling.batch(facts.least)
     s2 = (chance + share * facts.m * sigma**2) / nodes
     return (s2 + facts.L**2, 0.0) if math.isinf(facts.smoothness) else (s2, facts.smoothness)
 
