@@ -68,7 +68,7 @@ class Curve:
     style: tuple[str, str] | None = None
     """Colour and dash (solid, dashed, dotted, dashdot); by default those of its place in the panel."""
     mark: str = ""
-    """At each point, on paper: one of `MARKS`, or none."""
+    """At each point, on paper: one of Matplotlib's, or none."""
 
     @classmethod
     def of(
@@ -227,6 +227,8 @@ def draw(figure: Figure, path: Path) -> Path:
 
 
 def _draw_panel(axis: Any, figure: Figure, panel: Panel, title: str) -> None:
+    from matplotlib.ticker import NullLocator
+
     first, label = next(iter(figure.axes.items()))
     for place, curve in enumerate(panel.curves):
         colour, dash = curve.style or (f"C{place}", "solid")
@@ -249,7 +251,7 @@ def _draw_panel(axis: Any, figure: Figure, panel: Panel, title: str) -> None:
         axis.set_xscale("log")
     if figure.ticks:
         axis.set_xticks(figure.ticks, [f"{tick:g}" for tick in figure.ticks])
-        axis.tick_params(axis="x", which="minor", bottom=False)
+        axis.xaxis.set_minor_locator(NullLocator())
 
 
 def _share(row: Any) -> None:

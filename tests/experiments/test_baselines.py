@@ -9,7 +9,6 @@ import pytest
 from sottovoce.engine import reference
 from sottovoce.errors import SpecError
 from sottovoce.experiments.baselines import BASELINES, make_baseline
-from sottovoce.experiments.compare.study import merged
 from sottovoce.experiments.facts import Facts, dual_weight, smoothness_of, step_size, variance
 from sottovoce.privacy.laws import Pairs
 from sottovoce.problem.optimum import optimum
@@ -29,7 +28,7 @@ def test_its_budget_is_met_and_its_passes_are_the_same(name, make_shards):
     baseline = make_baseline(name)
     spec = baseline.spec(FACTS).but(seed=1)
     assert Spec.from_json(spec.to_json()) == spec
-    shards = merged(shards_of(make_shards)) if baseline.central else shards_of(make_shards)
+    shards = baseline.place(shards_of(make_shards))
     prepared = prepare(spec, shards)
     statement = prepared.statement
     assert 0.99 < statement.epsilon <= 1.0 + 1e-6 and statement.delta == 1e-5

@@ -52,6 +52,11 @@ class Dataset:
         return _targets(self.records)
 
     @cached_property
+    def classes(self) -> int:
+        """How many classes the targets have, where they are classes."""
+        return len(np.unique(self.y))
+
+    @cached_property
     def test(self) -> Shards:
         """The held-out records, in one place."""
         return Shards.of(self.held_out.X, _targets(self.held_out), np.array([0, self.held_out.n_records]))
