@@ -14,14 +14,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sottovoce.algorithm.stepsizes import make_sequence
 from sottovoce.estimators.transformers import PublicProjection
 from sottovoce.experiments.data import Dataset
 from sottovoce.experiments.table import Row, Runs
 from sottovoce.figure import Interval
 from sottovoce.planner import Facts, choose
 from sottovoce.problem.shards import Shards
-from sottovoce.run.build import h_from_text
 from utility import HERE, KEY, rewrite, tell
 from utility_methods import DATA, facts_of, load
 from utility_methods import run as run_spec
@@ -102,8 +100,7 @@ def run(head: Row) -> list[Row]:
         fixed["rounds"] = 10 * rounds
     if name in ("fewer", "more"):
         fixed["rounds"] = max(5, rounds // 3) if name == "fewer" else 3 * rounds
-    mu = h_from_text(planned.spec.problem.h).modulus
-    gamma = float(make_sequence(planned.spec.algorithm.gamma, 1)[0])
+    mu, gamma = planned.spec.problem.h.modulus, float(planned.spec.algorithm.gamma(1)[0])
     if name == "stiffer":
         fixed["alpha"] = 10 * mu
     if name in ("shorter", "longer"):

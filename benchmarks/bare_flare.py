@@ -1,6 +1,6 @@
 """The least that a FLARE job can do: exchange vectors along a schedule, with nothing around it. For `flare.py`.
 
-`aux` sends them the way that FLARE documents (auxiliary requests), `cell` the way that our carrier does.
+`aux` sends them the way that FLARE documents (auxiliary requests), `cell` the way that our transport does.
 """
 
 import json
@@ -16,7 +16,7 @@ from nvflare.apis.impl.controller import Controller
 from nvflare.apis.shareable import Shareable, make_reply
 
 from sottovoce.consortium.agreement import read_agreement
-from sottovoce.consortium.carrier import Wire
+from sottovoce.consortium.flare import Channel
 
 TOPIC = "bare"
 
@@ -34,20 +34,20 @@ class BareExecutor(Executor):
         self._engine, self._ctx, me = fl_ctx.get_engine(), fl_ctx, fl_ctx.get_identity_name()
         if task_name == "register":
             kit = Path(fl_ctx.get_prop(FLContextKey.WORKSPACE_OBJECT).get_root_dir())
-            self._kit, self._plan = kit, read_agreement(kit / "local" / "consortium.toml").plan
+            self._kit, self._run = kit, read_agreement(kit / "local" / "consortium.toml").run
             if self.mode == "aux":
                 self._engine.register_aux_message_handler(TOPIC, self._asked)
             else:
-                self._wire = Wire(self._engine.get_cell().core_cell, fl_ctx.get_job_id())
-                self._wire.serve(TOPIC, lambda site, body: self._answer(site, int.from_bytes(body[:8]), body[8:]))
+                self._channel = Channel(self._engine.get_cell().core_cell, fl_ctx.get_job_id())
+                self._channel.serve(TOPIC, lambda site, body: self._answer(site, int.from_bytes(body[:8]), body[8:]))
             return make_reply(ReturnCode.OK)
-        plan, i = self._plan, self._plan.number(me)
-        z = np.full((1, plan.m), float(i))
+        run, i = self._run, self._run.number(me)
+        z = np.full((1, run.m), float(i))
         began = time.perf_counter()
-        for t in plan.rounds(i).tolist():
+        for t in run.rounds(i).tolist():
             payload = z.tobytes()
-            for j, weight in plan.links(t, i):
-                z += weight * (np.frombuffer(self._exchange(t, plan.nodes[j], i < j, payload)) - z)
+            for j, weight in run.links(t, i):
+                z += weight * (np.frombuffer(self._exchange(t, run.nodes[j], i < j, payload)) - z)
         seconds = time.perf_counter() - began
         (self._kit / f"bare-{self.mode}.json").write_text(json.dumps({"seconds": seconds}))
         return make_reply(ReturnCode.OK)
@@ -60,7 +60,7 @@ class BareExecutor(Executor):
                 assert self._changed.wait_for(lambda: (t, peer) in self._heard, timeout=60)
                 return self._heard.pop((t, peer))
         if self.mode == "cell":
-            return self._wire.ask(peer, TOPIC, t.to_bytes(8) + payload)
+            return self._channel.ask(peer, TOPIC, t.to_bytes(8) + payload)
         request = Shareable({"t": t, "x": payload})
         return self._engine.send_aux_request([peer], TOPIC, request, 60.0, self._ctx, secure=True)[peer]["x"]
 

@@ -43,9 +43,9 @@ def launch():
     return subprocess.run(command, env=env, check=False).returncode
 
 
-def plan_for(ranks, numbers, rounds):
+def run_for(ranks, numbers, rounds):
     """Every node in every round, in disjoint pairs: ranks / 2 exchanges a round."""
-    from sottovoce.node.plan import make_plan
+    from sottovoce.node.runfile import make_run
 
     spec = {
         "algorithm": {"rounds": rounds},
@@ -54,7 +54,7 @@ def plan_for(ranks, numbers, rounds):
     }
     nodes = {f"node{i}": 20 for i in range(ranks)}
     data = {"run": "bench", "schedule_seed": 1, "features": numbers, "classes": [-1, 1], "nodes": nodes, "spec": spec}
-    return make_plan(data)
+    return make_run(data)
 
 
 def per_second(comm, work, exchanges):
@@ -74,28 +74,26 @@ def ping(comm, size, peers):
 
 
 def measure():
-    from sottovoce.node.exchange import Exchange
-    from sottovoce.node.mpi import MpiCarrier, world
-    from sottovoce.node.postbox import Postbox
-    from sottovoce.node.skips import Skips
+    from sottovoce.node.links import Links, Skips
+    from sottovoce.node.message import Header, array_of, pack
     from sottovoce.node.store import Saved
-    from sottovoce.node.wire import Header, pack
+    from sottovoce.node.transport import MpiTransport, world
 
     args, comm = options(), world()
     me, numbers = comm.Get_rank(), args.bytes // 8
-    plan = plan_for(comm.Get_size(), numbers, args.exchanges)
-    postbox = Postbox(plan, me, Saved(0, None, {}, {}, {}), lambda t: None)
-    network = Exchange(MpiCarrier(comm, postbox), postbox, Skips(plan, me, None, {}, 0))
+    run = run_for(comm.Get_size(), numbers, args.exchanges)
+    links = Links(run, me, Saved(0, None, {}, {}, {}), lambda t: None)
+    transport = MpiTransport(links, Skips(run, me, None, {}, 0), comm)
     vector = np.random.default_rng(me).normal(size=(1, numbers))
-    peers = {t: plan.links(t, me)[0][0] for t in plan.rounds(me).tolist()}
+    peers = {t: run.links(t, me)[0][0] for t in run.rounds(me).tolist()}
 
     def exchanges(first, last):
         for t in range(first, last + 1):
-            payload = pack(Header(plan.run, t, me), vector)
-            postbox.post(t, payload)
-            network.exchange(t, peers[t], payload)
-            postbox.message(t, peers[t], vector.shape)
-            postbox.mixed(t)
+            payload = pack(Header(run.mark, t, me), vector)
+            links.post(t, payload)
+            heard = transport.exchange(t, payload, [peers[t]])
+            array_of(heard[peers[t]])
+            links.mixed(t)
 
     half, bare, ours = args.exchanges // 2, [], []
     for first, last in ((1, half), (half + 1, args.exchanges)):
@@ -112,25 +110,23 @@ def measure():
 
 def durable(comm, numbers, rounds=100):
     """The whole loop: draw, step, a transaction, exchange, mix."""
-    from sottovoce.data.tables import Table
     from sottovoce.node.budget import Budget
-    from sottovoce.node.loop import Participant
-    from sottovoce.node.mpi import MpiCarrier
+    from sottovoce.node.node import DurableNode
     from sottovoce.node.site import own_problem
     from sottovoce.node.store import Store
+    from sottovoce.node.transport import MpiTransport
 
-    plan = replace(plan_for(comm.Get_size(), numbers, rounds), name="durable")
-    name = plan.nodes[comm.Get_rank()]
+    run = replace(run_for(comm.Get_size(), numbers, rounds), name="durable")
+    name = run.nodes[comm.Get_rank()]
     X = np.random.default_rng(comm.Get_rank()).normal(size=(20, numbers)) / (2 * numbers**0.5)
-    table = Table(X, np.where(X[:, 0] > 0, 1.0, -1.0), None, None, name)
+    records = run.schema.encode_numbered(X, np.where(X[:, 0] > 0, 1.0, -1.0))
     with tempfile.TemporaryDirectory() as folder:
         store = Store(Path(folder) / name)
         store.set_budget(Budget(float("inf"), 1e-5).detail("records"))
-        participant = Participant(plan, name, own_problem(plan, name, table), store)
-        carrier = MpiCarrier(comm, participant.postbox)
-        participant.connect(carrier)
-        speed = per_second(comm, participant.run, rounds)
-        carrier.flush()
+        node = DurableNode(run, name, own_problem(run, name, records), store)
+        node.transport = transport = MpiTransport(node.links, node.skips, comm)
+        speed = per_second(comm, node.take_part, rounds)
+        transport.flush()
         store.close()
     return speed
 

@@ -104,7 +104,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         agreement, kits = prepare(folder, features)
-        exchanges = int(agreement.plan.prepared.job.schedule.up_to()[-1]) / 2
+        exchanges = int(agreement.run.prepared.job.schedule.up_to()[-1]) / 2
         paths = {"PYTHONPATH": os.pathsep.join([here, os.environ.get("PYTHONPATH", "")])}
         rates: dict[str, list[float]] = {"bare, aux": [], "bare, cell": [], "sottovoce": []}
         with Trial(kits, folder / "logs") as trial:

@@ -12,14 +12,14 @@ import time
 
 import numpy as np
 
-from sottovoce.problem.losses import make_loss
+from sottovoce.problem.losses import LOSSES
 from sottovoce.problem.objective import Problem
 from sottovoce.problem.optimum import optimum
-from sottovoce.problem.regularisers import make_regulariser
+from sottovoce.problem.regularisers import REGULARISERS
 from sottovoce.problem.shards import Shards
 
 BLOCK = 10_000
-REGULARISERS = {"l2": {"mu": 5e-4}, "l1": {"phi": 5e-4}, "elastic_net": {"phi": 5e-4, "mu": 5e-4}}
+CHOICES = {"l2": {"mu": 5e-4}, "l1": {"phi": 5e-4}, "elastic_net": {"phi": 5e-4, "mu": 5e-4}}
 
 
 def two_classes(rows: int, features: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -44,7 +44,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=400_000)
     parser.add_argument("--features", type=int, default=2_000)
     parser.add_argument("--loss", default="hinge")
-    parser.add_argument("--h", default="l2", choices=sorted(REGULARISERS))
+    parser.add_argument("--h", default="l2", choices=sorted(CHOICES))
     parser.add_argument("--gap", type=float, default=1e-4)
     parser.add_argument("--max-passes", type=int, default=2_000)
     parser.add_argument("--seed", type=int, default=0)
@@ -52,8 +52,8 @@ def main() -> None:
 
     X, y = two_classes(options.rows, options.features, options.seed)
     shards = Shards.of(X, y, np.array([0, options.rows]))
-    h = make_regulariser(options.h, **REGULARISERS[options.h])
-    problem = Problem(make_loss(options.loss), h, shards, weights="records")
+    h = REGULARISERS.make(options.h, **CHOICES[options.h])
+    problem = Problem(LOSSES.make(options.loss), h, shards, weights="records")
     start = time.perf_counter()
 
     def progress(passes: int, gap: float) -> None:

@@ -40,10 +40,10 @@ def main():
         data = run_file(args.rounds, run=f"soak-{number}", nodes=nodes, timeout=60.0, network__activation="edges(2)")
         cluster = Cluster(root, data, seed=args.seed + number)
         cluster.faulty = 0.05
-        made = cluster.run(events=args.events - sum(total.values()), every=0.4, limit=900)
+        made = cluster.endure(events=args.events - sum(total.values()), every=0.4, limit=900)
         cluster.check_wire()
-        plan = cluster.plan
-        expected = simulated(plan, records(plan), secrets(plan, root))
+        run = cluster.run
+        expected = simulated(run, records(run), secrets(run, root))
         worst = max(worst, float(np.max(np.abs(cluster.models() - expected))))
         assert worst < 1e-9, f"the models differ from the simulation by {worst}"
         total.update(made)

@@ -6,7 +6,7 @@ from functools import lru_cache
 import numpy as np
 
 from measure import Work
-from sottovoce.data.embedded import sparse_text, two_gaussians
+from sottovoce.data.synthetic import sparse_text, two_gaussians
 from sottovoce.engine import compiled
 from sottovoce.engine.job import Job
 from sottovoce.problem.shards import Shards, even

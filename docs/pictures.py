@@ -68,7 +68,9 @@ def draw_theorem1() -> None:
             if adversary == "hidden_participation" and iota == 1.0:
                 continue  # everybody speaks: there is nothing to hide
             T = round(3 * q / iota)
-            true = [compare(Theorem1(e, 0.01, iota, 1.0, q, T), ADVERSARIES[adversary], delta).epsilon for e in claimed]
+            true = [
+                compare(Theorem1(e, 0.01, iota, 1.0, q, T), ADVERSARIES.read(adversary), delta).epsilon for e in claimed
+            ]
             note = "" if adversary == "transcript" else " (what if: hidden participation)"
             label = f"true, ι = {iota:g}{note}"
             curves.append(Curve(label, {"claimed": claimed}, np.array(true), style=(colour, dash), mark=mark))

@@ -49,7 +49,7 @@ def prepare(folder: Path) -> tuple[Agreement, dict[str, Path]]:
     make_data.write(folder / "records")
     agreement = read_agreement(EXAMPLE / "consortium.toml")
     kits = provision(agreement, EXAMPLE / "consortium.toml", folder / "kits")
-    say(f"kits made; digest {agreement.plan.digest[:16]}; {agreement.plan.statement.verdict()}")
+    say(f"kits made; digest {agreement.run.digest[:16]}; {agreement.run.statement.verdict()}")
     return agreement, kits
 
 
@@ -108,10 +108,10 @@ def compare(kits: dict[str, Path], agreement: Agreement) -> None:
         assert np.array_equal(calm.models, rough.models), f"{site}: the models differ"
         assert calm.statement == rough.statement, f"{site}: the statements differ"
         calm.statement.verify()
-        planned = agreement.plan.event(agreement.plan.number(site)).rounds
+        planned = agreement.run.event(agreement.run.number(site)).rounds
         for state in ("calm", "rough"):
             rows = [row for row in Store(kits[site] / state, reading=True).rows() if row.kind == "release"]
-            assert len([row for row in rows if row.run == agreement.plan.digest]) == planned, f"{site}: {state}"
+            assert len([row for row in rows if row.run == agreement.run.digest]) == planned, f"{site}: {state}"
     say("models identical to the last bit at all sites; statements equal and verified; every round released once")
 
 
@@ -128,7 +128,7 @@ def main() -> None:
             say("server and sites are up, mutual TLS on loopback")
             run(admin, trial)
             settle(kits, folder / "records", "rough", {site: kits[site] / "calm" for site in SOURCES})
-            run(admin, trial, kill_at=agreement.plan.T // 3)
+            run(admin, trial, kill_at=agreement.run.T // 3)
     compare(kits, agreement)
 
 

@@ -35,6 +35,14 @@ class NetworkError(SottovoceError):
     exit_code = 4
 
 
+class Paused(NetworkError):
+    """A peer is gone; the run can go on when it is back."""
+
+
+class Stranger(NetworkError):
+    """A peer that does not take part in the same run: nothing is exchanged with it."""
+
+
 class PrivacyError(SottovoceError):
     """A release that cannot be accounted for, or a guarantee that does not hold."""
 
@@ -45,6 +53,14 @@ class StoreError(SottovoceError):
     """A node's folder that cannot be trusted: damaged, an old copy, in use, or without its key."""
 
     exit_code = 6
+
+
+class FolderInUse(StoreError):
+    """Another process has this node's folder open; it may be about to end."""
+
+
+class OldCopy(StoreError):
+    """A folder that is behind what peers have seen from its node; it never goes on in this run."""
 
 
 class PrivacyLeakWarning(UserWarning):

@@ -8,8 +8,10 @@ value. On the command line ``edges:2`` saves quoting the brackets.
 
 import inspect
 import re
-from collections.abc import Callable
-from typing import Generic, NamedTuple, TypeVar
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any, Generic, NamedTuple, TypeVar, overload
 
 from sottovoce.errors import SottovoceError, SpecError
 
@@ -17,14 +19,45 @@ _CALL = re.compile(r"\s*([a-z][a-z0-9_]*)\s*(?:\((.*)\)|:(.+))?\s*", re.DOTALL)
 _EXACT = 2**53  # whole numbers up to here are written without a point
 
 Value = TypeVar("Value")
+Subject = TypeVar("Subject")
+Made = TypeVar("Made")
 
 
 class Call(NamedTuple):
-    """A parsed choice: name, numbers by position, values by name."""
+    """A parsed choice: name, numbers by position, values by name, and the text that held them."""
 
     name: str
-    args: tuple[float, ...]
+    args: tuple[float | str, ...]
     kwargs: dict[str, float | str]
+    inside: str
+
+
+@dataclass(frozen=True)
+class Chosen(Generic[Subject, Made]):
+    """A function of something that is not known yet, with its other arguments: a graph before it has its nodes.
+
+    Equal where name and numbers are, whether they were written out or left at their defaults.
+    """
+
+    name: str
+    numbers: tuple[tuple[str, Any], ...]
+    function: Callable[..., Made] = field(compare=False, repr=False)
+    noun: str
+
+    def __call__(self, subject: Subject) -> Made:
+        """What it comes to for the subject."""
+        return self.function(subject, **dict(self.numbers))
+
+    def __str__(self) -> str:
+        """The first number always, the others where they are not the default."""
+        defaults = inspect.signature(self.function).parameters
+        first, rest = self.numbers[:1], self.numbers[1:]
+        args = [value for _, value in first if value is not None]
+        return write(self.name, *args, **{key: value for key, value in rest if value != defaults[key].default})
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Sent to another process, it is found in that process's own table."""
+        return _found, (self.function.__module__, self.noun, self.name, self.numbers)
 
 
 class Choices(dict[str, Callable[..., Value]], Generic[Value]):
@@ -50,10 +83,33 @@ class Choices(dict[str, Callable[..., Value]], Generic[Value]):
     """
 
     def __init__(
-        self, noun: str, rows: dict[str, Callable[..., Value]], error: type[SottovoceError] = SpecError
+        self, noun: str, rows: Mapping[str, Callable[..., Value]], error: type[SottovoceError] = SpecError
     ) -> None:
         super().__init__(rows)
-        self.noun, self.error = noun, error
+        self.noun, self.error, self._later = noun, error, False
+
+    @classmethod
+    def of_functions(
+        cls, noun: str, functions: Mapping[str, Callable[..., Made]], error: type[SottovoceError] = SpecError
+    ) -> "Choices[Chosen[Any, Made]]":
+        """A table of functions whose first argument comes later; what is read is `Chosen`.
+
+        Examples
+        --------
+        >>> powers = Choices.of_functions("power", {"square": lambda x: x**2, "power": lambda x, k=3.0: x**k})
+        >>> powers.read("power:2.0")(5), str(powers.read("power")), powers.read("power") == powers.read("power:3")
+        (25.0, 'power(3)', True)
+        """
+        table: Choices[Chosen[Any, Made]] = Choices(noun, {}, error)
+        table._later, _TABLES[noun] = True, table
+        for name, function in functions.items():
+            table.add(name, function)
+        return table
+
+    def add(self, name: str, row: Callable[..., Any]) -> None:
+        """One more row; of a table of functions, one more function."""
+        made: Callable[..., Any] = _later(self.noun, name, row) if self._later else row
+        self[name] = made
 
     @property
     def usage(self) -> str:
@@ -62,14 +118,88 @@ class Choices(dict[str, Callable[..., Value]], Generic[Value]):
 
     def read(self, text: str) -> Value:
         """The value that a text stands for, or one sentence that says how to write it."""
-        name, args, kwargs = parse(text) if isinstance(text, str) else ("", (), {})
+        if not isinstance(text, str):
+            raise self.error(f"there is no {self.noun} {text!r}; write one of {self.usage}")
+        call = parse(text)
+        args: tuple[float | str, ...] = call.args
+        if call.name in self and not call.kwargs and _takes_one_text(self[call.name]) and call.inside:
+            args = (call.inside,)  # a path may hold anything
+        return self.make(call.name, *args, **call.kwargs)
+
+    def make(self, name: str, *args: Any, **kwargs: Any) -> Value:
+        """The value of a name and its numbers.
+
+        Examples
+        --------
+        >>> Choices("size", {"large": lambda by=2.0: 10 * by}).make("large", by=3)
+        30
+        """
         if name not in self:
-            raise self.error(f"there is no {self.noun} '{name or text}'; write one of {self.usage}")
+            raise self.error(f"there is no {self.noun} '{name}'; write one of {self.usage}")
+        row = self[name]
+        signature = inspect.signature(row)
         try:
-            bound = inspect.signature(self[name]).bind(*args, **kwargs)
+            bound = signature.bind(*args, **kwargs)
         except TypeError:
-            raise self.error(f"{self.noun} '{text}' is malformed; write {_usage(name, self[name])}") from None
-        return self[name](*bound.args, **bound.kwargs)
+            raise self.error(
+                f"{self.noun} '{write(name, *args, **kwargs)}' is malformed; write {_usage(name, row)}"
+            ) from None
+        for key, value in bound.arguments.items():
+            odd = [v for v in (value if isinstance(value, tuple) else (value,)) if isinstance(v, str)]
+            if odd and not _is_text(signature.parameters[key]):
+                raise self.error(f"{odd[0]!r} for {self.noun} '{name}' is not a number; write {_usage(name, row)}")
+        return row(*bound.args, **bound.kwargs)
+
+
+_TABLES: dict[str, Choices[Chosen[Any, Any]]] = {}
+
+
+def _found(module: str, noun: str, name: str, numbers: tuple[tuple[str, Any], ...]) -> Chosen[Any, Any]:
+    import_module(module)  # which makes the table
+    return _TABLES[noun].make(name, **dict(numbers))
+
+
+class Field(Generic[Value]):
+    """A field of a frozen dataclass that takes a value or its text, and holds the value.
+
+    Parameters
+    ----------
+    table : where texts are looked up
+    default : the value where nothing is said; without one the field must be given
+
+    Examples
+    --------
+    >>> from sottovoce.problem.losses import LOSSES, Loss
+    >>> @dataclass(frozen=True)
+    ... class Model:
+    ...     loss: Field[Loss] = Field(LOSSES, LOSSES.read("hinge"))
+    >>> str(Model().loss), Model("huber(2.0)") == Model("huber:2"), Model(LOSSES.make("huber", 3)).loss.slope_bound
+    ('hinge', True, 3.0)
+    """
+
+    def __init__(self, table: Choices[Value], *default: Value) -> None:
+        self.table, self.default = table, default
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        """Know under which name the value is kept."""
+        self._name = name
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Value: ...
+    @overload
+    def __get__(self, instance: object, owner: type) -> Value: ...
+    def __get__(self, instance: object | None, owner: type) -> Value:
+        """The value; of the class itself, the default."""
+        if instance is not None:
+            return instance.__dict__[self._name]
+        if not self.default:
+            raise AttributeError(f"'{self._name}' has no default")
+        return self.default[0]
+
+    def __set__(self, instance: object, value: Value | str) -> None:
+        """Read a text once, here."""
+        unread = value is None or isinstance(value, str | bytes | int | float | list | dict | tuple)
+        instance.__dict__[self._name] = self.table.read(value) if unread else value  # type: ignore[arg-type]
 
 
 def parse(text: str) -> Call:
@@ -77,27 +207,24 @@ def parse(text: str) -> Call:
 
     Examples
     --------
-    >>> parse("edges(2)")
-    Call(name='edges', args=(2,), kwargs={})
+    >>> parse("edges(2)")[:3]
+    ('edges', (2,), {})
     >>> parse("small_world:k=4,p=0.1").kwargs
     {'k': 4, 'p': 0.1}
     """
     match = _CALL.fullmatch(text)
     if not match:
         raise SpecError(f"{text!r} is not a choice; write a name with its numbers, such as 'edges(2)' or 'edges:2'")
-    inside = match[2] if match[2] is not None else match[3]
-    args: list[float] = []
+    inside = (match[2] if match[2] is not None else match[3] or "").strip()
+    args: list[float | str] = []
     kwargs: dict[str, float | str] = {}
-    for part in filter(None, (p.strip() for p in (inside or "").split(","))):
+    for part in filter(None, (p.strip() for p in inside.split(","))):
         key, equals, value = part.partition("=")
         if equals:
             kwargs[key.strip()] = _value(value.strip())
         else:
-            number = _value(part)
-            if isinstance(number, str):
-                raise SpecError(f"{part!r} in {text!r} is not a number")
-            args.append(number)
-    return Call(match[1], tuple(args), kwargs)
+            args.append(_value(part))
+    return Call(match[1], tuple(args), kwargs, inside)
 
 
 def write(name: str, *args: float, **kwargs: float | str) -> str:
@@ -115,7 +242,7 @@ def write(name: str, *args: float, **kwargs: float | str) -> str:
 def _text(value: float | str) -> str:
     if isinstance(value, str):
         return value
-    whole = value == value and abs(value) < _EXACT and value == int(value)
+    whole = abs(value) < _EXACT and value == int(value)  # not a number is neither
     return str(int(value)) if whole else repr(float(value))
 
 
@@ -128,9 +255,30 @@ def _value(text: str) -> float | str:
     return text
 
 
-def _usage(name: str, row: Callable[..., Value]) -> str:
-    signature = inspect.signature(row)
-    if not signature.parameters:
-        return name
-    shown = [str(p.replace(annotation=inspect.Parameter.empty)) for p in signature.parameters.values()]
-    return f"{name}({', '.join(shown)})"
+def _is_text(parameter: inspect.Parameter) -> bool:
+    return "str" in str(parameter.annotation)
+
+
+def _takes_one_text(row: Callable[..., Any]) -> bool:
+    parameters = list(inspect.signature(row).parameters.values())
+    return len(parameters) == 1 and _is_text(parameters[0])
+
+
+def _usage(name: str, row: Callable[..., Any]) -> str:
+    parameters = inspect.signature(row).parameters.values()
+    shown = [str(p.replace(annotation=inspect.Parameter.empty)) for p in parameters]
+    return f"{name}({', '.join(shown)})" if shown else name
+
+
+def _later(noun: str, name: str, function: Callable[..., Made]) -> Callable[..., Chosen[Any, Made]]:
+    """A row that takes all arguments but the first."""
+    signature = inspect.signature(function)
+    rest = signature.replace(parameters=list(signature.parameters.values())[1:])
+
+    def row(*args: Any, **kwargs: Any) -> Chosen[Any, Made]:
+        bound = rest.bind(*args, **kwargs)
+        bound.apply_defaults()
+        return Chosen(name, tuple(bound.arguments.items()), function, noun)
+
+    row.__signature__ = rest  # type: ignore[attr-defined]
+    return row

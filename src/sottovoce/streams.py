@@ -29,8 +29,8 @@ Words = NDArray[np.uint32]
 ROUNDS = 13
 IN_CACHE = 1 << 15  # blocks that are worked on at a time
 TAIL = 1 << 10  # radii from first words below this are refined by a second block
-_ROTATIONS = (13, 15, 26, 6, 17, 29, 16, 24)
-_PARITY = np.uint32(0x1BD11BDA)
+ROTATIONS = (13, 15, 26, 6, 17, 29, 16, 24)
+PARITY = np.uint32(0x1BD11BDA)
 
 
 class Purpose(IntEnum):
@@ -43,10 +43,10 @@ class Purpose(IntEnum):
 def threefry(key: tuple[Any, Any], counter: tuple[Any, Any]) -> tuple[Words, Words]:
     """Threefry-2x32-13 of every (key, counter), elementwise; the four arguments broadcast."""
     k0, k1, c0, c1 = np.broadcast_arrays(*(np.atleast_1d(np.asarray(w, dtype=np.uint32)) for w in (*key, *counter)))
-    schedule = (k0, k1, k0 ^ k1 ^ _PARITY)
+    schedule = (k0, k1, k0 ^ k1 ^ PARITY)
     x0, x1 = c0 + k0, c1 + k1
     for r in range(ROUNDS):
-        turn = _ROTATIONS[r % 8]
+        turn = ROTATIONS[r % 8]
         x0 += x1
         x1 = (x1 << np.uint32(turn)) | (x1 >> np.uint32(32 - turn))
         x1 ^= x0

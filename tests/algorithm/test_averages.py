@@ -6,26 +6,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sottovoce.algorithm.dual_averaging import DualAveraging
-from sottovoce.algorithm.stepsizes import StepSizes, make_sequence, prefix_sums
+from sottovoce.algorithm.method import SEQUENCES, StepSizes, prefix_sums
 from sottovoce.errors import SpecError
-from sottovoce.problem.regularisers import Entropy, Euclidean, make_regulariser
+from sottovoce.problem.regularisers import REGULARISERS, Entropy, Euclidean
 
 T, M = 60, 5
-REGULARISERS = {
-    "l2": make_regulariser("l2", mu=0.05),
-    "l1": make_regulariser("l1", phi=0.1),
-    "elastic_net": make_regulariser("elastic_net", phi=0.1, mu=0.02),
-    "box": make_regulariser("box", lo=-0.3, hi=0.7),
-    "box_l2": make_regulariser("box", lo=-0.3, hi=0.7, mu=0.04),
-    "box_above_zero": make_regulariser("box", lo=0.2, hi=0.7),
-    "box_below_zero": make_regulariser("box", lo=-0.9, hi=-0.2, mu=0.01),
-    "non_negative": make_regulariser("non_negative"),
-    "none": make_regulariser("none"),
-    "l2_ball": make_regulariser("l2_ball", radius=0.8),
-    "l1_ball": make_regulariser("l1_ball", radius=0.8),
-    "simplex": make_regulariser("simplex"),
+CASES = {
+    "l2": REGULARISERS.make("l2", mu=0.05),
+    "l1": REGULARISERS.make("l1", phi=0.1),
+    "elastic_net": REGULARISERS.make("elastic_net", phi=0.1, mu=0.02),
+    "box": REGULARISERS.make("box", lo=-0.3, hi=0.7),
+    "box_l2": REGULARISERS.make("box", lo=-0.3, hi=0.7, mu=0.04),
+    "box_above_zero": REGULARISERS.make("box", lo=0.2, hi=0.7),
+    "box_below_zero": REGULARISERS.make("box", lo=-0.9, hi=-0.2, mu=0.01),
+    "non_negative": REGULARISERS.make("non_negative"),
+    "none": REGULARISERS.make("none"),
+    "l2_ball": REGULARISERS.make("l2_ball", radius=0.8),
+    "l1_ball": REGULARISERS.make("l1_ball", radius=0.8),
+    "simplex": REGULARISERS.make("simplex"),
 }
-SEQUENCES = {"strongly convex": ("linear(1)", "constant(20)"), "convex": ("constant(1)", "sqrt(0.5)")}
+PAIRS = {"strongly convex": ("linear(1)", "constant(20)"), "convex": ("constant(1)", "sqrt(0.5)")}
 STILL = StepSizes(np.ones(3), np.zeros(3))
 CENTRE = tuple(np.linspace(-0.5, 0.5, M))
 
@@ -34,17 +34,17 @@ ORIGIN = Euclidean()
 
 
 def method(h, sequences, d=ORIGIN, **more):
-    a, gamma = (make_sequence(text, T) for text in SEQUENCES[sequences])
+    a, gamma = (SEQUENCES.read(text)(T) for text in PAIRS[sequences])
     return DualAveraging(h, StepSizes(a, gamma), iota=0.3, scale=np.ones(4), d=d, **more)
 
 
 @pytest.mark.parametrize("d", [Euclidean(), Euclidean(CENTRE), Entropy()], ids=["origin", "centre", "entropy"])
-@pytest.mark.parametrize("sequences", SEQUENCES)
-@pytest.mark.parametrize("name", REGULARISERS)
+@pytest.mark.parametrize("sequences", PAIRS)
+@pytest.mark.parametrize("name", CASES)
 @settings(max_examples=25)
 @given(seed=st.integers(0, 10**6), size=st.sampled_from([0.0, 0.1, 1.0, 10.0, 300.0]), t0=st.integers(1, T + 1))
 def test_lazy_sum_equals_the_sum_over_rounds(name, sequences, d, seed, size, t0):
-    h = REGULARISERS[name]
+    h = CASES[name]
     if isinstance(d, Entropy) and name != "simplex":
         return
     da = method(h, sequences, d)
@@ -60,23 +60,23 @@ def test_lazy_sum_equals_the_sum_over_rounds(name, sequences, d, seed, size, t0)
 
 def test_the_closed_forms_are_really_used():
     for name in ("l2", "l1", "elastic_net", "box", "l2_ball", "none"):
-        assert method(REGULARISERS[name], "convex")._lazy._sum.__name__ != "_by_rounds"
-    assert method(REGULARISERS["simplex"], "convex")._lazy._sum.__name__ == "_by_rounds"
-    assert method(REGULARISERS["l1"], "convex", Euclidean(CENTRE))._lazy._sum.__name__ == "_by_rounds"
-    assert method(REGULARISERS["l1"], "strongly convex", Euclidean(CENTRE))._lazy._sum.__name__ == "_separable"
+        assert method(CASES[name], "convex")._lazy._sum.__name__ != "_by_rounds"
+    assert method(CASES["simplex"], "convex")._lazy._sum.__name__ == "_by_rounds"
+    assert method(CASES["l1"], "convex", Euclidean(CENTRE))._lazy._sum.__name__ == "_by_rounds"
+    assert method(CASES["l1"], "strongly convex", Euclidean(CENTRE))._lazy._sum.__name__ == "_separable"
 
 
 def test_curvature_of_f_is_one_more_modulus():
     """h = 0 with curvature μ_f has the x of h = (μ_f/2)‖x‖²."""
     z = np.random.default_rng(0).normal(size=(2, M))
-    with_f = method(REGULARISERS["none"], "strongly convex", curvature=0.05)
-    with_h = method(REGULARISERS["l2"], "strongly convex")
+    with_f = method(CASES["none"], "strongly convex", curvature=0.05)
+    with_h = method(CASES["l2"], "strongly convex")
     assert np.allclose(with_f.x(z, 17), with_h.x(z, 17), rtol=1e-14)
     assert np.allclose(with_f._lazy(z, np.array([1, 4]), 40), with_h._lazy(z, np.array([1, 4]), 40), rtol=1e-12)
 
 
 def test_as_written_freezes_x():
-    da = method(REGULARISERS["elastic_net"], "convex", primal="as_written")
+    da = method(CASES["elastic_net"], "convex", primal="as_written")
     state = da.start(2, M)._replace(z=np.random.default_rng(1).normal(size=(2, M)) * 9, since=np.array([3, 9]))
     frozen = da.x(state.z, state.since)
     weights = np.array([np.sum(da.steps.a[since - 1 : 12]) for since in (3, 9)])
@@ -92,14 +92,14 @@ def test_prefix_sums(values):
 @pytest.mark.parametrize(
     ("build", "words"),
     [
-        (lambda: make_sequence("cubic(1)", 5), "no sequence 'cubic"),
-        (lambda: make_sequence("linear(1)", 0), "at least one round"),
+        (lambda: SEQUENCES.read("cubic(1)")(5), "no sequence 'cubic"),
+        (lambda: SEQUENCES.read("linear(1)")(0), "at least one round"),
         (lambda: StepSizes(np.array([2.0, 1.0]), np.zeros(2)), "must not decrease"),
         (lambda: StepSizes(np.ones(2), np.array([1.0, 0.5])), "must not decrease"),
         (lambda: StepSizes(np.ones(2), np.ones(3)), "one value a round"),
-        (lambda: DualAveraging(REGULARISERS["l1"], STILL, 1.0, np.ones(1)), "strongly convex h"),
-        (lambda: method(REGULARISERS["l2"], "convex", primal="frozen"), "'recompute' or 'as_written'"),
-        (lambda: method(REGULARISERS["l2"], "convex", primal="as_written", curvature=1.0), "primal='recompute'"),
+        (lambda: DualAveraging(CASES["l1"], STILL, 1.0, np.ones(1)), "strongly convex h"),
+        (lambda: method(CASES["l2"], "convex", primal="frozen"), "'recompute' or 'as_written'"),
+        (lambda: method(CASES["l2"], "convex", primal="as_written", curvature=1.0), "primal='recompute'"),
     ],
 )
 def test_bad_choices_are_one_sentence(build, words):

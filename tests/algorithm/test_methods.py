@@ -13,7 +13,7 @@ from sottovoce.algorithm.descent import mixing_weights
 from sottovoce.algorithm.synchronous import acceleration
 from sottovoce.engine import nodes, reference
 from sottovoce.errors import SpecError
-from sottovoce.network.graphs import make_graph
+from sottovoce.network.graphs import GRAPHS
 from sottovoce.network.mixing import metropolis
 from sottovoce.problem.optimum import optimum
 from sottovoce.problem.shards import Shards
@@ -103,7 +103,7 @@ def textbook(method, job, W, eta, every):
 @pytest.mark.parametrize(("method", "changes"), EVERY)
 def test_without_noise_it_is_the_textbook(method, changes, make_shards):
     job = prepare(spec(method, changes), make_shards(N, Q, M)).job
-    W = metropolis(make_graph("ring", N).adjacency())
+    W = metropolis(GRAPHS.make("ring")(N).adjacency())
     models, output = textbook(method, job, W, getattr(job.method, "eta", None), changes.get("network__every", 1))
     state = reference.run(job, job.start(), 1, T)
     assert np.allclose(state.z, models, atol=1e-12)
@@ -151,7 +151,7 @@ def test_its_price_is_met_and_not_passed(method, changes, make_shards):
     job, twin, still = prepared.job, other.job, prepare(noisy.but(privacy__noise="none"), shards).job
     sizes = np.arange(N)
     speaks = np.ones(N, dtype=bool)
-    gain, spread = job.method.shape or (np.ones(T), np.ones(T))
+    gain, spread = job.method.released.shape or (np.ones(T), np.ones(T))
     moved, spreads = [], []
     for t in range(1, T + 1):
         released = []
@@ -179,7 +179,7 @@ def test_no_neighbour_moves_it_further(method, changes, make_shards):
     shards = make_shards(N, Q, M)
     rng = np.random.default_rng(4)
     job = prepare(spec(method, changes, privacy__noise="gaussian(0.05)", problem__h="l1(0.05)"), shards).job
-    gain = (job.method.shape or (np.ones(T), None))[0]
+    gain = (job.method.released.shape or (np.ones(T), None))[0]
     still = np.zeros((N, M))
     for step in reference.rounds(job, job.start(), 1, T - 1):
         t, state = step.t + 1, step.state.copy()
@@ -266,7 +266,7 @@ def test_a_stale_worker_reads_its_own_past(make_shards):
 
 
 def test_acceleration_beats_plain_gossip():
-    W = metropolis(make_graph("ring", 20).adjacency())
+    W = metropolis(GRAPHS.make("ring")(20).adjacency())
     K, omega = acceleration(W)
     X = np.random.default_rng(0).normal(size=(20, 3))
     plain, before, now = np.linalg.matrix_power(W, K) @ X, X, W @ X

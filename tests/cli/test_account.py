@@ -81,7 +81,7 @@ def test_plan_chooses_explains_and_draws(sottovoce, tmp_path):
     picture = tmp_path / "plan.png"
     args = ("plan", "--nodes", 5, "--records", 2000, "--features", 20, "--plot", picture)
     found = report(sottovoce, *args)
-    assert found["adversary"] == "transcript" and found["spec"]["privacy"]["noise"] == "private(1.0)"
+    assert found["adversary"] == "transcript" and found["spec"]["privacy"]["noise"] == "private(1)"
     best = min(p["loss"] for p in found["plans"])
     assert best <= found["predicted_loss"] <= best + 0.001 and picture.read_bytes().startswith(b"\x89PNG")
     assert found["price"]["rounds"] == found["spec"]["algorithm"]["rounds"] == found["plans"][0]["rounds"]

@@ -9,6 +9,7 @@ import pytest
 
 from sottovoce.cli import node as node_command
 from sottovoce.node.store import Store
+from sottovoce.node.transport import NodeTransport
 from sottovoce.run.result import Result
 
 RUN = """
@@ -32,7 +33,7 @@ noise = "private(1.0)"
 
 
 class Alone:
-    """A communicator of one rank, and a carrier with nobody to write to."""
+    """A communicator of one rank."""
 
     def Get_size(self):
         return 1
@@ -41,11 +42,16 @@ class Alone:
         return 0
 
 
-class Nobody:
-    lossy = False
+class Nobody(NodeTransport):
+    """A network with nobody to write to."""
 
-    def __init__(self, comm, postbox):
-        pass
+    def __init__(self, links, skips, comm):
+        super().__init__(links, skips)
+
+    def send(self, peer, payload):
+        raise AssertionError("there is no peer")
+
+    wait = send
 
     def flush(self):
         pass
@@ -55,7 +61,7 @@ class Nobody:
 def site(tmp_path, monkeypatch):
     """A run file, the same records as a file and as a database, and no MPI."""
     monkeypatch.setattr(node_command, "world", Alone)
-    monkeypatch.setattr(node_command, "MpiCarrier", Nobody)
+    monkeypatch.setattr(node_command, "MpiTransport", Nobody)
     (tmp_path / "run.toml").write_text(RUN)
     rng = np.random.default_rng(0)
     rows = [(a, b, "x", "yes" if a + b > 0 else "no") for a, b in rng.normal(size=(40, 2)).tolist()]
@@ -187,3 +193,34 @@ def test_a_budget_may_be_changed_and_both_stay(sottovoce, tmp_path):
         assert code == 0 and json.loads(out)["epsilon"] == float(epsilon)
     assert [row.detail["epsilon"] for row in Store(tmp_path / "n", reading=True).rows()] == ["1.0", "2.0"]
     assert sottovoce("ledger", "budget", tmp_path / "n", "--epsilon", "-1")[0] == 5
+
+
+SCHEMA = """
+row_norm = 1.0
+[label]
+column = "sick"
+classes = ["no", "yes"]
+[columns.age]
+low = -3
+high = 3
+[columns.name]
+type = "category"
+categories = ["x", "y"]
+"""
+
+
+def test_a_run_file_with_a_schema_trains_and_predicts_from_raw_columns(node, sottovoce, site):
+    plain = 'features = ["age", "bmi"]\nlabel = "sick"\nclasses = ["no", "yes"]\nunit_rows = true\n'
+    (site / "run.toml").write_text(RUN.replace(plain, 'schema = "kept.toml"\n'))
+    (site / "kept.toml").write_text(SCHEMA)
+    code, out, err = node("--budget", "1.5", "--json")
+    assert code == 0, err
+    saved = json.loads(out)["saved"]
+    assert Result.load(saved).features == ("age", "name=x", "name=y")
+    code, out, err = sottovoce("predict", saved, site / "clinic.csv", "--json")
+    assert code == 0 and set(json.loads(out)["predictions"]) <= {"yes", "no"}, err
+    (site / "clinic.csv").write_text((site / "clinic.csv").read_text().replace(",x,", ",z,", 1))
+    code, _, err = node("--json")
+    assert code == 3 and "'name' has no value, or one that the schema does not list in record 1" in " ".join(
+        err.split()
+    )

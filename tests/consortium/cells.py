@@ -1,12 +1,12 @@
-"""FLARE's cells as far as we use them, inside one process, and members of a run on top of them."""
+"""FLARE's cells as far as we use them, inside one process, and nodes of a run on top of them."""
 
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from nvflare.fuel.f3.cellnet.core_cell import Message, MessageHeaderKey, ReturnCode, make_reply
 
-from sottovoce.consortium.carrier import Wire
-from sottovoce.consortium.member import Member
+from sottovoce.consortium.flare import Channel
+from sottovoce.consortium.node import ConsortiumNode
 from sottovoce.engine import reference
 from sottovoce.engine.job import Job
 from sottovoce.node.entropy import own_streams
@@ -54,36 +54,36 @@ class Cell:
 
 
 def join(small, kits, net=None, stopped=lambda name: False):
-    """All members of a run, ready."""
+    """All nodes of a run, ready."""
     net = net or Cells()
-    digest = small.agreement.plan.digest
+    digest = small.agreement.run.digest
     return {
-        name: Member(kit, name, digest, Wire(net.cell(name), JOB), lambda name=name: stopped(name))
+        name: ConsortiumNode(kit, name, digest, Channel(net.cell(name), JOB), lambda name=name: stopped(name))
         for name, kit in kits.items()
     }
 
 
-def run(members):
+def run(nodes):
     """Run them at once: what each told the server, or its error."""
 
-    def play(member):
+    def play(node):
         try:
-            return member.run()
+            return node.take_part()
         except ValueError as error:
             return error
         finally:
-            member.close()
+            node.close()
 
-    with ThreadPoolExecutor(len(members)) as pool:
-        return dict(zip(members, pool.map(play, members.values()), strict=True))
+    with ThreadPoolExecutor(len(nodes)) as pool:
+        return dict(zip(nodes, pool.map(play, nodes.values()), strict=True))
 
 
 class Injected:
     """The nodes' own secret draws, all in one place."""
 
-    def __init__(self, plan, secrets):
-        release, sizes = plan.prepared.job.release, np.array(plan.sizes)
-        self.own = [Draws(release, own_streams(secret, plan.digest), sizes, plan.m) for secret in secrets]
+    def __init__(self, run, secrets):
+        release, sizes = run.prepared.job.release, np.array(run.sizes)
+        self.own = [Draws(release, own_streams(secret, run.digest), sizes, run.m) for secret in secrets]
 
     def records(self, nodes, t):
         return [self.own[i].records(np.array([i]), np.array([s]))[0] for i, s in zip(nodes, t, strict=True)]
@@ -92,13 +92,22 @@ class Injected:
         return np.stack([self.own[i].noise(np.array([i]), np.array([s]))[0] for i, s in zip(nodes, t, strict=True)])
 
 
-def simulated(plan, problems, secrets):
+def whose(shard):
+    """The number of the person of each row of a node."""
+    ids = np.empty(len(shard.y), dtype=np.int64)
+    for person in range(int(shard.sizes[0])):
+        ids[shard.rows(0, np.array([person]))] = person
+    return ids
+
+
+def simulated(run, problems, secrets):
     """The models of the same run in the reference engine, from the same records and draws."""
     shards = [problem.shards for problem in problems]
     X, y = np.vstack([s.X for s in shards]), np.concatenate([s.y for s in shards])
     offsets = np.concatenate([[0], np.cumsum([len(s.y) for s in shards])])
-    whole = Shards.of(X, y, offsets, None, shards[0].intercept)
-    job = plan.prepared.job
+    units = np.concatenate([whose(s) for s in shards]) if shards[0].people else None
+    whole = Shards.of(X, y, offsets, None, shards[0].intercept, units)
+    job = run.prepared.job
     problem = Problem(job.problem.loss, job.problem.h, whole, job.problem.weights, job.problem.outputs)
-    again = Job(problem, job.method, job.schedule, job.release, Injected(plan, secrets))
-    return job.method.average(reference.run(again, again.start(), 1, plan.T), plan.T)
+    again = Job(problem, job.method, job.schedule, job.release, Injected(run, secrets))
+    return job.method.average(reference.run(again, again.start(), 1, run.T), run.T)

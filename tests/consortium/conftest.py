@@ -12,6 +12,7 @@ from sottovoce.node.store import Store
 
 SCHEMA = """
 row_norm = 1.0
+{unit}
 [label]
 column = "outcome"
 classes = {classes}
@@ -61,23 +62,33 @@ sampling = "{sampling}"
 class Small:
     """Kits of a small consortium under one folder."""
 
-    def __init__(self, root: Path, names=("ash", "birch", "cedar"), records=40, classes=("no", "yes"), **settings):
+    def __init__(
+        self,
+        root: Path,
+        names=("ash", "birch", "cedar"),
+        records=40,
+        classes=("no", "yes"),
+        people: bool = False,
+        **settings,
+    ):
+        """`records` of each site; where they are of `people`, some have several rows."""
         self.root, self.names, self.records = root, names, records
         sites = "".join(f'[sites.{name}]\norg = "{name}"\nrecords = {records}\n' for name in names)
         given = dict(
             held_out=0.25, timeout=30, port=8002, graph="complete", activation="everyone", rounds=20, loss="logistic"
         )
         text = AGREEMENT.format(**{**given, "sampling": "full", **settings}, sites=sites)
-        (root / "schema.toml").write_text(SCHEMA.format(classes=list(classes)))
+        (root / "schema.toml").write_text(SCHEMA.format(classes=list(classes), unit='unit = "who"' if people else ""))
         (root / "consortium.toml").write_text(text)
         self.agreement = read_agreement(root / "consortium.toml")
         rng, cuts = np.random.default_rng(3), np.linspace(-1, 1, len(classes) + 1)[1:-1]
         for name in names:
-            lines = ["a,b,kind,outcome"]
-            for i in range(records):
+            lines = ["a,b,kind,outcome" + ",who" * people]
+            for i in [*range(records), *(range(0, records, 3) if people else ()), *([0] * 5 * people)]:
                 a, b = rng.normal(size=2).tolist()
                 kind = ("x", "y", "")[int(rng.integers(3))]
-                lines.append(f"{a!r},{'' if i == 4 else repr(b)},{kind},{classes[int(np.sum(a - b > cuts))]}")
+                row = f"{a!r},{'' if i == 4 else repr(b)},{kind},{classes[int(np.sum(a - b > cuts))]}"
+                lines.append(row + f",{name}-{i:03}" * people)
             (root / f"{name}.csv").write_text("\n".join(lines) + "\n")
 
     def settle(self, kit: Path, name: str, state="state", epsilon=4.0, secret: bytes | None = None) -> None:

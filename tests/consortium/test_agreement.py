@@ -1,18 +1,18 @@
-"""consortium.toml: one plan for everybody, with a digest that covers whatever changes a result or a guarantee."""
+"""consortium.toml: one run for everybody, with a digest that covers whatever changes a result or a guarantee."""
 
 import pytest
 
 from sottovoce.consortium.agreement import read_agreement
-from sottovoce.consortium.site import read_site
 from sottovoce.errors import SpecError
+from sottovoce.node.site import read_site
 
 
-def test_the_plan_trains_on_what_is_not_held_out(small):
+def test_the_run_trains_on_what_is_not_held_out(small):
     agreement = small(records=41, held_out=0.25).agreement
-    assert agreement.plan.sizes == (31, 31, 31)
-    assert agreement.plan.spec.problem.row_norm == agreement.schema.row_norm == 1.0
-    assert agreement.plan.spec.privacy.noise == "private(2.0)"
-    assert agreement.plan.features == ("a", "b", "kind=x", "kind=y")
+    assert agreement.run.sizes == (31, 31, 31)
+    assert agreement.run.spec.problem.row_norm == agreement.schema.row_norm == 1.0
+    assert agreement.run.spec.privacy.noise == "private(2)"
+    assert agreement.run.schema.features == ("a", "b", "kind=x", "kind=y")
 
 
 @pytest.mark.parametrize(
@@ -32,11 +32,11 @@ def test_the_plan_trains_on_what_is_not_held_out(small):
 )
 def test_whatever_matters_is_in_the_digest(small, old, new):
     made = small()
-    before = made.agreement.plan.digest
+    before = made.agreement.run.digest
     for name in ("consortium.toml", "schema.toml"):
         path = made.root / name
         path.write_text(path.read_text().replace(old, new))
-    assert read_agreement(made.root / "consortium.toml").plan.digest != before
+    assert read_agreement(made.root / "consortium.toml").run.digest != before
 
 
 @pytest.mark.parametrize(

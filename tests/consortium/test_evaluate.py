@@ -10,11 +10,11 @@ from sottovoce.consortium import evaluation as evaluate
 from sottovoce.consortium.evaluation import Evaluation, noise_of, noisy_count, right_answers
 from sottovoce.errors import PrivacyError
 from sottovoce.privacy import profiles
-from sottovoce.privacy.accounting import Mechanism, epsilon
+from sottovoce.privacy.accounting import price
 from sottovoce.privacy.statement import PrivacyStatement
-from sottovoce.problem.losses import make_loss
+from sottovoce.problem.losses import LOSSES
 from sottovoce.problem.objective import Problem
-from sottovoce.problem.regularisers import make_regulariser
+from sottovoce.problem.regularisers import REGULARISERS
 from sottovoce.problem.shards import Shards
 
 
@@ -22,7 +22,7 @@ from sottovoce.problem.shards import Shards
 def test_a_count_is_a_gaussian_mechanism_of_sensitivity_one(held_out):
     event = evaluate.count_event(held_out, 1.5, 1e-6)
     assert math.isclose(noise_of(event), event.noise_multiplier, rel_tol=1e-12)
-    assert math.isclose(epsilon([Mechanism.of(event)], 1e-6), 1.5, rel_tol=2e-3)
+    assert math.isclose(price([event], 1e-6).epsilon, 1.5, rel_tol=2e-3)
     assert profiles.gaussian_epsilon(1e-6, noise_of(event)) <= 1.5
 
 
@@ -37,7 +37,9 @@ def test_right_answers_of_all_kinds():
     X, whole, one = np.array([[1.0], [-1.0], [2.0]]), np.array([0, 3]), np.array([1.0])
 
     def problem(loss, y, outputs=1):
-        return Problem(make_loss(loss), make_regulariser("l2", 0.1), Shards.of(X, np.array(y), whole), "nodes", outputs)
+        return Problem(
+            LOSSES.make(loss), REGULARISERS.make("l2", 0.1), Shards.of(X, np.array(y), whole), "nodes", outputs
+        )
 
     assert right_answers(problem("hinge", [1.0, 1.0, -1.0]), one, math.nan) == 1
     assert right_answers(problem("absolute", [1.0, 1.0, -1.0]), one, 0.5) == 1
@@ -47,7 +49,7 @@ def test_right_answers_of_all_kinds():
 
 def test_the_statement_covers_both_shares_and_verifies_itself(small):
     made = small(held_out=0.25)
-    alone, whole = made.agreement.plan.statement, evaluate.statement(made.agreement)
+    alone, whole = made.agreement.run.statement, evaluate.statement(made.agreement)
     assert whole.epsilon == max(alone.epsilon, whole.held_out[0].epsilon)
     assert whole.held_out[0].nodes == (0, 1, 2) and whole.groups == alone.groups
     whole.verify()
@@ -72,13 +74,13 @@ def test_a_louder_test_raises_the_statement(small):
 
     louder = read_agreement(path)
     assert math.isclose(evaluate.statement(louder).epsilon, 3.0, rel_tol=2e-3)
-    assert louder.plan.digest != made.agreement.plan.digest
+    assert louder.run.digest != made.agreement.run.digest
 
 
 def test_nothing_held_out_is_nothing_counted(small):
     made = small(held_out=0.0)
     assert evaluate.count_events(made.agreement) == {}
-    assert evaluate.statement(made.agreement) == made.agreement.plan.statement
+    assert evaluate.statement(made.agreement) == made.agreement.run.statement
 
 
 def test_the_standard_error_holds_noise_and_sampling():

@@ -15,11 +15,11 @@ import pytest
 
 from sottovoce.consortium.check import check_kit
 from sottovoce.consortium.project import provision
-from sottovoce.consortium.schema import schema_of
-from sottovoce.consortium.site import Source
 from sottovoce.data.load import load
+from sottovoce.data.schema import schema_of
 from sottovoce.data.sql import load_sql
 from sottovoce.errors import DataError
+from sottovoce.node.site import Site
 from sottovoce.node.store import Store
 from sottovoce.run.result import Result
 
@@ -168,8 +168,8 @@ def test_the_schema_types_every_kind_of_column_as_in_a_file(server, reader, tmp_
     """SMALLINT, NUMERIC, DOUBLE, REAL, BIGINT, CHAR(n) with its blanks, BOOLEAN, ENUM, UUID, NULL in any of them."""
     (tmp_path / "patients.csv").write_text(CSV)
     schema = schema_of(SCHEMA)
-    file = Source("people", tmp_path, file=tmp_path / "patients.csv").read(schema)
-    database = Source("people", tmp_path, database=reader, query="SELECT * FROM patients ORDER BY id, age").read(schema)
+    file = Site("people", tmp_path, file=tmp_path / "patients.csv").read(schema)
+    database = Site("people", tmp_path, database=reader, query="SELECT * FROM patients ORDER BY id, age").read(schema)
     assert np.array_equal(file.X, database.X) and file.y.tolist() == database.y.tolist() == [1, -1, -1, -1, 1]
     assert file.units.tolist() == database.units.tolist() and len(set(database.units)) == 4
     places = {name: j for j, name in enumerate(schema.features)}
@@ -194,7 +194,7 @@ def test_what_the_schema_has_no_place_for_is_refused(server, reader, tmp_path, c
     names = [name for name in CSV.splitlines()[0].split(",") if name != column]
     query = f"SELECT {', '.join(names)}, {value} AS {column} FROM patients"
     with pytest.raises(DataError, match=reason):
-        Source("people", tmp_path, database=reader, query=query).read(schema_of(SCHEMA))
+        Site("people", tmp_path, database=reader, query=query).read(schema_of(SCHEMA))
 
 
 def test_what_the_server_refuses_is_a_sentence_without_the_password(server, reader):

@@ -12,8 +12,7 @@ import pytest
 
 from sottovoce.cli import consortium as consortium_command
 from sottovoce.cli import main as cli
-from sottovoce.consortium import carrier as flare
-from sottovoce.consortium import check
+from sottovoce.consortium import check, flare
 from sottovoce.consortium.check import check_kit, command, server_of
 from sottovoce.consortium.project import ALLOWED, provision
 from sottovoce.errors import SpecError
@@ -74,7 +73,7 @@ def test_every_member_gets_a_page_and_a_command(provisioned):
     for kit in kits.values():
         assert made.agreement.name in (kit / "README.md").read_text()
     page = (kits["ash"] / "README.md").read_text()
-    assert made.agreement.plan.digest in page and "(ε = 2, δ = 1e-05)" in page and "4 noisy messages" in page
+    assert made.agreement.run.digest in page and "(ε = 2, δ = 1e-05)" in page and "4 noisy messages" in page
     assert "client_train" in " ".join(command(kits["ash"])) and "secure_train=true" in command(kits["ash"])
     assert "server_train" in " ".join(command(kits["localhost"]))
     with pytest.raises(SpecError, match="no kit"):
@@ -119,7 +118,7 @@ WRONG = {
     "records and budget ": lambda kit: replace(kit, "local/consortium.toml", "records = 40", "records = 41"),
     "records and budget  ": lambda kit: replace(kit, "local/site.toml", '"people"', '"others"'),
     "records and budget   ": lambda kit: replace(kit, "local/site.toml", "cedar.csv", "away.csv"),
-    "plan": lambda kit: replace(kit, "local/consortium.toml", "rounds = 4", "rounds = 3"),
+    "run": lambda kit: replace(kit, "local/consortium.toml", "rounds = 4", "rounds = 3"),
     "agreement": lambda kit: (kit / "local" / "schema.toml").unlink(),
 }
 
@@ -158,7 +157,7 @@ def test_the_command_line_makes_and_checks_kits(small, tmp_path, monkeypatch, ca
 
     code, out = call("consortium", "init", tmp_path / "consortium.toml", "--out", tmp_path / "kits", "--json")
     told = json.loads(out)
-    assert code == 0 and told["digest"] == made.agreement.plan.digest and told["privacy"]["private"]
+    assert code == 0 and told["digest"] == made.agreement.run.digest and told["privacy"]["private"]
     code, out = call("node", "check", told["kits"]["ash"], "--json")
     found = json.loads(out.splitlines()[0])
     assert code == 2 and not found["ready"]  # site.toml still names no file

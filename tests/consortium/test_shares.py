@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from sottovoce.consortium.schema import Encoded
-from sottovoce.consortium.shares import HELD_OUT, deal, refuse_moved
+from sottovoce.consortium.evaluation import HELD_OUT, deal, refuse_moved
+from sottovoce.data.schema import Encoded
 from sottovoce.errors import DataError, PrivacyError
 from sottovoce.node.budget import Spending
-from sottovoce.privacy.events import Event
+from sottovoce.privacy.events import FullEvent
 
 KEY = bytes(range(32))
 
@@ -56,25 +56,32 @@ def test_over_secrets_every_record_is_held_out_equally_often():
     assert np.all(np.abs(counts - 0.3 * keys) < 5 * np.sqrt(keys * 0.3 * 0.7))
 
 
-def test_one_record_of_each_unit_is_used_whatever_the_others_do():
+@pytest.mark.parametrize("key", range(8))
+def test_people_are_dealt_out_with_all_of_their_rows_whatever_the_others_do(key):
+    """All rows of a training person count as one; a held-out person is tested on one row."""
     X, y = records(12)
     units = np.array(["a", "a", "a", "b", "b", "c", "d", "e", "f", "g", "h", "h"], dtype=object)
-    train, test = deal(Encoded(X, y, units), 8, 2, KEY, "people")
+    train, test = deal(Encoded(X, y, units), 8, 2, bytes([key]) * 32, "people")
     whose = {row.tobytes(): unit for row, unit in zip(X, units, strict=True)}
-    used = [whose[row.tobytes()] for shard in (train, test) for row in shard.X]
-    assert sorted(used) == list("abcdefgh")
-    # another person's records do not change which of mine is used, nor the share that it is in
+    trained, tested = ([whose[row.tobytes()] for row in shard.X] for shard in (train, test))
+    assert train.people and train.sizes.tolist() == [6] and test.sizes.tolist() == [2] and len(set(tested)) == 2
+    assert sorted(trained) == [unit for unit in units if unit not in tested] and set(trained) | set(tested) == set(
+        units
+    )
+    people = [train.rows(0, np.array([person])) for person in range(6)]
+    assert all(len({trained[row] for row in rows}) == 1 for rows in people)
+    # another person's records do not change what is used of mine, nor the share that it is in
     Z = X.copy()
     Z[:3] = 0.0
-    again = deal(Encoded(Z, y, units), 8, 2, KEY, "people")
+    again = deal(Encoded(Z, y, units), 8, 2, bytes([key]) * 32, "people")
     others = [{row.tobytes() for row in shard.X if whose.get(row.tobytes(), "a") != "a"} for shard in (train, test)]
     assert others == [{row.tobytes() for row in shard.X if np.any(row)} for shard in again]
-    with pytest.raises(DataError, match="units"):
-        deal(Encoded(X, y, units), 9, 2, KEY, "people")
+    with pytest.raises(DataError, match="8 people"):
+        deal(Encoded(X, y, units), 9, 2, bytes([key]) * 32, "people")
 
 
 def spending(dataset, fingerprint, released=1):
-    return Spending("run", "name", dataset, fingerprint, Event("full", 5, 5, 1.0, 1.0, 3), released, "closed")
+    return Spending("run", "name", dataset, fingerprint, FullEvent(5, 5, 1.0, 1.0, 3), released, "closed")
 
 
 def test_a_record_that_may_have_been_in_both_shares_is_not_used():

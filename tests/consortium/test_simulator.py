@@ -13,8 +13,8 @@ import pytest
 
 from sottovoce.consortium.project import ALLOWED
 from sottovoce.consortium.submit import write_job
+from sottovoce.node.message import MAGIC
 from sottovoce.node.store import Store
-from sottovoce.node.wire import MAGIC
 from sottovoce.run.result import Result
 
 pytestmark = pytest.mark.slow
@@ -44,5 +44,5 @@ def test_four_processes_train_and_the_sniffer_can_see(small, cells, tmp_path):
     assert all(np.array_equal(models[0], other) for other in models)
     seen = sniffed.read_bytes()
     assert MAGIC in seen
-    outbox = Store(kits["ash"] / "state").load(made.agreement.plan.digest).outbox
+    outbox = Store(kits["ash"] / "state").load(made.agreement.run.digest).outbox
     assert outbox and all(payload in seen for payload in outbox.values())

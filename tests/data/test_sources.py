@@ -19,12 +19,10 @@ from sottovoce.data.embedded import (
     EMBEDDED,
     WINE,
     embedded,
-    regression,
-    sparse_text,
-    two_gaussians,
 )
 from sottovoce.data.fetch import REAL, VARIABLE, load_real, real_path
 from sottovoce.data.load import as_signs, read_idx
+from sottovoce.data.synthetic import regression, sparse_text, two_gaussians
 from sottovoce.errors import DataError, SpecError
 from sottovoce.rows import row_norms
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import sparse, stats
 
 from sottovoce.algorithm.dual_averaging import DualAveraging
-from sottovoce.algorithm.stepsizes import StepSizes
+from sottovoce.algorithm.method import StepSizes
 from sottovoce.engine import compiled, reference
 from sottovoce.engine import compiled as packing
 from sottovoce.engine.kernel import noise

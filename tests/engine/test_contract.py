@@ -9,7 +9,7 @@ from scipy import sparse
 
 from sottovoce.engine import reference
 from sottovoce.errors import SottovoceError
-from sottovoce.problem.losses import LOSSES, make_loss
+from sottovoce.problem.losses import LOSSES
 from sottovoce.run.build import prepare
 from sottovoce.run.solve import ENGINES
 from sottovoce.run.spec import AlgorithmSpec, Spec
@@ -48,7 +48,7 @@ OPTIONS = {
 
 def allowed(case):
     """Combinations that have no meaning are left out; each is refused with an error, tested elsewhere."""
-    entropy, targets = case["distance"] == "entropy", make_loss(case["loss"].split("(")[0]).targets
+    entropy, targets = case["distance"] == "entropy", LOSSES.make(case["loss"].split("(")[0]).targets
     others = case["distance"] != "euclidean" or case["primal"] == "as_written" or case["curvature"] > 0
     return not (
         (entropy and (case["h"] != "simplex" or case["curvature"] > 0))
@@ -93,7 +93,7 @@ CASES, IMPOSSIBLE = pairwise_cover()
 
 
 def spec_of(case, rounds, m):
-    unbounded = np.isinf(make_loss(case["loss"].split("(")[0]).slope_bound)
+    unbounded = np.isinf(LOSSES.make(case["loss"].split("(")[0]).slope_bound)
     a, gamma = case["steps"]
     return Spec(AlgorithmSpec(rounds, case["method"], a, gamma, eta="inverse_sqrt(0.7)"), seed=7).but(
         problem__loss=case["loss"],
@@ -124,7 +124,7 @@ def job_of(case, make_shards, rounds):
         n=6,
         q=8,
         m=4,
-        real=make_loss(name).targets == "real",
+        real=LOSSES.make(name).targets == "real",
         sizes=sizes,
         kind=kind,
         outputs=case["outputs"],

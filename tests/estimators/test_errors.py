@@ -115,9 +115,10 @@ def test_given_classes_need_not_all_be_there():
 
 def test_the_least_size_of_a_node_is_where_noise_reaches_the_largest_gradient():
     from sottovoce.privacy.calibration import sigma
+    from sottovoce.privacy.events import FullEvent
 
     for epsilon in (0.3, 1.0, 5.0):
-        least = next(q for q in range(1, 200) if sigma("full", q, q, 1.0, 1, epsilon, 1e-5) <= 1.0)
+        least = next(q for q in range(1, 200) if sigma(FullEvent(q, q, 1.0, 1.0, 1), epsilon, 1e-5) <= 1.0)
         refuse_small_nodes((least,), ("a",), epsilon, 1e-5, "records")
         with pytest.raises(DataError, match="too few"):
             refuse_small_nodes((least, least - 1), ("a", "b"), epsilon, 1e-5, "records")

@@ -60,9 +60,9 @@ class Replay:
     def __init__(self, heard):
         self.heard, self.sent = heard, []
 
-    def exchange(self, t, peer, payload):
-        self.sent.append((t, peer, payload))
-        return self.heard[t][peer].tobytes()
+    def exchange(self, t, payload, peers):
+        self.sent += [(t, peer, payload) for peer in peers]
+        return {peer: self.heard[t][peer].tobytes() for peer in peers}
 
 
 def messages(job):
@@ -80,7 +80,7 @@ def said(job, node, heard):
     transport = Replay(heard)
     mine = [t for t, spoken in heard.items() if node in spoken]
     alone = Node(node, shard, job.method, job.schedule, job.release, job.draws, transport)
-    alone.run(job.start().at(np.array([node])), np.array(mine))
+    alone.take_turns(job.start().at(np.array([node])), np.array(mine))
     return transport.sent
 
 

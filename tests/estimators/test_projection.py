@@ -5,7 +5,7 @@ import pytest
 from scipy import sparse
 from sklearn.base import clone
 
-from sottovoce.data.embedded import sparse_text
+from sottovoce.data.synthetic import sparse_text
 from sottovoce.errors import DataError, SpecError
 from sottovoce.estimators.transformers import PublicProjection
 from sottovoce.rows import row_norms

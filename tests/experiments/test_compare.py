@@ -12,7 +12,7 @@ from sottovoce.experiments.compare.ranking import figure, summarise
 from sottovoce.experiments.compare.study import KEY, Study, alike, compare
 from sottovoce.experiments.data import load
 from sottovoce.experiments.table import save_rows
-from sottovoce.problem.losses import make_loss
+from sottovoce.problem.losses import LOSSES
 from sottovoce.run.solve import solve
 from sottovoce.run.spec import AlgorithmSpec, Execution, Spec
 
@@ -22,7 +22,7 @@ NAMES = ["dsgd", "tracking", "decor", "dpsgd", "output"]
 
 @pytest.fixture(scope="module")
 def data():
-    return load("breast_cancer", loss=make_loss("logistic"))
+    return load("breast_cancer", loss=LOSSES.make("logistic"))
 
 
 def study_of(data, names=NAMES, settings=SETTINGS, **what):
@@ -99,7 +99,7 @@ def test_specs_are_the_same_up_to_six_digits_of_their_numbers_alone():
         {"network__activation": "edges(2)"},
         {"privacy__delta": 1.1e-5},
         {"privacy__clip": 1.0},
-        {"algorithm__centre": (0.0,)},
+        {"algorithm__distance": "euclidean(0.0)"},
         {"network__correct": True},
     ):
         assert not alike(spec, spec.but(**change)), change
@@ -170,7 +170,7 @@ def test_what_cannot_be_compared(data):
     with pytest.raises(SpecError, match="at least one seed"):
         study_of(data, ["dsgd"], seeds=0)
     with pytest.raises(DataError, match="no data 'nowhere'"):
-        load("nowhere", loss=make_loss("logistic"))
+        load("nowhere", loss=LOSSES.make("logistic"))
 
 
 def test_the_command(tmp_path, monkeypatch, capsys):

@@ -7,7 +7,7 @@ from sottovoce.data.embedded import embedded
 from sottovoce.data.tables import Table
 from sottovoce.errors import DataError, SpecError
 from sottovoce.experiments.data import load, split
-from sottovoce.problem.losses import make_loss
+from sottovoce.problem.losses import LOSSES
 
 
 def numbered(count):
@@ -37,13 +37,13 @@ def test_records_are_dealt_out_by_a_seed():
 def test_targets_are_for_the_loss(tmp_path):
     path = tmp_path / "two.csv"
     path.write_text("a,b,y\n" + "3,4,no\n0.1,0.2,yes\n" * 6)
-    found = load(str(path), loss=make_loss("logistic"), label="y")
+    found = load(str(path), loss=LOSSES.make("logistic"), label="y")
     assert set(found.y.tolist()) == {-1.0, 1.0} and found.name == str(path)
     assert np.linalg.norm(found.records.X, axis=1).max() <= 1
-    real = load("diabetes", loss=make_loss("absolute"))
+    real = load("diabetes", loss=LOSSES.make("absolute"))
     assert set(real.y.tolist()) <= set(embedded("diabetes").y.tolist())
     with pytest.raises(DataError, match="classes"):
-        load("diabetes", loss=make_loss("logistic"))
+        load("diabetes", loss=LOSSES.make("logistic"))
     with pytest.raises(SpecError, match="no size 'huge'"):
         load("epsilon-like", "huge")
 

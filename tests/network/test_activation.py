@@ -11,11 +11,12 @@ from scipy import stats
 
 from sottovoce.errors import NetworkError, SpecError
 from sottovoce.network import activation as listing
-from sottovoce.network.activation import ACTIVATIONS, Edges, Everyone, Matching, Nodes, make_activation
-from sottovoce.network.graphs import Graph, make_graph
+from sottovoce.network.activation import ACTIVATIONS, Edges, Everyone, Matching, Nodes
+from sottovoce.network.graphs import GRAPHS, Graph
+from sottovoce.network.mixing import METROPOLIS
 from sottovoce.network.schedule import draw_schedule
 
-K20 = make_graph("complete", 20)
+K20 = GRAPHS.make("complete")(20)
 KITE = Graph("kite", 6, np.array([[0, 1], [0, 2], [1, 2], [1, 3], [2, 3], [3, 4], [4, 5]]))
 
 
@@ -34,13 +35,13 @@ def outcomes_by_hand(graph, activation):
 
 
 SCHEMES = ["edges(1)", "edges(2)", "edges(3)", "matching(1)", "matching(2)", "nodes(1)", "nodes(4)", "everyone"]
-GRAPHS = [KITE, make_graph("complete", 6), make_graph("ring", 7), make_graph("path", 5), make_graph("grid", 9)]
+SOME = [KITE, GRAPHS.make("complete")(6), GRAPHS.make("ring")(7), GRAPHS.make("path")(5), GRAPHS.make("grid")(9)]
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-@pytest.mark.parametrize("graph", GRAPHS, ids=lambda g: g.name)
+@pytest.mark.parametrize("graph", SOME, ids=lambda g: g.name)
 def test_iota_count_and_outcomes_are_those_of_the_definition(graph, scheme):
-    activation = make_activation(scheme)
+    activation = ACTIVATIONS.read(scheme)
     listed = list(outcomes_by_hand(graph, activation))
     share = [sum(i in nodes for nodes, _ in listed) / len(listed) for i in range(graph.n)]
     np.testing.assert_allclose(activation.iota(graph), share, rtol=1e-13)
@@ -66,16 +67,16 @@ def test_iota_of_the_audit():
     assert Edges(1).iota(K20)[0] == pytest.approx(0.1, abs=1e-15)
     assert Edges(2).iota(K20)[0] == pytest.approx(4 / 21, abs=1e-15)
     assert Matching(2).iota(K20)[0] == pytest.approx(0.2, abs=1e-15)
-    star = Edges(1).iota(make_graph("star", 20))
+    star = Edges(1).iota(GRAPHS.make("star")(20))
     assert star[0] == pytest.approx(1.0) and star[1] == pytest.approx(1 / 19)  # .053 … 1
-    huge = Edges(50).iota(make_graph("complete", 400))
+    huge = Edges(50).iota(GRAPHS.make("complete")(400))
     d, E = 399, 400 * 399 // 2
     assert huge[0] == pytest.approx(-math.expm1(sum(math.log1p(-d / (E - j)) for j in range(50))), rel=1e-10)
 
 
 def worst_z(graph, activation, iota, rounds=40_000, seed=5):
     """Largest |z| over the nodes, of drawn participation counts against Bin(T, ι_i)."""
-    K = draw_schedule(graph, activation, "metropolis", rounds, np.random.default_rng(seed)).participations()
+    K = draw_schedule(graph, activation, METROPOLIS, rounds, np.random.default_rng(seed)).participations()
     sure = (iota < 1e-12) | (iota > 1 - 1e-12)
     assert np.array_equal(K[sure], np.round(iota[sure]) * rounds)
     z = (K - rounds * iota)[~sure] / np.sqrt(rounds * iota * (1 - iota))[~sure]
@@ -85,18 +86,18 @@ def worst_z(graph, activation, iota, rounds=40_000, seed=5):
 DRAWN = [
     K20,
     KITE,
-    make_graph("complete", 6),
-    make_graph("star", 9),
-    make_graph("ring", 12),
-    make_graph("torus", 12),
-    make_graph("erdos_renyi", 15, seed=2),
+    GRAPHS.make("complete")(6),
+    GRAPHS.make("star")(9),
+    GRAPHS.make("ring")(12),
+    GRAPHS.make("torus")(12),
+    GRAPHS.make("erdos_renyi", seed=2)(15),
 ]
 
 
 @pytest.mark.parametrize("scheme", ["edges(1)", "edges(2)", "edges(4)", "matching(2)", "nodes(3)", "everyone"])
 @pytest.mark.parametrize("graph", DRAWN, ids=lambda g: f"{g.name}{g.n}")
 def test_drawn_rounds_have_the_exact_frequencies(graph, scheme):
-    activation = make_activation(scheme)
+    activation = ACTIVATIONS.read(scheme)
     if graph.name == "star" and scheme == "matching(2)":
         return  # a star has no two disjoint links; see the refusals
     iota = activation.iota(graph)
@@ -145,7 +146,7 @@ def test_matchings_are_uniform_on_an_irregular_graph(monkeypatch, way, k):
 
 
 def test_matchings_are_uniform_on_a_complete_graph_and_the_test_can_fail():
-    K6 = make_graph("complete", 6)
+    K6 = GRAPHS.make("complete")(6)
     counts = histogram(K6, Matching(2).draw(K6, 45_000, np.random.default_rng(3)))
     assert len(counts) == 45 and stats.chisquare(counts).pvalue > 1e-3
     biased = histogram(KITE, greedy_matchings(KITE, 2, 5000, np.random.default_rng(4)))
@@ -176,12 +177,12 @@ def test_the_search_finds_every_matching_once(n, seed, k):
 
 
 def test_perfect_matchings_of_a_large_ring_and_of_a_grid_are_found():
-    assert len(listing.matchings(make_graph("ring", 60), 30)) == 2
-    assert len(listing.matchings(make_graph("grid", 36), 18)) == 6728  # the domino tilings of a 6 × 6 board
+    assert len(listing.matchings(GRAPHS.make("ring")(60), 30)) == 2
+    assert len(listing.matchings(GRAPHS.make("grid")(36), 18)) == 6728  # the domino tilings of a 6 × 6 board
 
 
 def test_many_matchings_on_a_ring_are_rejected_into_shape():
-    ring = make_graph("ring", 60)
+    ring = GRAPHS.make("ring")(60)
     assert Matching(5).count(ring) is None
     np.testing.assert_allclose(Matching(5).iota(ring), 1 / 6)
     assert worst_z(ring, Matching(5), np.full(60, 1 / 6), rounds=20_000) < 4.8
@@ -189,7 +190,7 @@ def test_many_matchings_on_a_ring_are_rejected_into_shape():
 
 def test_a_longer_draw_begins_with_the_shorter_one():
     for scheme in ("edges(2)", "matching(2)", "nodes(3)"):
-        activation = make_activation(scheme)
+        activation = ACTIVATIONS.read(scheme)
         short = activation.draw(K20, 10, np.random.default_rng(9))
         long = activation.draw(K20, 100_000, np.random.default_rng(9))
         assert np.array_equal(long[:10], short) and len(long) == 100_000
@@ -198,41 +199,50 @@ def test_a_longer_draw_begins_with_the_shorter_one():
 
 @pytest.mark.parametrize("text", ["edges(2)", "matching(12)", "nodes(4)", "everyone"])
 def test_names_read_back(text):
-    assert str(make_activation(text)) == text and make_activation(f" {text} ") == make_activation(text)
+    assert str(ACTIVATIONS.read(text)) == text and ACTIVATIONS.read(f" {text} ") == ACTIVATIONS.read(text)
     assert {text.split("(")[0]} <= set(ACTIVATIONS)
 
 
 def test_equal_schemes_are_equal():
-    assert Edges(2) == make_activation("edges( 2 )") and Edges(2) != Edges(3) and Edges(2) != Matching(2)
+    assert Edges(2) == ACTIVATIONS.read("edges( 2 )") and Edges(2) != Edges(3) and Edges(2) != Matching(2)
     assert len({Edges(2), Edges(2), Nodes(2), Everyone()}) == 3
 
 
-@pytest.mark.parametrize("text", ["edge(2)", "edges", "edges()", "edges(k=2)", "edges(1.5)", "everyone(3)"])
-def test_what_is_no_scheme(text):
-    with pytest.raises(NetworkError, match=r"is no activation scheme; write one of edges\(k\), .*, everyone"):
-        make_activation(text)
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("edge(2)", r"no activation scheme 'edge'; write one of edges\(k\), .*, everyone"),
+        ("edges", r"'edges' is malformed; write edges\(k\)"),
+        ("edges()", r"'edges' is malformed; write edges\(k\)"),
+        ("edges(1.5)", "a whole number of links or nodes, not 1.5"),
+        ("everyone(3)", r"'everyone\(3\)' is malformed; write everyone"),
+    ],
+)
+def test_what_is_no_scheme(text, words):
+    with pytest.raises(NetworkError, match=words):
+        ACTIVATIONS.read(text)
 
 
 def test_what_is_no_choice_at_all():
     for text in ("", "2"):
         with pytest.raises(SpecError, match="is not a choice"):
-            make_activation(text)
+            ACTIVATIONS.read(text)
     with pytest.raises(NetworkError, match="at least 1"):
-        make_activation("edges(-1)")
+        ACTIVATIONS.read("edges(-1)")
 
 
 @pytest.mark.parametrize(
     ("graph", "scheme", "message"),
     [
-        (make_graph("path", 4), "edges(4)", r"'edges\(4\)' needs 4 links, but graph 'path' has 3"),
-        (make_graph("complete", 1), "edges(1)", "needs 1 links, but graph 'complete' has 0"),
-        (make_graph("path", 4), "nodes(5)", "needs 5 nodes, but there are 4"),
-        (make_graph("complete", 5), "matching(3)", "needs 3 links without a common node"),
-        (make_graph("star", 9), "matching(2)", "graph 'star' with 9 nodes does not have them"),
+        (GRAPHS.make("path")(4), "edges(4)", r"'edges\(4\)' needs 4 links, but graph 'path' has 3"),
+        (GRAPHS.make("complete")(1), "edges(1)", "needs 1 links, but graph 'complete' has 0"),
+        (GRAPHS.make("path")(4), "nodes(5)", "needs 5 nodes, but there are 4"),
+        (GRAPHS.make("complete")(5), "matching(3)", "needs 3 links without a common node"),
+        (GRAPHS.make("star")(9), "matching(2)", "graph 'star' with 9 nodes does not have them"),
     ],
 )
 def test_schemes_that_a_graph_cannot_serve(graph, scheme, message):
-    activation = make_activation(scheme)
+    activation = ACTIVATIONS.read(scheme)
     for ask in (lambda: activation.iota(graph), lambda: activation.draw(graph, 5, np.random.default_rng(0))):
         with pytest.raises(NetworkError, match=message):
             ask()
@@ -240,10 +250,10 @@ def test_schemes_that_a_graph_cannot_serve(graph, scheme, message):
 
 def test_other_refusals():
     with pytest.raises(NetworkError, match=r"'nodes\(0\)' leaves every node idle"):
-        make_activation("nodes(0)")
+        ACTIVATIONS.read("nodes(0)")
     with pytest.raises(NetworkError, match="at least one round, not 0"):
         Edges(1).draw(K20, 0, np.random.default_rng(0))
-    crowded = make_graph("erdos_renyi", 60, p=0.2)
+    crowded = GRAPHS.make("erdos_renyi", p=0.2)(60)
     with pytest.raises(
         NetworkError, match=r"over 200,000 matchings .* exact activation probabilities are out of reach"
     ):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scipy.sparse import coo_array, csgraph
 
 from sottovoce.errors import NetworkError
-from sottovoce.network.graphs import GRAPHS, Graph, _pieces, make_graph
+from sottovoce.network.graphs import GRAPHS, Graph, _pieces
 
 NEEDS = {"random_regular": {"degree": 4}}
 
@@ -41,7 +41,7 @@ def as_networkx(graph: Graph) -> nx.Graph:
     ],
 )
 def test_the_links_are_those_of_networkx(name, n, parameters, expected):
-    graph = make_graph(name, n, **parameters)
+    graph = GRAPHS.make(name, **parameters)(n)
     assert {tuple(e) for e in graph.edges.tolist()} == {tuple(sorted(e)) for e in expected.edges}
 
 
@@ -62,7 +62,7 @@ def test_the_pieces_of_a_long_path_in_disorder():
 @pytest.mark.parametrize("name", sorted(set(GRAPHS) - {"edge_list"}))
 @pytest.mark.parametrize("n", [5, 6, 20, 49])
 def test_every_graph_is_connected_and_its_parts_agree(name, n):
-    graph = make_graph(name, n, **NEEDS.get(name, {}))
+    graph = GRAPHS.make(name, **NEEDS.get(name, {}))(n)
     assert nx.is_connected(as_networkx(graph))
     assert np.all(graph.edges[:, 0] < graph.edges[:, 1])
     assert np.array_equal(graph.edges, np.unique(graph.edges, axis=0))
@@ -76,27 +76,27 @@ def test_every_graph_is_connected_and_its_parts_agree(name, n):
 
 def test_random_graphs_follow_their_seed_and_their_parameters():
     for name, parameters in (("erdos_renyi", {}), ("random_regular", {"degree": 3}), ("small_world", {"p": 0.5})):
-        once, again, other = (make_graph(name, 20, seed=s, **parameters).edges for s in (3, 3, 4))
+        once, again, other = (GRAPHS.make(name, seed=s, **parameters)(20).edges for s in (3, 3, 4))
         assert np.array_equal(once, again) and not np.array_equal(once, other)
-    assert np.all(make_graph("random_regular", 20, degree=3).degrees == 3)
-    assert len(make_graph("small_world", 20, k=6, p=0.3).edges) == 60
-    sizes = [len(make_graph("erdos_renyi", 60, seed=s).edges) for s in range(30)]
+    assert np.all(GRAPHS.make("random_regular", degree=3)(20).degrees == 3)
+    assert len(GRAPHS.make("small_world", k=6, p=0.3)(20).edges) == 60
+    sizes = [len(GRAPHS.make("erdos_renyi", seed=s)(60).edges) for s in range(30)]
     assert abs(np.mean(sizes) / (1.5 * np.log(60) * 59 / 2) - 1) < 0.1  # p = 1.5 log n / n, a little more if connected
     # a p at which most draws fall apart still ends connected
-    assert all(make_graph("erdos_renyi", 20, p=0.12, seed=s).n == 20 for s in range(5))
+    assert all(GRAPHS.make("erdos_renyi", p=0.12, seed=s)(20).n == 20 for s in range(5))
 
 
 @pytest.mark.parametrize("name", ["complete", "ring", "path", "star", "grid", "torus", "erdos_renyi"])
 def test_one_node_and_two_nodes(name):
-    assert make_graph(name, 1).edges.shape == (0, 2)
-    assert make_graph(name, 1).degrees.tolist() == [0] and make_graph(name, 1).is_complete
-    assert make_graph(name, 2).edges.tolist() == [[0, 1]]
+    assert GRAPHS.make(name)(1).edges.shape == (0, 2)
+    assert GRAPHS.make(name)(1).degrees.tolist() == [0] and GRAPHS.make(name)(1).is_complete
+    assert GRAPHS.make(name)(2).edges.tolist() == [[0, 1]]
 
 
 def test_edge_list(tmp_path):
     file = tmp_path / "links.txt"
     file.write_text("# a triangle and a tail\n2 0\n0 1  # spoken both ways\n1 0\n\n1\t2\n 3 2\n")
-    graph = make_graph("edge_list", 4, path=file)
+    graph = GRAPHS.make("edge_list", path=file)(4)
     assert graph.edges.tolist() == [[0, 1], [0, 2], [1, 2], [2, 3]]
 
 
@@ -116,31 +116,31 @@ def test_bad_edge_lists(tmp_path, text, message):
     file = tmp_path / "links.txt"
     file.write_text(text)
     with pytest.raises(NetworkError, match=message):
-        make_graph("edge_list", 3, path=file)
+        GRAPHS.make("edge_list", path=file)(3)
 
 
 def test_an_unreadable_file(tmp_path):
     with pytest.raises(NetworkError, match=r"cannot read the links in .*one link a line"):
-        make_graph("edge_list", 3, path=tmp_path / "nowhere")
+        GRAPHS.make("edge_list", path=tmp_path / "nowhere")(3)
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(NetworkError, match="cannot read the links"):
-        make_graph("edge_list", 3, path=tmp_path / "binary")
+        GRAPHS.make("edge_list", path=tmp_path / "binary")(3)
 
 
 @pytest.mark.parametrize(
     ("name", "n", "parameters", "message"),
     [
-        ("blob", 5, {}, "no graph 'blob'; choose one of complete, ring"),
+        ("blob", 5, {}, "no graph 'blob'; write one of complete, ring"),
         ("ring", 0, {}, "number of nodes must be at least 1, not 0"),
         ("ring", 2.5, {}, "number of nodes must be a whole number, not 2.5"),
-        ("ring", 5, {"p": 0.5}, "graph 'ring' takes no parameter, but got p"),
-        ("random_regular", 5, {}, "takes degree, seed, but got none"),
+        ("ring", 5, {"p": 0.5}, "'ring.p=0.5.' is malformed; write ring"),
+        ("random_regular", 5, {}, "malformed; write random_regular.degree, seed=0."),
         ("random_regular", 5, {"degree": 3}, "5 × 3 is odd"),
         ("random_regular", 5, {"degree": 5}, "degree must be between 0 and 4, not 5"),
         ("random_regular", 6, {"degree": 1}, "none of 50 draws of random_regular with degree 1 on 6 nodes"),
         ("erdos_renyi", 20, {"p": 0.01}, "none of 50 draws .* ask for more links, or for another seed"),
         ("erdos_renyi", 20, {"p": 1.5}, "p must be a probability between 0 and 1, not 1.5"),
-        ("erdos_renyi", 20, {"p": "many"}, "p must be a probability"),
+        ("erdos_renyi", 20, {"p": "many"}, "'many' for graph 'erdos_renyi' is not a number"),
         ("erdos_renyi", 20, {"seed": -1}, "seed must be at least 0"),
         ("small_world", 20, {"k": 3}, "k must be even"),
         ("small_world", 20, {"k": 20}, "k must be between 2 and 19"),
@@ -151,7 +151,7 @@ def test_an_unreadable_file(tmp_path):
 )
 def test_refusals(name, n, parameters, message):
     with pytest.raises(NetworkError, match=message):
-        make_graph(name, n, **parameters)
+        GRAPHS.make(name, **parameters)(n)
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_links_are_put_in_order_and_cannot_be_changed():
 def test_shift_invariance_proves_that_no_node_is_special(n, seed):
     """Whenever it is claimed, NetworkX finds an automorphism from node 0 to every other node."""
     rng = np.random.default_rng(seed)
-    links = np.concatenate([make_graph("ring", n).edges, rng.integers(n, size=(2, 2))])
+    links = np.concatenate([GRAPHS.make("ring")(n).edges, rng.integers(n, size=(2, 2))])
     graph = Graph("mine", n, links[links[:, 0] != links[:, 1]])
     if graph.shift_invariant:
         G = as_networkx(graph)
@@ -195,9 +195,14 @@ def test_shift_invariance_proves_that_no_node_is_special(n, seed):
 
 
 def test_shift_invariance_is_seen_and_not_invented():
-    seen = [make_graph("complete", 9), make_graph("ring", 9), make_graph("torus", 12), make_graph("torus", 12, rows=2)]
+    seen = [
+        GRAPHS.make("complete")(9),
+        GRAPHS.make("ring")(9),
+        GRAPHS.make("torus")(12),
+        GRAPHS.make("torus", rows=2)(12),
+    ]
     assert all(graph.shift_invariant for graph in seen)
     two_triangles = Graph("mine", 6, np.array([[0, 1], [1, 2], [0, 2], [2, 3], [3, 4], [4, 5], [3, 5]]))
-    assert not two_triangles.shift_invariant and not make_graph("grid", 9).shift_invariant
-    cubic = make_graph("random_regular", 12, degree=3)  # regular, and yet its nodes differ
+    assert not two_triangles.shift_invariant and not GRAPHS.make("grid")(9).shift_invariant
+    cubic = GRAPHS.make("random_regular", degree=3)(12)  # regular, and yet its nodes differ
     assert not cubic.shift_invariant

@@ -9,16 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sottovoce.errors import NetworkError
-from sottovoce.network.activation import make_activation
-from sottovoce.network.graphs import Graph, make_graph
-from sottovoce.network.mixing import WEIGHTS, check_doubly_stochastic, make_weights
+from sottovoce.network.activation import ACTIVATIONS
+from sottovoce.network.graphs import GRAPHS, Graph
+from sottovoce.network.mixing import WEIGHTS, check_doubly_stochastic
 from sottovoce.network.schedule import Schedule, draw_schedule
 
-K20 = make_graph("complete", 20)
+K20 = GRAPHS.make("complete")(20)
 
 
 def drawn(graph, scheme, rounds, weights="metropolis", seed=0):
-    return draw_schedule(graph, make_activation(scheme), weights, rounds, np.random.default_rng(seed))
+    return draw_schedule(graph, ACTIVATIONS.read(scheme), WEIGHTS.read(weights), rounds, np.random.default_rng(seed))
 
 
 @st.composite
@@ -34,12 +34,12 @@ SCHEMES = ["edges(1)", "edges(2)", "edges(3)", "matching(1)", "matching(2)", "no
 
 @given(graphs(), st.sampled_from(SCHEMES), st.sampled_from(["metropolis", "max_degree", "lazy"]), st.integers(0, 99))
 def test_every_drawn_W_is_the_rule_on_the_links_of_its_round(graph, scheme, weights, seed):
-    activation = make_activation(scheme)
+    activation = ACTIVATIONS.read(scheme)
     try:
         activation.width(graph)
     except NetworkError:
         return
-    run = draw_schedule(graph, activation, weights, 25, np.random.default_rng(seed))
+    run = draw_schedule(graph, activation, WEIGHTS.read(weights), 25, np.random.default_rng(seed))
     run.check()
     choice = activation.draw(graph, 25, np.random.default_rng(seed))
     everywhere = graph.adjacency()
@@ -55,7 +55,7 @@ def test_every_drawn_W_is_the_rule_on_the_links_of_its_round(graph, scheme, weig
         else:
             A[np.ix_(nodes, nodes)] = everywhere[np.ix_(nodes, nodes)]
             assert set(nodes.tolist()) == set(choice[t - 1].tolist())
-        np.testing.assert_allclose(W, make_weights(weights)(A), atol=1e-15)
+        np.testing.assert_allclose(W, WEIGHTS.read(weights)(A), atol=1e-15)
         assert run.messages(t) == 2 * np.count_nonzero(np.triu(A))
         for node in range(graph.n):
             ids, w = run.peers(t, node)
@@ -85,26 +85,26 @@ def test_patterns_are_as_many_as_there_are_shapes():
     path = next(W for W in drawn(K20, "edges(2)", 100).patterns if len(W) == 3)
     np.testing.assert_allclose(path, np.array([[2, 1, 0], [1, 1, 1], [0, 1, 2]]) / 3, atol=1e-15)
     assert len(drawn(K20, "nodes(6)", 2000).patterns) == 1
-    assert len(drawn(make_graph("ring", 12), "nodes(4)", 5000).patterns) == 5  # 4; 3+1; 2+2; 2+1+1; 1+1+1+1
+    assert len(drawn(GRAPHS.make("ring")(12), "nodes(4)", 5000).patterns) == 5  # 4; 3+1; 2+2; 2+1+1; 1+1+1+1
 
 
 def test_patterns_are_distinct():
-    run = drawn(make_graph("erdos_renyi", 12), "nodes(6)", 3000)
+    run = drawn(GRAPHS.make("erdos_renyi")(12), "nodes(6)", 3000)
     assert len(run.patterns) > 20 and len({W.tobytes() for W in run.patterns}) == len(run.patterns)
 
 
 def test_everyone_keeps_the_nodes_in_order():
-    graph = make_graph("star", 5)
+    graph = GRAPHS.make("star")(5)
     run = drawn(graph, "everyone", 3)
     assert run.nodes(2).tolist() == [0, 1, 2, 3, 4] and run.T == 3 and len(run.patterns) == 1
-    np.testing.assert_array_equal(run.weights(3), make_weights("metropolis")(graph.adjacency()))
+    np.testing.assert_array_equal(run.weights(3), WEIGHTS.read("metropolis")(graph.adjacency()))
     assert run.up_to().tolist() == [8, 16, 24]
-    alone = drawn(make_graph("complete", 1), "everyone", 4)
+    alone = drawn(GRAPHS.make("complete")(1), "everyone", 4)
     assert alone.weights(1).tolist() == [[1.0]] and alone.up_to().tolist() == [0] * 4
 
 
 def test_a_lonely_active_node_keeps_its_own_state_and_still_counts():
-    run = drawn(make_graph("path", 6), "nodes(2)", 200)
+    run = drawn(GRAPHS.make("path")(6), "nodes(2)", 200)
     lonely = [t for t in range(1, 201) if run.messages(t) == 0]
     assert lonely and np.array_equal(run.weights(lonely[0]), np.eye(2))
     assert run.participations().sum() == 400
@@ -178,7 +178,7 @@ def test_refusals(monkeypatch):
     with pytest.raises(NetworkError, match="uniform weights are doubly stochastic only"):
         drawn(K20, "edges(2)", 500, weights="uniform")
     assert len(drawn(K20, "matching(2)", 500, weights="uniform").patterns) == 1
-    with pytest.raises(NetworkError, match="no weights 'best'"):
+    with pytest.raises(NetworkError, match="no rule of weights 'best'"):
         drawn(K20, "edges(2)", 500, weights="best")
     for scheme in ("edges(1)", "everyone"):
         with pytest.raises(NetworkError, match="at least one round, not 0"):
@@ -189,12 +189,9 @@ def test_refusals(monkeypatch):
 
 
 def test_a_rule_that_is_not_doubly_stochastic_is_caught(monkeypatch):
-    monkeypatch.setitem(
-        WEIGHTS,
-        "broken",
-        lambda A: (np.asarray(A) + np.eye(len(A))) / (1 + np.sum(A, axis=1))[:, None],
-    )
+    monkeypatch.setitem(WEIGHTS, "broken", None)  # taken out again afterwards
+    WEIGHTS.add("broken", lambda A: (np.asarray(A) + np.eye(len(A))) / (1 + np.sum(A, axis=1))[:, None])
     with pytest.raises(NetworkError, match="column"):
         drawn(K20, "edges(2)", 500, weights="broken")
     with pytest.raises(NetworkError, match="column"):
-        drawn(make_graph("star", 4), "everyone", 5, weights="broken")
+        drawn(GRAPHS.make("star")(4), "everyone", 5, weights="broken")

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sottovoce.errors import NetworkError
-from sottovoce.network.graphs import make_graph
-from sottovoce.network.mixing import WEIGHTS, check_doubly_stochastic, make_weights
+from sottovoce.network.graphs import GRAPHS
+from sottovoce.network.mixing import WEIGHTS, check_doubly_stochastic
 
 PATH = np.array([[0, 1, 0], [1, 0, 1], [0, 1, 0]])
 
@@ -24,11 +24,11 @@ def adjacency(draw):
 
 def test_metropolis_on_the_shapes_of_the_audit():
     thirds = np.array([[2, 1, 0], [1, 1, 1], [0, 1, 2]]) / 3
-    np.testing.assert_allclose(make_weights("metropolis")(PATH), thirds, atol=1e-15)
-    np.testing.assert_allclose(np.linalg.eigvalsh(make_weights("metropolis")(PATH)), [0, 2 / 3, 1], atol=1e-15)
-    np.testing.assert_allclose(make_weights("metropolis")([[0, 1], [1, 0]]), np.full((2, 2), 0.5))
-    complete = make_graph("complete", 20).adjacency()
-    np.testing.assert_allclose(make_weights("metropolis")(complete), np.full((20, 20), 0.05), atol=1e-15)
+    np.testing.assert_allclose(WEIGHTS.read("metropolis")(PATH), thirds, atol=1e-15)
+    np.testing.assert_allclose(np.linalg.eigvalsh(WEIGHTS.read("metropolis")(PATH)), [0, 2 / 3, 1], atol=1e-15)
+    np.testing.assert_allclose(WEIGHTS.read("metropolis")([[0, 1], [1, 0]]), np.full((2, 2), 0.5))
+    complete = GRAPHS.make("complete")(20).adjacency()
+    np.testing.assert_allclose(WEIGHTS.read("metropolis")(complete), np.full((20, 20), 0.05), atol=1e-15)
 
 
 @given(adjacency())
@@ -47,9 +47,9 @@ def test_every_rule_by_its_definition(A):
         np.fill_diagonal(expected, 1 - expected.sum(axis=1))
         if name == "uniform" and np.abs(expected.sum(axis=0) - 1).max() > 1e-12:
             with pytest.raises(NetworkError, match="uniform weights are doubly stochastic only where"):
-                WEIGHTS[name](A)
+                WEIGHTS.make(name)(A)
             continue
-        W = WEIGHTS[name](A)
+        W = WEIGHTS.make(name)(A)
         np.testing.assert_allclose(W, expected, atol=1e-15)
         check_doubly_stochastic(W)
         assert np.all(np.diag(W) > 0)
@@ -63,23 +63,25 @@ def test_a_stack_of_rounds_is_each_round_on_its_own(pair):
     for at, A in enumerate(pair):
         stack[at, : len(A), : len(A)] = A
     for name in ("metropolis", "max_degree", "lazy"):
-        W = WEIGHTS[name](stack)
+        W = WEIGHTS.make(name)(stack)
         for at, A in enumerate(pair):
             k = len(A)
-            np.testing.assert_array_equal(W[at, :k, :k], WEIGHTS[name](A))
+            np.testing.assert_array_equal(W[at, :k, :k], WEIGHTS.make(name)(A))
             np.testing.assert_array_equal(W[at, k:, k:], np.eye(K - k))
 
 
 def test_uniform_on_pieces_that_are_regular_each():
     A = np.zeros((5, 5), dtype=int)
     A[:2, :2], A[2:, 2:] = 1 - np.eye(2), 1 - np.eye(3)
-    W = WEIGHTS["uniform"](A)
+    W = WEIGHTS.make("uniform")(A)
     np.testing.assert_allclose(W, np.where(A + np.eye(5) > 0, [[1 / 2]] * 2 + [[1 / 3]] * 3, 0.0), atol=1e-15)
 
 
 def test_unknown_weights():
-    with pytest.raises(NetworkError, match="no weights 'best'; choose one of metropolis, uniform, max_degree, lazy"):
-        make_weights("best")
+    with pytest.raises(
+        NetworkError, match="no rule of weights 'best'; write one of metropolis, uniform, max_degree, lazy"
+    ):
+        WEIGHTS.read("best")
 
 
 @pytest.mark.parametrize(

@@ -21,10 +21,10 @@ import numpy as np
 from net import open_node, records
 
 from sottovoce.errors import NetworkError, SottovoceError
-from sottovoce.node import exchange
-from sottovoce.node.plan import make_plan
+from sottovoce.node import transport
+from sottovoce.node.message import read, unpack_text
+from sottovoce.node.runfile import make_run
 from sottovoce.node.store import Store
-from sottovoce.node.wire import read, unpack_text
 
 HERE = "127.0.0.1"
 PATIENCE = 5.0
@@ -79,28 +79,30 @@ class Server(socketserver.ThreadingTCPServer):
 
 def node_process(root, file, name, switch):
     """One node: its own folder, its own records, a port of its own; exits with the error's code."""
-    exchange.AGAIN = 0.1
+    transport.AGAIN = 0.1
     root = Path(root)
-    plan = make_plan(json.loads(Path(file).read_text()))
+    run = make_run(json.loads(Path(file).read_text()))
     try:
-        participant = open_node(plan, name, records(plan), root / name)
-        me, postbox = participant.me, participant.postbox
+        node = open_node(run, name, records(run), root / name)
+        me, links = node.number, node.links
 
         def answer(frame):
             try:
-                return postbox.answer(frame[0], frame[1:])
+                return links.answer(frame[0], frame[1:])
             except SottovoceError:
                 return None
 
         beside = root / f"{name}.port.part"
         beside.write_text(str(Server(answer).port))
         os.replace(beside, root / f"{name}.port")
-        participant.connect(exchange.Requests(postbox, lambda peer, p: request(switch, bytes([me, peer]), p)))
-        outcome = participant.run()
+        node.transport = transport.RequestTransport(
+            links, node.skips, lambda peer, p: request(switch, bytes([me, peer]), p)
+        )
+        outcome = node.take_part()
         beside = root / f"{name}.part.npy"
         np.save(beside, outcome.model)
-        os.replace(beside, root / f"{name}-{plan.digest[:12]}.npy")
-        participant.store.close()
+        os.replace(beside, root / f"{name}-{run.digest[:12]}.npy")
+        node.store.close()
     except SottovoceError as error:
         (root / f"{name}.error").write_text(f"{type(error).__name__}: {error}")
         os._exit(error.exit_code)
@@ -122,9 +124,9 @@ class Cluster:
     """The processes of one run, started again whenever they die, and the switch."""
 
     def __init__(self, root, data, seed=0):
-        self.root, self.plan, self.rng = Path(root), make_plan(data), random.Random(seed)
+        self.root, self.run, self.rng = Path(root), make_run(data), random.Random(seed)
         self.root.mkdir(exist_ok=True)
-        self.file = self.root / f"{self.plan.name}.json"
+        self.file = self.root / f"{self.run.name}.json"
         self.file.write_text(json.dumps(data))
         self.context = multiprocessing.get_context("forkserver")
         self.context.set_forkserver_preload(["loopback"])
@@ -132,7 +134,7 @@ class Cluster:
             forkserver.ensure_running()
         self.switch = Server(self._pass_on)
         self.lock, self.wire, self.cuts, self.processes = threading.Lock(), {}, {}, {}
-        self.starts = {name: 0 for name in self.plan.nodes}
+        self.starts = {name: 0 for name in self.run.nodes}
         self.faulty = 0.0
 
     # -- the switch --
@@ -144,7 +146,7 @@ class Cluster:
             if t == 0:
                 for attached in unpack_text(message)[1]:
                     self._record(attached)
-            elif t <= self.plan.T:
+            elif t <= self.run.T:
                 with self.lock:
                     self.wire.setdefault((message.header.sender, t), set()).add(message.digest.hex())
         except NetworkError:
@@ -161,7 +163,7 @@ class Cluster:
         if fault == "slow":
             time.sleep(0.05)
         try:
-            port = int((self.root / f"{self.plan.nodes[receiver]}.port").read_text())
+            port = int((self.root / f"{self.run.nodes[receiver]}.port").read_text())
         except (OSError, ValueError):
             return None
         whole = payload
@@ -185,25 +187,25 @@ class Cluster:
         self.processes[name] = process
 
     def done(self, name):
-        return (self.root / f"{name}-{self.plan.digest[:12]}.npy").exists()
+        return (self.root / f"{name}-{self.run.digest[:12]}.npy").exists()
 
     def tend(self):
         """Start again what has died and is not done; True while there is something to wait for."""
-        for name in self.plan.nodes:
+        for name in self.run.nodes:
             process = self.processes.get(name)
             if process is None or not process.is_alive():
                 if process is not None and process.exitcode not in (0, 4, -signal.SIGKILL):
                     raise AssertionError((self.root / f"{name}.error").read_text())
-                if not all(map(self.done, self.plan.nodes)):
+                if not all(map(self.done, self.run.nodes)):
                     self.start(name)  # also one that is done: others may need its last messages
-        return not all(map(self.done, self.plan.nodes))
+        return not all(map(self.done, self.run.nodes))
 
     def disturb(self):
         """One event: a process killed or stopped for a while, or a link cut for a while."""
         kind = self.rng.choice(["kill", "stop", "cut"])
-        name = self.rng.choice(self.plan.nodes)
+        name = self.rng.choice(self.run.nodes)
         if kind == "cut":
-            pair = frozenset(self.rng.sample(range(self.plan.n), 2))
+            pair = frozenset(self.rng.sample(range(self.run.n), 2))
             with self.lock:
                 self.cuts[pair] = time.monotonic() + self.rng.uniform(0.1, 0.8)
             return kind
@@ -224,7 +226,7 @@ class Cluster:
         with suppress(ProcessLookupError):
             os.kill(process.pid, signal.SIGCONT)
 
-    def run(self, events=0, every=0.3, limit=300.0):
+    def endure(self, events=0, every=0.3, limit=300.0):
         """Run to the end with so many events on the way; gives how many of each there were."""
         made = {"kill": 0, "stop": 0, "cut": 0}
         end, last = time.monotonic() + limit, time.monotonic()
@@ -248,16 +250,16 @@ class Cluster:
     # -- what must hold afterwards --
 
     def models(self):
-        return np.stack([np.load(self.root / f"{name}-{self.plan.digest[:12]}.npy") for name in self.plan.nodes])
+        return np.stack([np.load(self.root / f"{name}-{self.run.digest[:12]}.npy") for name in self.run.nodes])
 
     def check_wire(self):
         """No round with two different messages, and the ledgers say exactly what crossed the wire."""
         assert all(len(digests) == 1 for digests in self.wire.values())
-        for i, name in enumerate(self.plan.nodes):
+        for i, name in enumerate(self.run.nodes):
             store = Store(self.root / name, reading=True)
-            rows = [r for r in store.rows() if r.kind == "release" and r.run == self.plan.digest]
-            sent = {row.round: {row.message} for row in rows if self.plan.links(row.round, i)}
+            rows = [r for r in store.rows() if r.kind == "release" and r.run == self.run.digest]
+            sent = {row.round: {row.message} for row in rows if self.run.links(row.round, i)}
             assert sent == {t: digests for (sender, t), digests in self.wire.items() if sender == i}
-            assert [row.round for row in rows] == self.plan.rounds(i).tolist()
+            assert [row.round for row in rows] == self.run.rounds(i).tolist()
             assert store.verify() == []
             store.close()

@@ -1,19 +1,19 @@
-"""A run of real nodes inside one process: a plan, everybody's records, and a network that can be made to fail."""
+"""Real nodes inside one process: a run file, everybody's records, and a network that can be made to fail."""
 
 import threading
 
 import numpy as np
 
-from sottovoce.data.tables import Table
+from sottovoce.data.schema import from_lists
 from sottovoce.engine import reference
 from sottovoce.errors import SottovoceError
 from sottovoce.node.budget import Budget
 from sottovoce.node.entropy import own_streams
-from sottovoce.node.exchange import Requests
-from sottovoce.node.loop import Participant
-from sottovoce.node.plan import make_plan
+from sottovoce.node.node import DurableNode
+from sottovoce.node.runfile import make_run
 from sottovoce.node.site import own_problem
 from sottovoce.node.store import Store
+from sottovoce.node.transport import RequestTransport
 from sottovoce.privacy.release import Draws
 from sottovoce.problem.shards import Shards
 from sottovoce.run.build import prepare
@@ -47,21 +47,30 @@ def run_file(rounds=20, **changes):
     return data
 
 
-def records(plan, seed=0):
-    """Everybody's records, by node."""
+def records(run, seed=0):
+    """Everybody's records, by node: columns of plain values."""
     rng = np.random.default_rng(seed)
-    found = {}
-    for name, q in zip(plan.nodes, plan.sizes, strict=True):
-        X = rng.normal(size=(q, plan.width))
+    schema, found = run.schema, {}
+    classes = np.array(schema.label.classes)
+    for name, q in zip(run.nodes, run.sizes, strict=True):
+        X = rng.normal(size=(q, schema.m))
         X /= np.linalg.norm(X, axis=1, keepdims=True) * 1.001
-        score = X @ np.arange(1.0, plan.width + 1)
-        y = np.array(plan.classes)[np.digitize(score, np.linspace(-1, 1, len(plan.classes) + 1)[1:-1])]
-        groups = None
-        if plan.unit is not None:  # q people, the first of them with three rows, the second with two
-            again = np.r_[np.arange(q), 0, 0, 1]
-            X, y, groups = X[again] * np.linspace(1, 0.5, q + 3)[:, None], y[again], np.array([f"p{i}" for i in again])
-        found[name] = Table(X, y, groups, plan.features, name)
+        score = X @ np.arange(1.0, schema.m + 1)
+        y = classes[np.digitize(score, np.linspace(-1, 1, len(classes) + 1)[1:-1])]
+        people = np.arange(q)
+        if schema.unit is not None:  # q people, the first of them with three rows, the second with two
+            people = np.r_[people, 0, 0, 1]
+            X, y = X[people] * np.linspace(1, 0.5, q + 3)[:, None], y[people]
+        found[name] = dict(zip(schema.features, X.T.tolist(), strict=True)) | {schema.label.column: y.tolist()}
+        if schema.unit is not None:
+            found[name][schema.unit] = [f"p{i}" for i in people]
     return found
+
+
+def encoded(run, name, tables):
+    """A node's records, read by the run's schema."""
+    schema = run.schema
+    return schema.encode(from_lists(tables[name], name, schema.numbers, schema.texts))
 
 
 class PerNode:
@@ -77,72 +86,71 @@ class PerNode:
         return np.concatenate([self.each[i].noise(np.array([i]), np.array([r])) for i, r in zip(nodes, t, strict=True)])
 
 
-def simulated(plan, tables, secrets, schedule=None):
+def simulated(run, tables, secrets, schedule=None):
     """The models of the reference engine from the very draws that the nodes make with these secrets."""
-    problems = [own_problem(plan, name, tables[name]) for name in plan.nodes]
-    X = np.concatenate([p.shards.X for p in problems])
-    y = np.concatenate([p.shards.y for p in problems])
-    offsets = np.concatenate([[0], np.cumsum([len(p.shards.y) for p in problems])])
-    units = None if plan.unit is None else np.concatenate([tables[name].groups for name in plan.nodes])
-    job = prepare(plan.spec, Shards.of(X, y, offsets, units=units)).job
-    sizes = np.array(plan.sizes)
-    draws = [Draws(job.release, own_streams(s, plan.digest), sizes, plan.m) for s in secrets]
+    own = [encoded(run, name, tables) for name in run.nodes]
+    X, y = np.concatenate([one.X for one in own]), np.concatenate([one.y for one in own])
+    offsets = np.concatenate([[0], np.cumsum([len(one.y) for one in own])])
+    units = None if run.schema.unit is None else np.concatenate([one.units for one in own])
+    job = prepare(run.spec, Shards.of(X, y, offsets, units=units)).job
+    sizes = np.array(run.sizes)
+    draws = [Draws(job.release, own_streams(s, run.digest), sizes, run.m) for s in secrets]
     job = type(job)(job.problem, job.method, schedule or job.schedule, job.release, PerNode(draws))
-    return job.method.average(reference.run(job, job.start(), 1, plan.T), plan.T)
+    return job.method.average(reference.run(job, job.start(), 1, run.T), run.T)
 
 
 class Net:
     """Requests and replies between nodes of one process; every release that crosses it is recorded."""
 
     def __init__(self):
-        self.postboxes = {}
+        self.links = {}
         self.wire = {}
         self.fault = lambda sender, receiver, payload: [payload]
 
     def ask(self, sender, receiver, payload):
         reply = b""
         for arrived in self.fault(sender, receiver, payload):
-            if receiver not in self.postboxes:
+            if receiver not in self.links:
                 return None
             try:
-                reply = self.postboxes[receiver].answer(sender, arrived)
+                reply = self.links[receiver].answer(sender, arrived)
             except SottovoceError:  # refused, or the node has just closed its folder
                 return None
         return next(iter(self.fault(receiver, sender, reply)), None) if reply else reply
 
-    def join(self, participant):
-        me = participant.me
-        self.postboxes[me] = participant.postbox
-        participant.connect(Requests(participant.postbox, lambda peer, payload: self.ask(me, peer, payload)))
+    def join(self, node):
+        me = node.number
+        self.links[me] = node.links
+        node.transport = RequestTransport(node.links, node.skips, lambda peer, payload: self.ask(me, peer, payload))
 
 
-def open_node(plan, name, tables, folder, budget=1e6, **more):
+def open_node(run, name, tables, folder, budget=1e6, **more):
     """A node over its folder, with a budget."""
     store = Store(folder)
     if budget and not store.rows():
         store.set_budget(Budget(budget, 1e-5).detail("records"))
     try:
-        return Participant(plan, name, own_problem(plan, name, tables[name]), store, **more)
+        return DurableNode(run, name, own_problem(run, name, encoded(run, name, tables)), store, **more)
     except BaseException:
         store.close()
         raise
 
 
-def play(net, participants):
+def play(net, nodes):
     """Run all of them at once; name -> outcome or error."""
     ends = {}
 
-    def one(name, participant):
+    def one(name, node):
         try:
-            ends[name] = participant.run()
+            ends[name] = node.take_part()
         except Exception as error:
             ends[name] = error
         finally:
-            net.postboxes.pop(participant.me, None) if isinstance(ends[name], Exception) else None
-            participant.store.close()
+            net.links.pop(node.number, None) if isinstance(ends[name], Exception) else None
+            node.store.close()
 
-    threads = [threading.Thread(target=one, args=item) for item in participants.items()]
-    for p in participants.values():
+    threads = [threading.Thread(target=one, args=item) for item in nodes.items()]
+    for p in nodes.values():
         net.join(p)
     for thread in threads:
         thread.start()
@@ -151,19 +159,19 @@ def play(net, participants):
     return ends
 
 
-def whole_run(plan, tables, root, net=None, names=None, **more):
+def whole_run(run, tables, root, net=None, names=None, **more):
     """Open every node and run them."""
-    names = names or plan.nodes
-    return play(net or Net(), {name: open_node(plan, name, tables, root / name, **more) for name in names})
+    names = names or run.nodes
+    return play(net or Net(), {name: open_node(run, name, tables, root / name, **more) for name in names})
 
 
-def plan_of(rounds=20, **changes):
-    return make_plan(run_file(rounds, **changes))
+def run_of(rounds=20, **changes):
+    return make_run(run_file(rounds, **changes))
 
 
-def secrets(plan, root):
+def secrets(run, root):
     """The nodes' keys, out of their folders."""
-    return [bytes.fromhex((root / name / "secret.key").read_text()) for name in plan.nodes]
+    return [bytes.fromhex((root / name / "secret.key").read_text()) for name in run.nodes]
 
 
 def models(ends):
@@ -174,7 +182,7 @@ def models(ends):
     return np.stack([ends[name].model for name in sorted(ends, key=list(SIZES).index)])
 
 
-def assert_as_simulated(plan, tables, root, ends, schedule=None):
+def assert_as_simulated(run, tables, root, ends, schedule=None):
     """The nodes' models are those of the reference engine, from the nodes' own keys."""
-    expected = simulated(plan, tables, secrets(plan, root), schedule)
+    expected = simulated(run, tables, secrets(run, root), schedule)
     assert np.allclose(models(ends), expected, rtol=1e-9, atol=1e-9)

@@ -1,24 +1,24 @@
 """The owner's budget: nothing runs without one, and nothing that passes it, under whatever name."""
 
 import pytest
-from net import open_node, plan_of, records, whole_run
+from net import open_node, records, run_of, whole_run
 
 from sottovoce.errors import PrivacyError
-from sottovoce.node.loop import Outcome
+from sottovoce.node.node import Outcome
 from sottovoce.node.store import Store
 
-TABLES = records(plan_of())
+TABLES = records(run_of())
 
 
 def test_a_budget_is_asked_for_and_kept(tmp_path):
-    plan = plan_of(rounds=12, privacy__noise="private(1.0)")
+    run = run_of(rounds=12, privacy__noise="private(1.0)")
     with pytest.raises(PrivacyError, match="no budget"):
-        open_node(plan, "north", TABLES, tmp_path / "north", budget=None)
+        open_node(run, "north", TABLES, tmp_path / "north", budget=None)
     with pytest.raises(PrivacyError, match=r"over the owner's budget of ε = 0\.5, against 'transcript'"):
-        open_node(plan, "north", TABLES, tmp_path / "north", budget=0.5)
-    ends = whole_run(plan, TABLES, tmp_path / "run", budget=1.2)
+        open_node(run, "north", TABLES, tmp_path / "north", budget=0.5)
+    ends = whole_run(run, TABLES, tmp_path / "run", budget=1.2)
     assert isinstance(ends["north"], Outcome)
-    repeat = plan_of(rounds=12, run="second", privacy__noise="private(1.0)")  # the same again, on the same records
+    repeat = run_of(rounds=12, run="second", privacy__noise="private(1.0)")  # the same again, on the same records
     with pytest.raises(PrivacyError, match="so far 1"):
         open_node(repeat, "north", TABLES, tmp_path / "run" / "north")
     with pytest.raises(PrivacyError, match="no budget"):  # another name for the same records has no budget of its own
@@ -31,23 +31,23 @@ def test_a_budget_is_asked_for_and_kept(tmp_path):
 
 
 def test_no_noise_costs_everything(tmp_path):
-    plan = plan_of(rounds=12, privacy__noise="none")
+    run = run_of(rounds=12, privacy__noise="none")
     with pytest.raises(PrivacyError, match="∞"):
-        open_node(plan, "north", TABLES, tmp_path / "north", budget=1e9)
+        open_node(run, "north", TABLES, tmp_path / "north", budget=1e9)
 
 
 def test_people_and_records_are_not_added_up(tmp_path):
     """A guarantee for a person with all of their rows and one for a record have no common budget."""
-    people = plan_of(rounds=12, unit="person", privacy__noise="private(1.0)")
-    assert people.statement.unit == "one person" and people.digest != plan_of(rounds=12).digest
+    people = run_of(rounds=12, unit="person", privacy__noise="private(1.0)")
+    assert people.statement.unit == "one person" and people.digest != run_of(rounds=12).digest
     ends = whole_run(people, records(people), tmp_path)
     assert isinstance(ends["north"], Outcome)
     store = Store(tmp_path / "north")
     (opened,) = [row.detail for row in store.rows() if row.kind == "open"]
     store.close()
     assert opened["adjacency"] == people.statement.adjacency and "one person" in opened["adjacency"]
-    single = plan_of(rounds=12, run="second", nodes={"north": 15, "east": 12, "south": 18, "west": 13})
+    single = run_of(rounds=12, run="second", nodes={"north": 15, "east": 12, "south": 18, "west": 13})
     with pytest.raises(PrivacyError, match="keep to one unit"):
         open_node(single, "north", records(people), tmp_path / "north")
-    again = plan_of(rounds=12, run="second", unit="person", privacy__noise="private(1.0)")
+    again = run_of(rounds=12, run="second", unit="person", privacy__noise="private(1.0)")
     open_node(again, "north", records(people), tmp_path / "north").store.close()

@@ -7,24 +7,24 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from net import open_node, plan_of, records, whole_run
+from net import open_node, records, run_of, whole_run
 
 from sottovoce.errors import PrivacyError, StoreError
-from sottovoce.node import evidence
-from sottovoce.node.budget import Budget, budgets, spendings, total
+from sottovoce.node.budget import Budget, budgets, contradictions, export, opening, spendings
 from sottovoce.node.ledger import HEAD_FILE, Head, HeadFile, Row, chained, faults
 from sottovoce.node.store import FILE, Store
-from sottovoce.privacy.accounting import Mechanism, epsilon
+from sottovoce.privacy.accounting import epsilon, price
+from sottovoce.privacy.events import CyclicEvent, FixedEvent, LaplaceEvent, TreeEvent
 
-PLAN, LONG = plan_of(rounds=8), plan_of(rounds=16)
-TABLES = records(PLAN)
+RUN, LONG = run_of(rounds=8), run_of(rounds=16)
+TABLES = records(RUN)
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     """Four folders after a run."""
     root = tmp_path_factory.mktemp("finished")
-    whole_run(PLAN, TABLES, root)
+    whole_run(RUN, TABLES, root)
     return root
 
 
@@ -63,7 +63,7 @@ def refused(folder):
 
 
 def test_a_whole_ledger_holds(finished):
-    for name in PLAN.nodes:
+    for name in RUN.nodes:
         assert Store(finished / name, reading=True).verify() == []
 
 
@@ -127,6 +127,66 @@ def test_a_replayed_run_is_found_whatever_its_hashes(finished):
     closed = rechained([*rows[:-2], rows[-1], rows[-2]])
     assert any("after its end" in fault for fault in faults(closed))
     assert any("never opened" in fault for fault in faults(rechained([row for row in rows if row.kind != "open"])))
+
+
+def ledger_of(opened, messages):
+    """The rows of a run that was opened so and sent so many messages."""
+    rows = [("open", 0, "", opened)] + [("release", t, f"{t:064x}", {}) for t in range(1, messages + 1)]
+    return rechained([Row(0, kind, "run", t, message, detail, b"") for kind, t, message, detail in rows])
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        CyclicEvent(400, 20, 1.0, 0.4, 60, uses=4),
+        LaplaceEvent(400, 400, 3.0, 0.4, 60),
+        TreeEvent(400, 20, 1.0, 0.4, 60, uses=3),
+        FixedEvent(400, 20, 1.0, 0.4, 60),
+    ],
+    ids=lambda event: type(event).__name__,
+)
+def test_messages_are_counted_against_messages_and_not_against_what_is_priced(event):
+    opened = opening("first", "north", "records", "ab", event, "transcript")
+    assert faults(ledger_of(opened, 60)) == []
+    assert "one release more" in faults(ledger_of(opened, 61))[0]
+    (spending,) = spendings(ledger_of(opened, 60))
+    assert spending.event == event and spending.released == event.rounds == 60
+
+
+def test_ledgers_of_version_0_1_hold_and_cost_what_they_did():
+    """Which wrote down what is priced alone: with Laplace noise, one mechanism for all messages."""
+    opened = {"name": "first", "node": "north", "dataset": "records", "fingerprint": "ab", "adversary": "transcript"}
+    plain = {"sampling": "full", "records": 400, "batch": 400, "clip": 1.0, "sigma": 0.4, "extra": 0.0}
+
+    def rows_of_event(event, messages):
+        return ledger_of(opened | {"event": event}, messages)
+
+    fixed = plain | {"sampling": "fixed", "batch": 8, "rounds": 60, "law": "gaussian"}
+    assert faults(rows_of_event(fixed, 60)) == []
+    assert "one release more" in faults(rows_of_event(fixed, 61))[0]
+    assert [s.event for s in spendings(rows_of_event(fixed, 60))] == [FixedEvent(400, 8, 1.0, 0.4, 60)]
+    for odd in (
+        plain | {"rounds": 1, "law": "laplace"},
+        plain | {"sampling": "cyclic", "batch": 20, "rounds": 3, "law": "gaussian"},
+        plain | {"sampling": "cyclic", "batch": 20, "rounds": 18, "law": "tree"},
+    ):
+        rows = rows_of_event(odd, 60)
+        assert faults(rows) == []
+        (spending,) = spendings(rows)
+        assert spending.event.count == odd["rounds"] and spending.released == 60
+    assert "cannot be accounted for" in faults(rows_of_event(fixed | {"sampling": "shuffled"}, 1))[0]
+
+
+@pytest.mark.parametrize("sampling", ["cyclic(4)", "full", "one"])
+def test_an_honest_node_is_not_condemned_for_how_it_picks_records(tmp_path, sampling):
+    plan = run_of(rounds=16, privacy__sampling=sampling)
+    whole_run(plan, TABLES, tmp_path)
+    for i, name in enumerate(plan.nodes):
+        store = Store(tmp_path / name)
+        assert store.verify() == []
+        (spending,) = spendings(store.rows())
+        assert spending.event == plan.event(i) and spending.released == len(plan.rounds(i)) == spending.event.rounds
+        store.close()
 
 
 @settings(max_examples=40)
@@ -193,14 +253,14 @@ def test_a_truncated_file_is_reported(folder):
 
 def test_a_torn_write_ahead_log_loses_whole_transactions_only(tmp_path):
     """Power fails while the log is written: what was committed before is there, and the rest as if never begun."""
-    participant = open_node(LONG, "north", TABLES, tmp_path / "live")
-    participant.greet = lambda wait: None
+    node = open_node(LONG, "north", TABLES, tmp_path / "live")
+    node.greet = lambda wait: None
     folders = []
     for t in LONG.rounds(0)[:3].tolist():
-        state = participant._state
+        state = node._state
         message = np.full((1, LONG.m), float(t))
-        participant._release(t, message)
-        participant._state, participant._round = state._replace(z=state.z + 1.0), t
+        node._release(t, message)
+        node._state, node._round = state._replace(z=state.z + 1.0), t
         folders.append(shutil.copytree(tmp_path / "live", tmp_path / f"copy{t}"))
     log = (folders[-1] / (FILE + "-wal")).read_bytes()
     base = len((folders[-2] / (FILE + "-wal")).read_bytes())
@@ -217,31 +277,31 @@ def test_a_torn_write_ahead_log_loses_whole_transactions_only(tmp_path):
         assert saved.round == LONG.rounds(0)[LONG.rounds(0).tolist().index(last) - 1]
         assert store.verify() == []
         store.close()
-    participant.store.close()
+    node.store.close()
 
 
 def test_a_node_whose_disk_lost_a_written_round_does_not_start(tmp_path):
     """A disk that lies about syncing: the head that was kept apart knows better than the database."""
-    participant = open_node(PLAN, "north", TABLES, tmp_path / "north")
+    node = open_node(RUN, "north", TABLES, tmp_path / "north")
     copy = shutil.copytree(tmp_path / "north", tmp_path / "old")
-    participant._release(int(PLAN.rounds(0)[0]), np.zeros((1, PLAN.m)))
-    participant.store.close()
+    node._release(int(RUN.rounds(0)[0]), np.zeros((1, RUN.m)))
+    node.store.close()
     shutil.copy(tmp_path / "north" / HEAD_FILE, copy / HEAD_FILE)
     with pytest.raises(StoreError, match="are gone"):
         Store(copy)
 
 
 def test_a_full_disk_stops_a_node_before_anything_is_sent(tmp_path):
-    participant = open_node(PLAN, "north", TABLES, tmp_path / "north")
-    t, store = int(PLAN.rounds(0)[0]), participant.store
+    node = open_node(RUN, "north", TABLES, tmp_path / "north")
+    t, store = int(RUN.rounds(0)[0]), node.store
     pages = store._db.execute("PRAGMA page_count").fetchone()[0]
     store._db.execute(f"PRAGMA max_page_count = {pages}")
     with pytest.raises(StoreError, match="full"):
-        participant._release(t, np.zeros((1, 3000)))
-    assert participant.postbox._outbox == {} and store.ledger.last(PLAN.digest) == 0 and store.verify() == []
+        node._release(t, np.zeros((1, 3000)))
+    assert node.links._outbox == {} and store.ledger.last(RUN.digest) == 0 and store.verify() == []
     store._db.execute(f"PRAGMA max_page_count = {pages + 1000}")
-    participant._release(t, np.zeros((1, 3000)))  # there is room again
-    assert store.ledger.last(PLAN.digest) == t and store.verify() == []
+    node._release(t, np.zeros((1, 3000)))  # there is room again
+    assert store.ledger.last(RUN.digest) == t and store.verify() == []
     store.close()
 
 
@@ -249,7 +309,7 @@ def test_the_state_and_the_messages_are_checked_too(folder):
     tampered(folder, "UPDATE state SET data = zeroblob(length(data)) WHERE field = 'z'")
     assert any("field 'z'" in fault for fault in Store(folder, reading=True).verify())
     with pytest.raises(StoreError, match="field 'z'"):
-        Store(folder).load(PLAN.digest)
+        Store(folder).load(RUN.digest)
 
 
 @given(st.integers(0, 2**63), st.binary(min_size=32, max_size=32), st.integers(0, 111), st.integers(1, 255))
@@ -294,30 +354,30 @@ def test_rows_cannot_be_changed_or_released_twice_through_the_database(folder):
     db.close()
     store = Store(folder)
     with pytest.raises(StoreError, match="never released twice"), store.transaction():
-        store.ledger.append("release", PLAN.digest, int(PLAN.rounds(0)[0]), "00")
+        store.ledger.append("release", RUN.digest, int(RUN.rounds(0)[0]), "00")
     assert store.verify() == []
     store.close()
 
 
 def test_an_export_and_a_peers_export_find_a_restored_folder(finished, tmp_path):
     early = tmp_path / "early"
-    participant = open_node(PLAN, "north", TABLES, early)
-    participant.store.close()
-    mine, peers = (evidence.export(Store(finished / name, reading=True)) for name in ("north", "east"))
+    node = open_node(RUN, "north", TABLES, early)
+    node.store.close()
+    mine, peers = (export(Store(finished / name, reading=True)) for name in ("north", "east"))
     whole = rows_of(finished / "north")
-    assert evidence.contradictions(whole, mine["ledger"], mine) == []
-    assert evidence.contradictions(whole, mine["ledger"], peers) == []
+    assert contradictions(whole, mine["ledger"], mine) == []
+    assert contradictions(whole, mine["ledger"], peers) == []
     cut = next(k for k, row in enumerate(whole) if row.kind == "release") + 1
-    assert "old copy" in evidence.contradictions(whole[:cut], mine["ledger"], mine)[0]
-    assert "a peer saw round" in evidence.contradictions(whole[:cut], mine["ledger"], peers)[0]
+    assert "old copy" in contradictions(whole[:cut], mine["ledger"], mine)[0]
+    assert "a peer saw round" in contradictions(whole[:cut], mine["ledger"], peers)[0]
 
 
 def test_what_is_spent_is_the_composition_of_all_runs(finished):
     rows = rows_of(finished / "south")
     events = [s.event for s in spendings(rows)]
-    assert events == [PLAN.event(2)] and budgets(rows) == {"records": Budget(1e6, 1e-5)}
-    mechanisms = [Mechanism.of(e) for e in events * 3]
-    assert total(mechanisms, 1e-5) == epsilon(mechanisms, 1e-5) > epsilon(mechanisms[:1], 1e-5)
+    assert events == [RUN.event(2)] and budgets(rows) == {"records": Budget(1e6, 1e-5)}
+    parts = [event.part for event in events * 3]
+    assert price(events * 3, 1e-5).epsilon == epsilon(parts, 1e-5) > epsilon(parts[:1], 1e-5)
     with pytest.raises(PrivacyError):
         Budget(0.0, 1e-5)
     with pytest.raises(PrivacyError):

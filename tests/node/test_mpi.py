@@ -17,7 +17,7 @@ from net import SIZES, records, run_file, secrets, simulated
 
 from sottovoce.cli.main import main
 from sottovoce.errors import SottovoceError
-from sottovoce.node.plan import make_plan
+from sottovoce.node.runfile import make_run
 from sottovoce.node.store import Store
 from sottovoce.run.result import Result
 
@@ -85,9 +85,9 @@ def released(folder):
 @needs_mpi
 @pytest.mark.slow
 def test_a_job_that_dies_goes_on_and_equals_the_simulation(tmp_path, monkeypatch, capsys):
-    plan = make_plan(run_file(rounds=200, timeout=60.0))
+    run = make_run(run_file(rounds=200, timeout=60.0))
     (tmp_path / "run.toml").write_text(RUN_TOML)
-    tables = records(plan)
+    tables = records(run)
     for name, table in tables.items():
         with open(tmp_path / f"{name}.csv", "w", newline="") as file:
             rows = ([*map(repr, x.tolist()), y] for x, y in zip(table.X[:, ::-1], table.y.tolist(), strict=True))
@@ -101,19 +101,19 @@ def test_a_job_that_dies_goes_on_and_equals_the_simulation(tmp_path, monkeypatch
     job.communicate(timeout=300)
     assert job.returncode != 0
     before = {name: released(tmp_path / "nodes" / name) for name in SIZES}
-    assert not any((tmp_path / "nodes" / name / f"result-{plan.digest[:12]}").exists() for name in SIZES)
+    assert not any((tmp_path / "nodes" / name / f"result-{run.digest[:12]}").exists() for name in SIZES)
 
     job = start(tmp_path)
     out, err = job.communicate(timeout=300)
     assert job.returncode == 0, err
     said = {row["node"]: row for row in map(json.loads, out.splitlines())}
-    assert {row["run"] for row in said.values()} == {plan.digest} and set(said) == set(SIZES)
-    for i, name in enumerate(plan.nodes):
+    assert {row["run"] for row in said.values()} == {run.digest} and set(said) == set(SIZES)
+    for i, name in enumerate(run.nodes):
         after = released(tmp_path / "nodes" / name)
-        assert list(after) == plan.rounds(i).tolist()
+        assert list(after) == run.rounds(i).tolist()
         assert before[name].items() <= after.items()  # nothing that was out before came out differently
-    models = np.stack([Result.load(said[name]["saved"]).model for name in plan.nodes])
-    expected = simulated(plan, tables, secrets(plan, tmp_path / "nodes"))
+    models = np.stack([Result.load(said[name]["saved"]).model for name in run.nodes])
+    expected = simulated(run, tables, secrets(run, tmp_path / "nodes"))
     assert np.allclose(models, expected, rtol=1e-9, atol=1e-9)
 
     monkeypatch.setattr(sys, "argv", ["sottovoce", "ledger", "verify", str(victim), "--json"])

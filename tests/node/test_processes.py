@@ -10,9 +10,9 @@ from net import records, run_file, secrets, simulated
 def test_killed_stopped_and_cut_off_processes_end_where_undisturbed_ones_do(tmp_path):
     cluster = Cluster(tmp_path, run_file(rounds=120), seed=1)
     cluster.faulty = 0.05
-    made = cluster.run(events=12, every=0.25, limit=120)
-    plan = cluster.plan
-    assert sum(made.values()) == 12 and min(made.values()) > 0 and sum(cluster.starts.values()) > plan.n
+    made = cluster.endure(events=12, every=0.25, limit=120)
+    run = cluster.run
+    assert sum(made.values()) == 12 and min(made.values()) > 0 and sum(cluster.starts.values()) > run.n
     cluster.check_wire()
-    expected = simulated(plan, records(plan), secrets(plan, tmp_path))
+    expected = simulated(run, records(run), secrets(run, tmp_path))
     assert np.allclose(cluster.models(), expected, rtol=1e-9, atol=1e-9)

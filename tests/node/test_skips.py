@@ -3,21 +3,21 @@
 import threading
 
 import pytest
-from net import Net, assert_as_simulated, open_node, plan_of, play, records
+from net import Net, assert_as_simulated, open_node, play, records, run_of
 
 from sottovoce.errors import NetworkError
 from sottovoce.network.mixing import check_doubly_stochastic
 from sottovoce.network.schedule import Schedule
-from sottovoce.node.skips import KEEP, PROMISED, SKIP, Controller
+from sottovoce.node.links import KEEP, PROMISED, SKIP, SkipOrders
+from sottovoce.node.message import read
 from sottovoce.node.store import Store
-from sottovoce.node.wire import read
 
-TABLES = records(plan_of())
+TABLES = records(run_of())
 
 
-def skipping_schedule(plan, t, i, j):
+def skipping_schedule(run, t, i, j):
     """The schedule in which edge {i, j} gives its weight in round t to the diagonal."""
-    whole = plan.prepared.job.schedule
+    whole = run.prepared.job.schedule
     nodes = whole.nodes(t).tolist()
     W, a, b = whole.weights(t).copy(), nodes.index(i), nodes.index(j)
     W[a, a] += W[a, b]
@@ -31,11 +31,11 @@ def skipping_schedule(plan, t, i, j):
 
 def test_an_edge_is_skipped_by_both_ends_or_by_neither(tmp_path):
     """A link is down for good; the controller orders both ends to skip it in every round that they need it."""
-    plan = plan_of(rounds=12, timeout=20.0)
+    run = run_of(rounds=12, timeout=20.0)
     i = 0
-    j, t = next((peer, t) for t in plan.rounds(i).tolist()[2:] for peer, _ in plan.links(t, i))
+    j, t = next((peer, t) for t in run.rounds(i).tolist()[2:] for peer, _ in run.links(t, i))
     net = Net()
-    participants = {name: open_node(plan, name, TABLES, tmp_path / name) for name in plan.nodes}
+    nodes = {name: open_node(run, name, TABLES, tmp_path / name) for name in run.nodes}
 
     def cut(sender, receiver, payload):
         return [] if {sender, receiver} == {i, j} and read(payload).header.round == t else [payload]
@@ -45,70 +45,68 @@ def test_an_edge_is_skipped_by_both_ends_or_by_neither(tmp_path):
 
     def ask(node, payload):
         asked.append(node)
-        return participants[plan.nodes[node]].skips.answer(payload)
+        return nodes[run.nodes[node]].skips.answer(payload)
 
-    controller = Controller(plan, tmp_path / "decisions.json", ask)
+    controller = SkipOrders(run, tmp_path / "decisions.json", ask)
     orders = []
     timer = threading.Timer(0.5, lambda: orders.append(controller.skip(t, i, j)))
     timer.start()
-    ends = play(net, participants)
+    ends = play(net, nodes)
     timer.join()
     assert orders == [True] and set(asked) == {i, j}
-    assert_as_simulated(plan, TABLES, tmp_path, ends, skipping_schedule(plan, t, i, j))
+    assert_as_simulated(run, TABLES, tmp_path, ends, skipping_schedule(run, t, i, j))
     for node, peer in ((i, j), (j, i)):
-        rows = Store(tmp_path / plan.nodes[node], reading=True).rows()
+        rows = Store(tmp_path / run.nodes[node], reading=True).rows()
         kinds = [(row.kind, row.round) for row in rows]
         assert ("skip", t) in kinds and ("release", t) in kinds  # sent counts as released, mixed or not
-        assert rows[kinds.index(("skip", t))].detail == {"peer": plan.nodes[peer]}
+        assert rows[kinds.index(("skip", t))].detail == {"peer": run.nodes[peer]}
     with pytest.raises(AssertionError):
-        assert_as_simulated(plan, TABLES, tmp_path, ends)
+        assert_as_simulated(run, TABLES, tmp_path, ends)
 
 
 def test_an_edge_that_one_end_has_mixed_is_not_skipped(tmp_path):
-    plan = plan_of(rounds=12)
-    participants = {name: open_node(plan, name, TABLES, tmp_path / name) for name in plan.nodes}
-    t = int(plan.rounds(0)[3])
-    j = plan.links(t, 0)[0][0]
-    first, second = participants[plan.nodes[0]].skips, participants[plan.nodes[j]].skips
-    controller = Controller(
-        plan, tmp_path / "decisions.json", lambda node, p: participants[plan.nodes[node]].skips.answer(p)
-    )
+    run = run_of(rounds=12)
+    nodes = {name: open_node(run, name, TABLES, tmp_path / name) for name in run.nodes}
+    t = int(run.rounds(0)[3])
+    j = run.links(t, 0)[0][0]
+    first, second = nodes[run.nodes[0]].skips, nodes[run.nodes[j]].skips
+    controller = SkipOrders(run, tmp_path / "decisions.json", lambda node, p: nodes[run.nodes[node]].skips.answer(p))
     assert second.settle(t)  # this end begins to mix
     assert not controller.skip(t, 0, j)
     assert not first.skipped(t, j) and first.settle(t) and first._phases == {(t, j): KEEP}
     with pytest.raises(NetworkError, match="not promised"):
         first.decide(t, j, SKIP)
     with pytest.raises(NetworkError, match="no link"):
-        first.promise(int(plan.rounds(0)[0]), 99)
-    for p in participants.values():
+        first.promise(int(run.rounds(0)[0]), 99)
+    for p in nodes.values():
         p.store.close()
 
 
 def test_a_promise_holds_through_restarts_until_the_controller_is_back(tmp_path):
-    plan = plan_of(rounds=12)
-    t = int(plan.rounds(0)[0])
-    j = plan.links(t, 0)[0][0]
+    run = run_of(rounds=12)
+    t = int(run.rounds(0)[0])
+    j = run.links(t, 0)[0][0]
     reachable = {0}
     nodes = {}
 
     def opened():
         for p in nodes.values():
             p.store.close()
-        nodes.update({i: open_node(plan, plan.nodes[i], TABLES, tmp_path / plan.nodes[i]) for i in (0, j)})
+        nodes.update({i: open_node(run, run.nodes[i], TABLES, tmp_path / run.nodes[i]) for i in (0, j)})
 
     def ask(node, payload):
         return nodes[node].skips.answer(payload) if node in reachable else None
 
     opened()
     file = tmp_path / "decisions.json"
-    assert not Controller(plan, file, ask).skip(t, 0, j)  # the other end could not be asked: keep
+    assert not SkipOrders(run, file, ask).skip(t, 0, j)  # the other end could not be asked: keep
     assert nodes[0].skips.settle(t)
     opened()
     assert nodes[0].skips.promise(t, j)  # asked again, and then the controller vanishes
     opened()
     assert not nodes[0].skips.settle(t) and nodes[0].skips._phases == {(t, j): PROMISED}
     reachable.add(j)
-    assert Controller(plan, file, ask).repeat()  # a controller that decided nothing keeps the edge
+    assert SkipOrders(run, file, ask).repeat()  # a controller that decided nothing keeps the edge
     assert nodes[0].skips.settle(t)
     for p in nodes.values():
         p.store.close()

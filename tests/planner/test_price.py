@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sottovoce.algorithm.stepsizes import StepSizes, make_sequence
+from sottovoce.algorithm.method import SEQUENCES, StepSizes
 from sottovoce.engine import reference
 from sottovoce.planner.price import noise_variance, price
 from sottovoce.run.build import prepare, rounds_for_epochs
@@ -29,7 +29,7 @@ def test_predicted_noise_is_the_noise_in_the_model(a, gamma, h, activation, make
         quiet = prepare(spec.but(seed=seed, privacy__noise="none"), shards).job
         models = [j.method.average(reference.run(j, j.start(), 1, 40), 40).mean(axis=0) for j in (job, quiet)]
         noise.append(models[0] - models[1])
-    steps = StepSizes(make_sequence(a, 40), make_sequence(gamma, 40))
+    steps = StepSizes(SEQUENCES.read(a)(40), SEQUENCES.read(gamma)(40))
     predicted = noise_variance(steps, prepared.public["iota"], 5, job.problem.h.modulus, 0.5)
     seen = float(np.mean(np.square(noise)))
     assert seen == pytest.approx(predicted, rel=0.25)  # 450 draws: one standard error is 7 %
@@ -46,7 +46,7 @@ def test_prices_of_the_audit():
     sizes = np.full(20, 20_000)
     wanted = {"one": 1.009, "poisson(1)": 0.504, "fixed(64)": 0.0259, "poisson(64)": 0.0136}
     specs = [three_epochs(sizes, sampling, "everyone") for sampling in wanted]
-    prices = {p.sampling: p for p in (price(s, sizes, 2000, 1.0, 1.0, 1e-5) for s in specs)}
+    prices = {p.sampling: p for p in (price(s, sizes, 2000, 1.0) for s in specs)}
     for name, sigma in wanted.items():
         key = "fixed(1)" if name == "one" else name
         assert prices[key].sigma == pytest.approx(sigma, rel=0.01)
@@ -59,13 +59,13 @@ def test_node_sampling_buys_nothing_against_the_transcript():
     """At equal epochs σ does not depend on who is active: AUDIT A.4."""
     sizes = np.full(20, 2000)
     specs = [three_epochs(sizes, "one", activation) for activation in ("edges(1)", "matching(2)", "everyone")]
-    sigmas = [price(s, sizes, 10, 1.0, 1.0, 1e-5).sigma for s in specs]
+    sigmas = [price(s, sizes, 10, 1.0).sigma for s in specs]
     assert np.ptp(sigmas) < 0.01 * max(sigmas)
 
 
 def test_small_nodes_set_the_price():
-    even = price(paper_l2(100), np.array([500, 500, 500]), 5, 1.0, 1.0, 1e-5)
-    uneven = price(paper_l2(100), np.array([50, 950, 500]), 5, 1.0, 1.0, 1e-5)
+    even = price(paper_l2(100), np.array([500, 500, 500]), 5, 1.0)
+    uneven = price(paper_l2(100), np.array([50, 950, 500]), 5, 1.0)
     assert uneven.sigma > even.sigma
 
 
@@ -74,5 +74,5 @@ def test_weights_by_records_quieten_small_nodes():
     sizes = np.array([50, 950, 500])
     full = paper_l2(100).but(network__activation="everyone", privacy__sampling="full")
     plans = [full.but(problem__weights=w) for w in ("nodes", "records", "records(300)")]
-    noises = [price(plan, sizes, 5, 1.0, 1.0, 1e-5).noise_in_model for plan in plans]
+    noises = [price(plan, sizes, 5, 1.0).noise_in_model for plan in plans]
     assert noises == sorted(noises, reverse=True) and noises[2] < 0.9 * noises[1]

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from parts import fixed, full, laplace, poisson
 from scipy import stats
 from scipy.integrate import quad
 from scipy.signal import lfilter
@@ -17,35 +18,36 @@ from sottovoce.privacy import composition as pld
 from sottovoce.privacy import profiles
 from sottovoce.privacy.accounting import (
     Account,
-    Mechanism,
     account,
     delta,
     epsilon,
     epsilon_lower,
     epsilon_rdp,
+    merge,
     tradeoff,
+    whole,
 )
-from sottovoce.privacy.adversaries import ADVERSARIES
-from sottovoce.privacy.composition import _decaying, compose, moments
-from sottovoce.privacy.events import merge, parts
+from sottovoce.privacy.adversaries import Transcript
+from sottovoce.privacy.composition import Part, _decaying, compose, moments
+from sottovoce.privacy.profiles import LaplacePair, PoissonPair, RealisedPair
 from sottovoce.privacy.release import Release
 from sottovoce.privacy.sampling import Fixed
 from sottovoce.privacy.theorem1 import Theorem1
 
 FEW = settings(max_examples=12, deadline=None)
 REFERENCE = [
-    (Mechanism("full", 1, 1.0, 1), 1e-5, 4.377, 1e-3),
-    (Mechanism("full", 1, 10.0, 100), 1e-5, 4.377, 1e-3),
-    (Mechanism("fixed", 0.01, 1.0, 1000), 1e-5, 2.199, 5e-3),
-    (Mechanism("fixed", 1 / 20000, 0.45, 60000), 1e-5, 2.219, 5e-3),
-    (Mechanism("fixed", 1 / 20000, 0.557, 60000), 1e-6, 0.805, 1e-2),
-    (Mechanism("fixed", 5e-5, 0.5, 600000), 1e-5, 2.071, 5e-3),
-    (Mechanism("fixed", 5e-5, 1.0, 600000), 1e-5, 0.2176, 1e-2),
-    (Mechanism("fixed", 5e-5, 2.0, 600000), 1e-5, 0.0727, 1e-2),
-    (Mechanism("fixed", 5e-5, 1.0, 3000000, 0.2), 1e-5, 0.2177, 1e-2),
-    (Mechanism("fixed", 1 / 20000, 1.010 / 2, 60000), 1e-5, 0.990, 1e-2),
+    (full(1.0, 1), 1e-5, 4.377, 1e-3),
+    (full(10.0, 100), 1e-5, 4.377, 1e-3),
+    (fixed(0.01, 1.0, 1000), 1e-5, 2.199, 5e-3),
+    (fixed(1 / 20000, 0.45, 60000), 1e-5, 2.219, 5e-3),
+    (fixed(1 / 20000, 0.557, 60000), 1e-6, 0.805, 1e-2),
+    (fixed(5e-5, 0.5, 600000), 1e-5, 2.071, 5e-3),
+    (fixed(5e-5, 1.0, 600000), 1e-5, 0.2176, 1e-2),
+    (fixed(5e-5, 2.0, 600000), 1e-5, 0.0727, 1e-2),
+    (fixed(5e-5, 1.0, 3000000, 0.2), 1e-5, 0.2177, 1e-2),
+    (fixed(1 / 20000, 1.010 / 2, 60000), 1e-5, 0.990, 1e-2),
     # 0.066 on a grid of 1e-4; a plain convolution on 2²³ points gives 0.0617
-    (Mechanism("fixed", 1 / 20000, 1.0, 60000), 1e-5, 0.06171, 2e-3),
+    (fixed(1 / 20000, 1.0, 60000), 1e-5, 0.06171, 2e-3),
 ]
 
 
@@ -60,11 +62,10 @@ def test_reference_values_each_in_seconds(mechanism, at, value, within):
 @pytest.mark.parametrize("change", [{"rate": 0.5}, {"rate": 2.0}, {"multiplier": 2.0}, {"multiplier": 0.5}])
 def test_a_wrong_rate_or_sensitivity_would_be_noticed(mechanism, at, value, within, change):
     """Mutations: γ off by 2, sensitivity halved or doubled. Where privacy is overstated the realised pair objects."""
-    wrong = Mechanism(
-        "fixed",
-        mechanism.rate * change.get("rate", 1),
-        mechanism.multiplier * change.get("multiplier", 1),
-        mechanism.rounds,
+    wrong = fixed(
+        mechanism.pair.rate * change.get("rate", 1),
+        mechanism.pair.multiplier * change.get("multiplier", 1),
+        mechanism.count,
     )
     mutant = epsilon([wrong], at)
     assert mutant != pytest.approx(value, rel=10 * within)
@@ -76,7 +77,7 @@ def test_a_wrong_rate_or_sensitivity_would_be_noticed(mechanism, at, value, with
     ("rate", "z", "rounds", "at", "value"), [(0.01, 1.0, 1000, 1e-5, 1.828), (0.001, 0.8, 10000, 1e-6, 0.947)]
 )
 def test_realised_pair_is_poisson_add_or_remove(rate, z, rounds, at, value):
-    assert epsilon_lower([Mechanism("fixed", rate, z, rounds)], at) == pytest.approx(value, rel=3e-3)
+    assert epsilon_lower([fixed(rate, z, rounds)], at) == pytest.approx(value, rel=3e-3)
 
 
 # epsilon: q = 20000; rcv1: q = 33869; (q, ι, claimed ε, hidden low, hidden high, visible low, visible high), δ = 1e-5
@@ -97,11 +98,11 @@ def test_what_theorem1_really_gives(q, iota, claimed, hidden_low, hidden_high, l
     rounds = round(3 * q / iota)
     z = Theorem1(claimed, 0.01, iota, 1.0, q, rounds).sigma / 2
     began = time.perf_counter()
-    seen = account([Mechanism("fixed", 1 / q, z, rounds, iota)], 1e-5)
+    seen = account([fixed(1 / q, z, rounds, iota)], 1e-5)
     assert time.perf_counter() - began < 5
     assert seen.epsilon == pytest.approx(high, rel=4e-3)
-    assert epsilon_lower([Mechanism("fixed", 1 / q, z, 3 * q)], 1e-5) == pytest.approx(low, rel=4e-3)
-    hidden = [Mechanism("fixed", iota / q, z, rounds)]
+    assert epsilon_lower([fixed(1 / q, z, 3 * q)], 1e-5) == pytest.approx(low, rel=4e-3)
+    hidden = [fixed(iota / q, z, rounds)]
     assert epsilon(hidden, 1e-5) == pytest.approx(hidden_high, rel=4e-3)
     assert epsilon_lower(hidden, 1e-5) == pytest.approx(hidden_low, rel=4e-3)
 
@@ -137,10 +138,10 @@ def test_upper_bound_is_one_and_is_tight_against_quadrature(rate, z):
     for e in (0.05, 0.3, 1.0, 2.5):
         for rounds, truth in ((1, sym_profile(e, rate, z)), (2, twice_fixed(e, rate, z))):
             if truth > 1e-9:
-                found = delta([Mechanism("fixed", rate, z, rounds)], e)
+                found = delta([fixed(rate, z, rounds)], e)
                 assert truth * (1 - 1e-7) <= found <= truth * 1.01
-                low = epsilon_lower([Mechanism("fixed", rate, z, rounds)], truth)
-                assert low <= e * (1 + 1e-6) <= epsilon([Mechanism("fixed", rate, z, rounds)], truth) * (1 + 2e-6)
+                low = epsilon_lower([fixed(rate, z, rounds)], truth)
+                assert low <= e * (1 + 1e-6) <= epsilon([fixed(rate, z, rounds)], truth) * (1 + 2e-6)
 
 
 def test_poisson_profile_against_its_integral():
@@ -149,8 +150,8 @@ def test_poisson_profile_against_its_integral():
         p, q = ((1 - rate) * stats.norm.pdf(x, 0, z) + rate * stats.norm.pdf(x, s, z) for s in (1, -1))
         for e in (0.0, 0.1, 1.0):
             direct = np.trapezoid(np.maximum(p - math.exp(e) * q, 0), x)
-            assert profiles.poisson(rate, z).delta(e)[0] == pytest.approx(direct, rel=1e-5, abs=1e-12)
-            assert delta([Mechanism("poisson", rate, z, 1)], e) >= direct * (1 - 1e-5)
+            assert PoissonPair(z, rate).delta(e)[0] == pytest.approx(direct, rel=1e-5, abs=1e-12)
+            assert delta([poisson(rate, z, 1)], e) >= direct * (1 - 1e-5)
 
 
 def test_a_monte_carlo_of_three_rounds_agrees():
@@ -161,14 +162,14 @@ def test_a_monte_carlo_of_three_rounds_agrees():
     losses = np.log(1 - rate + rate * np.exp(x / z - 0.5 / z**2)).sum(axis=1)
     draws = np.maximum(-np.expm1(e - losses), 0)
     truth, error = draws.mean(), 4 * draws.std() / math.sqrt(len(draws))
-    mechanism = [Mechanism("fixed", rate, z, rounds)]
+    mechanism = [fixed(rate, z, rounds)]
     assert delta(mechanism, e) >= truth - error
     assert epsilon_lower(mechanism, truth + error) <= e <= epsilon_lower(mechanism, truth - error) * 1.01
 
 
 MECHANISMS = st.builds(
-    Mechanism,
-    st.sampled_from(["fixed", "poisson"]),
+    lambda kind, rate, z, rounds: kind(rate, z, rounds),
+    st.sampled_from([fixed, poisson]),
     st.floats(-4, -0.1).map(lambda v: 10.0**v),
     st.floats(-0.6, 1.0).map(lambda v: 10.0**v),
     st.floats(0, 4).map(lambda v: int(10.0**v)),
@@ -182,11 +183,11 @@ def test_lower_upper_and_renyi_are_in_order(mechanism, at):
     assert found.epsilon_lower <= found.epsilon * (1 + 1e-9) <= found.epsilon_rdp * (1 + 1e-6)
     # `account` takes the smaller of two upper bounds; the composed distribution must be the smaller one by itself
     if 0.05 < found.epsilon < 1e4 and not mechanism.gaussian:
-        whole, log = parts(merge([mechanism])), math.log(at)
-        about = moments(whole, log, found.epsilon)
-        composed = compose(whole, about, (found.epsilon, log), 2**18).epsilon(at)
-        assert composed <= found.epsilon_rdp * (1 + 1e-2)
-    if mechanism.kind == "poisson" and found.epsilon > 1e-3:
+        composed, log = whole(merge([mechanism])), math.log(at)
+        about = moments(composed, log, found.epsilon)
+        value = compose(composed, about, (found.epsilon, log), 2**18).epsilon(at)
+        assert value <= found.epsilon_rdp * (1 + 1e-2)
+    if isinstance(mechanism.pair, PoissonPair) and found.epsilon > 1e-3:
         assert found.epsilon_lower == pytest.approx(found.epsilon, rel=1e-2)
 
 
@@ -195,10 +196,10 @@ def test_lower_upper_and_renyi_are_in_order(mechanism, at):
 def test_more_of_anything_costs_more(mechanism):
     grid = 1 + 4e-3  # two grids may differ by this
     base = epsilon([mechanism], 1e-5)
-    k, r, z, n = mechanism.kind, mechanism.rate, mechanism.multiplier, mechanism.rounds
-    assert epsilon([Mechanism(k, r, z, 2 * n)], 1e-5) * grid >= base
-    assert epsilon([Mechanism(k, r, 0.8 * z, n)], 1e-5) * grid >= base
-    assert epsilon([Mechanism(k, min(1.3 * r, 1.0), z, n)], 1e-5) * grid >= base
+    k, r, z, n = type(mechanism.pair), mechanism.pair.rate, mechanism.pair.multiplier, mechanism.count
+    assert epsilon([Part(k(z, r), 2 * n)], 1e-5) * grid >= base
+    assert epsilon([Part(k(0.8 * z, r), n)], 1e-5) * grid >= base
+    assert epsilon([Part(k(z, min(1.3 * r, 1.0)), n)], 1e-5) * grid >= base
     assert epsilon([mechanism], 1e-6) * grid >= base
 
 
@@ -207,7 +208,7 @@ def test_more_of_anything_costs_more(mechanism):
     [(0.632, 0.2, 0.20), (0.564, 0.4, 0.05), (0.55, 0.49, 0.04), (0.537, 0.6, 0.04), (0.505, 1, 0.04)],
 )
 def test_the_truth_is_known_to_a_few_percent(z, at, within):
-    found = account([Mechanism("fixed", 1 / 20000, z, 60000)], 1e-5)
+    found = account([fixed(1 / 20000, z, 60000)], 1e-5)
     assert found.epsilon == pytest.approx(at, rel=0.02)
     assert found.epsilon * (1 - within) <= found.epsilon_lower <= found.epsilon
 
@@ -215,54 +216,48 @@ def test_the_truth_is_known_to_a_few_percent(z, at, within):
 def test_mixture_is_conditioning_on_how_often():
     rate, z, rounds, p = 0.1, 0.8, 20, 0.3
     for e in (0.1, 0.5, 1.5):
-        mean = sum(
-            stats.binom.pmf(k, rounds, p) * delta([Mechanism("fixed", rate, z, k)], e) for k in range(rounds + 1)
-        )
-        assert delta([Mechanism("fixed", rate, z, rounds, p)], e) == pytest.approx(mean, rel=5e-3)
+        mean = sum(stats.binom.pmf(k, rounds, p) * delta([fixed(rate, z, k)], e) for k in range(rounds + 1))
+        assert delta([fixed(rate, z, rounds, p)], e) == pytest.approx(mean, rel=5e-3)
 
 
 def test_parts_make_a_whole_in_any_order():
-    part = Mechanism("fixed", 0.01, 1.0, 250)
-    assert epsilon([part] * 4, 1e-5) == epsilon([Mechanism("fixed", 0.01, 1.0, 1000)], 1e-5)
+    part = fixed(0.01, 1.0, 250)
+    assert epsilon([part] * 4, 1e-5) == epsilon([fixed(0.01, 1.0, 1000)], 1e-5)
     mixed = [
         part,
-        Mechanism("poisson", 0.02, 2.0, 300),
-        Mechanism("full", 1, 20.0, 9),
-        Mechanism("laplace", 1, 40.0, 5),
+        poisson(0.02, 2.0, 300),
+        full(20.0, 9),
+        laplace(40.0, 5),
     ]
     assert epsilon(mixed, 1e-5) == epsilon(mixed[::-1], 1e-5)
     assert epsilon(mixed, 1e-5) > max(epsilon([m], 1e-5) for m in mixed)
     assert epsilon_lower(mixed, 1e-5) <= epsilon(mixed, 1e-5) <= epsilon_rdp(mixed, 1e-5)
     # nearly equal parts are composed one by one, and must come to the same
-    split = [part, Mechanism("fixed", 0.01, 1.0 + 1e-9, 750)]
+    split = [part, fixed(0.01, 1.0 + 1e-9, 750)]
     assert epsilon(split, 1e-5) == pytest.approx(epsilon([part] * 4, 1e-5), rel=1e-6)
 
 
 def test_full_batches_follow_the_formula_and_so_do_rates_near_one():
-    exact = epsilon([Mechanism("full", 1, 5.0, 7), Mechanism("fixed", 1.0, 5.0, 3)], 1e-5)
-    assert (
-        exact
-        == profiles.gaussian_epsilon(1e-5, 5.0 / math.sqrt(10))
-        == epsilon_lower([Mechanism("full", 1, 5.0, 10)], 1e-5)
-    )
-    assert epsilon([Mechanism("fixed", 1 - 1e-12, 5.0, 10)], 1e-5) == pytest.approx(exact, rel=1e-3)
-    assert epsilon([Mechanism("poisson", 1.0, 10.0, 10)], 1e-5) == pytest.approx(exact, rel=1e-9)
+    exact = epsilon([full(5.0, 7), fixed(1.0, 5.0, 3)], 1e-5)
+    assert exact == profiles.gaussian_epsilon(1e-5, 5.0 / math.sqrt(10)) == epsilon_lower([full(5.0, 10)], 1e-5)
+    assert epsilon([fixed(1 - 1e-12, 5.0, 10)], 1e-5) == pytest.approx(exact, rel=1e-3)
+    assert epsilon([poisson(1.0, 10.0, 10)], 1e-5) == pytest.approx(exact, rel=1e-9)
 
 
 def test_laplace_is_never_worse_than_the_sum_and_composes():
-    assert epsilon([Mechanism("laplace", 1, 2.0, 3)], 1e-300) <= 1.5
-    assert delta([Mechanism("laplace", 1, 2.0, 3)], 1.5) == 0
-    many = account([Mechanism("laplace", 1, 10.0, 100)], 1e-5)
+    assert epsilon([laplace(2.0, 3)], 1e-300) <= 1.5
+    assert delta([laplace(2.0, 3)], 1.5) == 0
+    many = account([laplace(10.0, 100)], 1e-5)
     assert many.epsilon_lower == pytest.approx(4.2203, rel=1e-3) and 4.22 < many.epsilon < 4.4
 
 
 def test_extremes_are_quick_and_finite():
     for mechanism in (
-        Mechanism("fixed", 1e-6, 0.02, 3000000),
-        Mechanism("fixed", 0.5, 100.0, 3000000),
-        Mechanism("poisson", 0.3, 5.0, 1000000),
-        Mechanism("fixed", 1e-6, 100.0, 3000000),
-        Mechanism("fixed", 0.9, 0.02, 300),
+        fixed(1e-6, 0.02, 3000000),
+        fixed(0.5, 100.0, 3000000),
+        poisson(0.3, 5.0, 1000000),
+        fixed(1e-6, 100.0, 3000000),
+        fixed(0.9, 0.02, 300),
     ):
         began = time.perf_counter()
         found = account([mechanism], 1e-6)
@@ -274,12 +269,12 @@ def test_extremes_are_quick_and_finite():
     ("mechanisms", "at"),
     [
         # each of these once had a lower bound over the upper one, or none
-        ([Mechanism("poisson", 0.3113, 0.0762, 83529)], 7.8e-8),
-        ([Mechanism("fixed", 5e-5, 0.557, 60000)], 1e-6),
-        ([Mechanism("full", 1, 5.0, 1000, 0.3)], 1e-5),
-        ([Mechanism("full", 1, 0.318, 129465), Mechanism("fixed", 0.0008, 14.1, 291)], 1.2e-6),
+        ([poisson(0.3113, 0.0762, 83529)], 7.8e-8),
+        ([fixed(5e-5, 0.557, 60000)], 1e-6),
+        ([full(5.0, 1000, 0.3)], 1e-5),
+        ([full(0.318, 129465), fixed(0.0008, 14.1, 291)], 1.2e-6),
         # rare huge losses that δ absorbs must not blow up the window
-        ([Mechanism("poisson", 2.71e-6, 0.0338, 28), Mechanism("fixed", 0.00869, 9.43, 201)], 1.77e-3),
+        ([poisson(2.71e-6, 0.0338, 28), fixed(0.00869, 9.43, 201)], 1.77e-3),
     ],
 )
 def test_awkward_compositions_stay_in_order(mechanisms, at):
@@ -289,7 +284,7 @@ def test_awkward_compositions_stay_in_order(mechanisms, at):
 
 
 def test_a_finer_grid_changes_nothing_that_matters(monkeypatch):
-    mechanism = [Mechanism("fixed", 5e-5, 0.5, 600000)]
+    mechanism = [fixed(5e-5, 0.5, 600000)]
     rough, lower = epsilon(mechanism, 1e-5), epsilon_lower(mechanism, 1e-5)
     monkeypatch.setattr("sottovoce.privacy.accounting._STILL", 0.0)
     assert rough == pytest.approx(epsilon(mechanism, 1e-5), rel=5e-3)
@@ -297,59 +292,59 @@ def test_a_finer_grid_changes_nothing_that_matters(monkeypatch):
 
 
 def test_tradeoff_bounds_the_best_attack():
-    gauss = [Mechanism("full", 1, 2.0, 4)]
-    near = [Mechanism("fixed", 1 - 1e-9, 2.0, 4)]
+    gauss = [full(2.0, 4)]
+    near = [fixed(1 - 1e-9, 2.0, 4)]
     for fpr in (1e-4, 0.01, 0.3):
         best = stats.norm.cdf(1.0 + stats.norm.ppf(fpr))
         assert tradeoff(gauss, fpr) == pytest.approx(best, rel=1e-9)
         assert best * (1 - 1e-6) <= tradeoff(near, fpr) <= best * 1.02
-    assert tradeoff([Mechanism("fixed", 5e-5, 0.0252, 60000)], 1e-9) > 0.9
-    assert tradeoff([], 0.1) == 0.1 and tradeoff([Mechanism("full", 1, 0.0, 1)], 0.1) == 1.0
+    assert tradeoff([fixed(5e-5, 0.0252, 60000)], 1e-9) > 0.9
+    assert tradeoff([], 0.1) == 0.1 and tradeoff([full(0.0, 1)], 0.1) == 1.0
     with pytest.raises(PrivacyError, match="probability"):
         tradeoff(gauss, 1.5)
 
 
 def test_nothing_spoken_costs_nothing_and_no_noise_costs_everything():
-    assert account([Mechanism("fixed", 0.1, 1.0, 0)], 1e-5) == Account(0.0, 0.0, 0.0, 1e-5, 0.0)
+    assert account([fixed(0.1, 1.0, 0)], 1e-5) == Account(0.0, 0.0, 0.0, 1e-5, 0.0)
     assert account([], 1e-5).epsilon == 0 and delta([], 1.0) == 0
-    bare = account([Mechanism("fixed", 0.1, 0.0, 1)], 1e-5)
+    bare = account([fixed(0.1, 0.0, 1)], 1e-5)
     assert bare.epsilon == bare.epsilon_lower == bare.epsilon_rdp == math.inf
-    assert delta([Mechanism("fixed", 0.1, 0.0, 1)], 5.0) == 1.0
+    assert delta([fixed(0.1, 0.0, 1)], 5.0) == 1.0
 
 
 def test_an_event_is_accounted_with_its_own_numbers():
-    event = Release(Fixed(4), 2.0, (0.5,), ADVERSARIES["transcript"]).event(0, 400, 77)
-    assert Mechanism.of(event) == Mechanism("fixed", 0.01, 0.5, 77)
+    event = Release(Fixed(4), 2.0, (0.5,), Transcript()).event(0, 400, 77)
+    assert event.part == fixed(0.01, 0.5, 77)
 
 
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
-        (("shuffled", 0.1, 1.0, 1), "no way to account"),
-        (("fixed", 0.0, 1.0, 1), "rate"),
-        (("fixed", 1.5, 1.0, 1), "rate"),
-        (("fixed", 0.1, -1.0, 1), "multiplier"),
-        (("fixed", 0.1, math.inf, 1), "multiplier"),
-        (("fixed", 0.1, math.nan, 1), "multiplier"),
-        (("fixed", 0.1, 1.0, -1), "rounds"),
-        (("fixed", 0.1, 1.0, 1.5), "rounds"),
-        (("fixed", 0.1, 1.0, 1, 0.0), "activity"),
+        ((0.0, 1.0, 1), "rate"),
+        ((1.5, 1.0, 1), "rate"),
+        ((0.1, -1.0, 1), "multiplier"),
+        ((0.1, math.inf, 1), "multiplier"),
+        ((0.1, math.nan, 1), "multiplier"),
+        ((0.1, 1.0, -1), "rounds"),
+        ((0.1, 1.0, 1.5), "rounds"),
+        ((0.1, 1.0, 1, 0.0), "activity"),
     ],
 )
 def test_what_is_not_known_is_an_error(arguments, word):
-    with pytest.raises(PrivacyError, match=word):
-        Mechanism(*arguments)
+    for kind in (fixed, poisson):
+        with pytest.raises(PrivacyError, match=word):
+            kind(*arguments)
 
 
 def test_a_delta_or_an_epsilon_out_of_range_is_an_error():
     for bad in (0.0, 1.0, -1.0, math.nan):
         with pytest.raises(PrivacyError, match="delta"):
-            epsilon([Mechanism("fixed", 0.1, 1.0, 1)], bad)
+            epsilon([fixed(0.1, 1.0, 1)], bad)
     with pytest.raises(PrivacyError, match="epsilon"):
-        delta([Mechanism("fixed", 0.1, 1.0, 1)], -1.0)
+        delta([fixed(0.1, 1.0, 1)], -1.0)
 
 
-@pytest.mark.parametrize("pair", [profiles.realised(0.01, 1.0), profiles.poisson(0.01, 1.0), profiles.laplace(2.0)])
+@pytest.mark.parametrize("pair", [RealisedPair(1.0, 0.01), PoissonPair(1.0, 0.01), LaplacePair(2.0)])
 @pytest.mark.parametrize("step", [1e-2, 1e-3])
 def test_the_lower_grid_is_a_pair_under_the_curve(pair, step):
     loss = pld.optimistic(pair, step, math.ceil(3.5 / step))
@@ -372,32 +367,32 @@ def test_agrees_with_dp_accounting():
         return accountant.compose(dpa.SelfComposedDpEvent(event, rounds)).get_epsilon(at)
 
     for rate, z, rounds in ((0.01, 1.0, 1000), (0.1, 2.0, 200), (0.003, 0.6, 2000)):
-        poisson, fixed = Mechanism("poisson", rate, z, rounds), Mechanism("fixed", rate, z, rounds)
-        assert epsilon([poisson], 1e-5) == pytest.approx(theirs("REPLACE_ONE", rate, z, rounds, 1e-5), rel=2e-3)
+        independent, sized = poisson(rate, z, rounds), fixed(rate, z, rounds)
+        assert epsilon([independent], 1e-5) == pytest.approx(theirs("REPLACE_ONE", rate, z, rounds, 1e-5), rel=2e-3)
         add_remove = theirs("ADD_OR_REMOVE_ONE", rate, z, rounds, 1e-5)
-        assert epsilon_lower([fixed], 1e-5) == pytest.approx(add_remove, rel=3e-3)
+        assert epsilon_lower([sized], 1e-5) == pytest.approx(add_remove, rel=3e-3)
     # the stock bound for sampling without replacement is valid, and looser than ours by the same route
     stock = RdpAccountant(neighboring_relation=dpa.NeighboringRelation.REPLACE_ONE)
     event = dpa.SampledWithoutReplacementDpEvent(20000, 1, dpa.GaussianDpEvent(0.45))
     bound = stock.compose(dpa.SelfComposedDpEvent(event, 60000)).get_epsilon(1e-5)
-    ours = account([Mechanism("fixed", 1 / 20000, 0.45, 60000)], 1e-5)
+    ours = account([fixed(1 / 20000, 0.45, 60000)], 1e-5)
     assert bound == pytest.approx(4.885, rel=1e-3) and ours.epsilon < ours.epsilon_rdp < bound
 
 
 @pytest.mark.parametrize("multiplier", [1e-12, 1e-6, 2e-5, 1e-3])
 def test_noise_that_is_next_to_none_is_no_traceback(multiplier):
-    found = account([Mechanism("fixed", 0.01, multiplier, 10)], 1e-5)
+    found = account([fixed(0.01, multiplier, 10)], 1e-5)
     assert found.epsilon_lower <= found.epsilon and found.epsilon > 1e4
 
 
 def test_each_reference_value_takes_seconds_not_minutes():
     """Under 5 s each, also at the paper's extremes."""
     for mechanism in (
-        Mechanism("fixed", 1 / 20000, 0.45, 60_000),
-        Mechanism("fixed", 5e-5, 0.5, 600_000),
-        Mechanism("fixed", 1 / 20000, 0.0252, 600_000, activity=0.1),
-        Mechanism("fixed", 1e-6, 0.3, 1_000_000),
-        Mechanism("poisson", 0.5, 30.0, 1_000_000),
+        fixed(1 / 20000, 0.45, 60_000),
+        fixed(5e-5, 0.5, 600_000),
+        fixed(1 / 20000, 0.0252, 600_000, activity=0.1),
+        fixed(1e-6, 0.3, 1_000_000),
+        poisson(0.5, 30.0, 1_000_000),
     ):
         began = time.perf_counter()
         account([mechanism], 1e-5)

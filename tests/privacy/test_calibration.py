@@ -5,10 +5,14 @@ import math
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from parts import fixed, full, laplace, poisson
 
 from sottovoce.errors import PrivacyError
-from sottovoce.privacy.accounting import Mechanism, epsilon, epsilon_lower
+from sottovoce.privacy.accounting import epsilon, epsilon_lower
 from sottovoce.privacy.calibration import noise_multiplier, remaining, rounds, sigma
+from sottovoce.privacy.composition import Part
+from sottovoce.privacy.events import FixedEvent, FullEvent, PoissonEvent, Seldom
+from sottovoce.privacy.profiles import FixedPair, PoissonPair, ResponsePair
 
 
 @pytest.mark.parametrize(
@@ -19,22 +23,22 @@ from sottovoce.privacy.calibration import noise_multiplier, remaining, rounds, s
     ],
 )
 def test_sigma_for_three_epochs_when_participation_is_seen(q, target, needed):
-    assert sigma("fixed", q, 1, 1.0, 3 * q, target, 1e-5) == pytest.approx(needed, rel=5e-3)
+    assert sigma(FixedEvent(q, 1, 1.0, 1.0, 3 * q), target, 1e-5) == pytest.approx(needed, rel=5e-3)
 
 
 @pytest.mark.parametrize(("iota", "target", "needed"), [(0.1, 0.2, 0.992), (0.1, 1.0, 0.856), (0.2, 0.6, 0.943)])
 def test_sigma_if_participation_were_hidden(iota, target, needed):
-    z = noise_multiplier("fixed", iota / 20000, round(60000 / iota), target, 1e-5)
+    z = noise_multiplier(fixed(iota / 20000, 1.0, round(60000 / iota)), target, 1e-5)
     assert 2 * z == pytest.approx(needed, rel=5e-3)
 
 
 def test_sigma_at_the_delta_of_one_in_all_records_and_with_random_activity():
-    assert sigma("fixed", 20000, 1, 1.0, 60000, 1.0, 2.5e-6) == pytest.approx(1.054, rel=5e-3)
-    assert sigma("fixed", 20000, 1, 1.0, 300000, 1.0, 1e-5, activity=0.2) == pytest.approx(1.010, rel=5e-3)
+    assert sigma(FixedEvent(20000, 1, 1.0, 1.0, 60000), 1.0, 2.5e-6) == pytest.approx(1.054, rel=5e-3)
+    assert sigma(Seldom(FixedEvent(20000, 1, 1.0, 1.0, 300000), 0.2), 1.0, 1e-5) == pytest.approx(1.010, rel=5e-3)
 
 
 @pytest.mark.parametrize(
-    ("b", "count", "fixed", "poisson"),
+    ("b", "count", "sized", "included"),
     [
         (1, 60000, 1.009, 0.504),
         (4, 15000, 0.285, 0.143),
@@ -44,71 +48,76 @@ def test_sigma_at_the_delta_of_one_in_all_records_and_with_random_activity():
         (1024, 58, 0.00371, 0.00285),
     ],
 )
-def test_sigma_of_minibatches(b, count, fixed, poisson):
-    assert sigma("fixed", 20000, b, 1.0, count, 1.0, 1e-5) == pytest.approx(fixed, rel=5e-3)
-    assert sigma("poisson", 20000, b, 1.0, count, 1.0, 1e-5) == pytest.approx(poisson, rel=5e-3)
+def test_sigma_of_minibatches(b, count, sized, included):
+    assert sigma(FixedEvent(20000, b, 1.0, 1.0, count), 1.0, 1e-5) == pytest.approx(sized, rel=5e-3)
+    assert sigma(PoissonEvent(20000, b, 1.0, 1.0, count), 1.0, 1e-5) == pytest.approx(included, rel=5e-3)
 
 
 def test_sigma_of_full_batches_and_its_units():
-    assert sigma("full", 20000, 20000, 1.0, 3, 1.0, 1e-5) == pytest.approx(0.000646, rel=2e-3)
-    one = sigma("fixed", 500, 5, 1.0, 100, 1.0, 1e-5)
-    assert sigma("fixed", 500, 5, 3.0, 100, 1.0, 1e-5) == pytest.approx(3 * one, rel=1e-9)
+    assert sigma(FullEvent(20000, 20000, 1.0, 1.0, 3), 1.0, 1e-5) == pytest.approx(0.000646, rel=2e-3)
+    one = sigma(FixedEvent(500, 5, 1.0, 1.0, 100), 1.0, 1e-5)
+    assert sigma(FixedEvent(500, 5, 3.0, 1.0, 100), 1.0, 1e-5) == pytest.approx(3 * one, rel=1e-9)
 
 
 @settings(max_examples=10, deadline=None)
 @given(
-    st.sampled_from(["fixed", "poisson", "full", "laplace"]),
+    st.sampled_from([fixed, poisson, lambda _, *rest: full(*rest), lambda _, *rest: laplace(*rest)]),
     st.floats(-4, -0.3).map(lambda v: 10.0**v),
     st.floats(0, 4).map(lambda v: int(10.0**v)),
     st.floats(-1.5, 2).map(lambda v: 10.0**v),
     st.sampled_from([1.0, 0.3]),
 )
 def test_the_noise_is_enough_and_hardly_more(kind, rate, count, target, activity):
-    z = noise_multiplier(kind, rate, count, target, 1e-5, activity)
-    assert epsilon([Mechanism(kind, rate, z, count, activity)], 1e-5) <= target
+    z = noise_multiplier(kind(rate, 1.0, count, activity), target, 1e-5)
+    assert epsilon([kind(rate, z, count, activity)], 1e-5) <= target
     if z > 1e-4:  # otherwise the record is used too seldom to need any
-        assert epsilon([Mechanism(kind, rate, 0.997 * z, count, activity)], 1e-5) > target
+        assert epsilon([kind(rate, 0.997 * z, count, activity)], 1e-5) > target
 
 
 def test_extreme_budgets():
-    assert noise_multiplier("fixed", 1 / 20000, 60000, 10087.0, 1e-5) == pytest.approx(0.0504300737 / 2, rel=2e-3)
-    z = noise_multiplier("fixed", 0.5, 3000000, 0.01, 1e-8)
-    assert 0.995 * 0.01 <= epsilon([Mechanism("fixed", 0.5, z, 3000000)], 1e-8) <= 0.01
+    assert noise_multiplier(fixed(1 / 20000, 1.0, 60000), 10087.0, 1e-5) == pytest.approx(0.0504300737 / 2, rel=2e-3)
+    z = noise_multiplier(fixed(0.5, 1.0, 3000000), 0.01, 1e-8)
+    assert 0.995 * 0.01 <= epsilon([fixed(0.5, z, 3000000)], 1e-8) <= 0.01
     # a record that is used with a probability under δ needs no noise worth the name
-    assert noise_multiplier("fixed", 1e-6, 1, 0.5, 1e-5) < 1e-4
+    assert noise_multiplier(fixed(1e-6, 1.0, 1), 0.5, 1e-5) < 1e-4
 
 
 def test_half_the_noise_would_be_refused_by_the_realised_pair():
-    z = noise_multiplier("fixed", 1 / 20000, 60000, 1.0, 1e-5)
-    assert epsilon_lower([Mechanism("fixed", 1 / 20000, z / 2, 60000)], 1e-5) > 10
+    z = noise_multiplier(fixed(1 / 20000, 1.0, 60000), 1.0, 1e-5)
+    assert epsilon_lower([fixed(1 / 20000, z / 2, 60000)], 1e-5) > 10
 
 
 @pytest.mark.parametrize(
-    ("kind", "rate", "z", "target"),
-    [("fixed", 5e-5, 0.5, 1.0), ("poisson", 0.01, 1.0, 2.0), ("full", 1.0, 10.0, 1.0), ("laplace", 1.0, 20.0, 1.0)],
+    ("pair", "target"),
+    [
+        (FixedPair(0.5, 5e-5), 1.0),
+        (PoissonPair(1.0, 0.01), 2.0),
+        (FixedPair(10.0), 1.0),
+        (ResponsePair(20.0), 1.0),
+    ],
 )
-def test_rounds_are_the_most_that_fit(kind, rate, z, target):
-    most = rounds(kind, rate, z, target, 1e-5)
-    assert epsilon([Mechanism(kind, rate, z, most)], 1e-5) <= target
+def test_rounds_are_the_most_that_fit(pair, target):
+    most = rounds(pair, target, 1e-5)
+    assert epsilon([Part(pair, most)], 1e-5) <= target
     more = most + max(1, math.ceil(2e-3 * most))
-    assert epsilon([Mechanism(kind, rate, z, more)], 1e-5) > target
+    assert epsilon([Part(pair, more)], 1e-5) > target
     half = most // 2
-    left = remaining([Mechanism(kind, rate, z, half)], kind, rate, z, target, 1e-5)
+    left = remaining([Part(pair, half)], pair, target, 1e-5)
     assert left == pytest.approx(most - half, abs=max(0, 2e-3 * most))
 
 
 def test_a_spent_budget_leaves_nothing():
-    assert remaining([Mechanism("full", 1, 1.0, 100)], "fixed", 0.01, 1.0, 1.0, 1e-5) == 0
-    assert rounds("fixed", 0.01, 0.0, 1.0, 1e-5) == 0
+    assert remaining([full(1.0, 100)], FixedPair(1.0, 0.01), 1.0, 1e-5) == 0
+    assert rounds(FixedPair(0.0, 0.01), 1.0, 1e-5) == 0
 
 
 def test_a_node_that_never_speaks_gets_the_noise_of_one_round():
-    assert noise_multiplier("full", 1, 0, 1.0, 1e-5) == noise_multiplier("full", 1, 1, 1.0, 1e-5)
+    assert noise_multiplier(full(1.0, 0), 1.0, 1e-5) == noise_multiplier(full(1.0, 1), 1.0, 1e-5)
 
 
 def test_a_budget_is_positive():
     for bad in (0.0, -1.0, math.inf):
         with pytest.raises(PrivacyError, match="budget"):
-            noise_multiplier("fixed", 0.1, 10, bad, 1e-5)
+            noise_multiplier(fixed(0.1, 1.0, 10), bad, 1e-5)
         with pytest.raises(PrivacyError, match="budget"):
-            rounds("fixed", 0.1, 1.0, bad, 1e-5)
+            rounds(FixedPair(1.0, 0.1), bad, 1e-5)

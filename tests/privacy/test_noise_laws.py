@@ -4,13 +4,14 @@ import math
 
 import numpy as np
 import pytest
+from parts import full
 from scipy import stats
 
 from sottovoce.errors import PrivacyError
-from sottovoce.network.graphs import make_graph
-from sottovoce.privacy.accounting import Mechanism, epsilon
-from sottovoce.privacy.calibration import sigma_for
-from sottovoce.privacy.events import Event
+from sottovoce.network.graphs import GRAPHS
+from sottovoce.privacy.accounting import epsilon
+from sottovoce.privacy.calibration import sigma
+from sottovoce.privacy.events import CyclicEvent, FixedEvent, FullEvent, PoissonEvent
 from sottovoce.privacy.laws import Gaussian, Laplace, Pairs, Shaped, Tree
 from sottovoce.privacy.sampling import make_sampling
 from sottovoce.run.build import prepare
@@ -19,7 +20,7 @@ from sottovoce.streams import Streams
 
 T = 12
 GAIN, SPREAD = 0.9 ** np.arange(T), 0.97 ** np.arange(T)
-PLAIN = Event("full", 50, 50, 1.0, 0.3, T)
+PLAIN = FullEvent(50, 50, 1.0, 0.3, T)
 ONE = np.array([0])
 
 
@@ -29,14 +30,14 @@ def test_shaped_noise_is_drawn_and_priced_round_by_round():
         drawn = law.draw(Streams(1), ONE, np.array([t]), 200_000, (0.3,))[0] / (0.3 * SPREAD[t - 1])
         assert stats.kstest(drawn, "norm").pvalue > 1e-3 > stats.kstest(drawn / 0.97, "norm").pvalue
     z = [0.3 * s / (g * 2 / 50) for g, s in zip(GAIN, SPREAD, strict=True)]
-    each = epsilon([Mechanism("full", 1.0, z_t, 1) for z_t in z], 1e-5)
-    assert epsilon([Mechanism.of(law.event(0, PLAIN))], 1e-5) == pytest.approx(each, rel=1e-9)
-    same = Shaped(np.full(T, 2.0), np.ones(T)).event(0, Event("poisson", 50, 5, 1.0, 0.3, 7))
+    each = epsilon([full(z_t, 1) for z_t in z], 1e-5)
+    assert epsilon([law.event(0, PLAIN).part], 1e-5) == pytest.approx(each, rel=1e-9)
+    same = Shaped(np.full(T, 2.0), np.ones(T)).event(0, PoissonEvent(50, 5, 1.0, 0.3, 7))
     assert same.sigma == pytest.approx(0.15)  # twice the signal is half the noise, whatever the sampling
 
 
 def test_shaped_noise_is_refused_where_it_has_no_price():
-    for plain in (Event("poisson", 50, 5, 1.0, 0.3, T), Event("full", 50, 50, 1.0, 0.3, T - 1)):
+    for plain in (PoissonEvent(50, 5, 1.0, 0.3, T), FullEvent(50, 50, 1.0, 0.3, T - 1)):
         with pytest.raises(PrivacyError, match="every node takes all of its records in every round"):
             Shaped(GAIN, SPREAD).event(0, plain)
 
@@ -48,23 +49,23 @@ def test_laplace_noise_is_laplace_and_pure():
     event = law.event(0, PLAIN)
     total = sum(g * 2 * math.sqrt(9) / 50 / (0.3 * s) for g, s in zip(GAIN, SPREAD, strict=True))
     assert 1 / event.noise_multiplier == pytest.approx(total)
-    assert epsilon([Mechanism.of(event)], 1e-9) <= total * (1 + 1e-9)
-    unit = law.event(0, Event("full", 50, 50, 1.0, 1.0, T))
-    b = sigma_for(unit, 0.7, 1e-5)
+    assert epsilon([event.part], 1e-9) <= total * (1 + 1e-9)
+    unit = law.event(0, FullEvent(50, 50, 1.0, 1.0, T))
+    b = sigma(unit, 0.7, 1e-5)
     assert sum(g * 2 * 3 / 50 / (b * s) for g, s in zip(GAIN, SPREAD, strict=True)) == pytest.approx(0.7)
 
 
 @pytest.mark.parametrize("graph", ["complete", "ring"])
 def test_pairs_cancel_in_the_sum_and_only_there(graph):
     n, ratio = 20, math.sqrt(10.0)
-    g = make_graph(graph, n)
+    g = GRAPHS.make(graph)(n)
     law = Pairs(n, g.edges, ratio)
     nodes, t = np.arange(n), np.full(n, 3)
     drawn, own = (made.draw(Streams(5), nodes, t, 4000, (0.5,) * n) for made in (law, Gaussian()))
     assert np.allclose(drawn.sum(axis=0), own.sum(axis=0), rtol=1e-12, atol=1e-12)
     # what the others' messages leave of node 0's noise, by regression: 1/[Σ⁻¹]_00
     residual = drawn[0] - np.linalg.lstsq(drawn[1:].T, drawn[0], rcond=None)[0] @ drawn[1:]
-    event = law.event(0, Event("fixed", 100, 1, 1.0, 0.5, 3))
+    event = law.event(0, FixedEvent(100, 1, 1.0, 0.5, 3))
     found = residual @ residual / (4000 - n + 1)
     assert abs(found / event.sigma**2 - 1) < 5 * math.sqrt(2 / 4000) < 0.2
     known = {"complete": 1.83, "ring": 0.64}[graph]  # for σ² = 0.1 and σ_pair² = 1
@@ -73,11 +74,11 @@ def test_pairs_cancel_in_the_sum_and_only_there(graph):
 
 def test_a_coalition_gives_its_seeds_away():
     n = 6
-    edges = make_graph("complete", n).edges
+    edges = GRAPHS.make("complete")(n).edges
     law, betrayed = Pairs(n, edges, 2.0), Pairs(n, edges, 2.0, coalition=(4, 5))
-    small = Pairs(4, make_graph("complete", 4).edges, 2.0)
-    plain = Event("full", 10, 10, 1.0, 1.0, 1)
-    assert betrayed.event(0, plain) == small.event(0, plain)
+    small = Pairs(4, GRAPHS.make("complete")(4).edges, 2.0)
+    plain = FullEvent(10, 10, 1.0, 1.0, 1)
+    assert betrayed.event(0, plain).sigma == small.event(0, plain).sigma
     assert betrayed.event(0, plain).sigma < law.event(0, plain).sigma
     assert betrayed.event(4, plain).sigma == pytest.approx(1.0)  # its own independent part only
 
@@ -96,7 +97,8 @@ def test_tree_noise_is_that_of_its_nodes():
 def test_tree_sensitivity_is_met_by_brute_force():
     """All tree nodes that contain a record's batch move by 2L/b at most: √(passes·height) of them together."""
     batches, b, q = 6, 5, 30
-    depth = Tree(batches).height
+    event = Tree(batches).event(0, CyclicEvent(q, b, 1.0, 0.7, 12, uses=2))
+    depth = event.height
     nodes = [range(j << k, min((j + 1) << k, 8)) for k in range(depth) for j in range(8 >> k)]
     moved = max(sum(leaf in node for node in nodes) for leaf in range(batches))
     assert moved == depth == 4
@@ -104,8 +106,7 @@ def test_tree_sensitivity_is_met_by_brute_force():
     sampling = make_sampling(f"cyclic({b})")
     uses = [sum(r in sampling.draw(None, q, t) for t in range(1, release_rounds + 1)) for r in range(q)]
     assert set(uses) == {2}
-    event = Tree(batches).event(0, Event("cyclic", q, b, 1.0, 0.7, 2))
-    assert event.rounds == 2 * moved and event.rate == 1.0
+    assert event.count == 2 * moved and event.rate == 1.0 and event.rounds == release_rounds
     assert event.noise_multiplier == pytest.approx(0.7 / (2 / b))
     with pytest.raises(PrivacyError, match="fixed order"):
         Tree(6).event(0, PLAIN)
@@ -137,7 +138,7 @@ def test_a_tree_run_is_priced_as_one_gaussian(make_shards):
     one = make_shards(n=1, q=60)
     changes = {"privacy__law": "tree", "privacy__sampling": "cyclic(10)", "privacy__noise": "private(1.0)"}
     made = prepare(spec(algorithm__a="constant(1)", algorithm__gamma="sqrt(1)", **changes), one)
-    assert made.statement.worst.event.rounds == 2 * 4
+    assert made.statement.worst.event.count == 2 * 4
     assert made.statement.epsilon == pytest.approx(1.0, rel=2e-3)
 
 

@@ -8,9 +8,9 @@ from scipy.special import expit, ndtr
 
 from sottovoce.errors import PrivacyError
 from sottovoce.privacy import objective
-from sottovoce.privacy.calibration import sigma_for
-from sottovoce.privacy.events import Event, Mechanism
-from sottovoce.privacy.pricing import price, price_risk
+from sottovoce.privacy.accounting import price, risk
+from sottovoce.privacy.calibration import sigma
+from sottovoce.privacy.events import FullEvent, ObjectiveEvent, read_event
 from sottovoce.privacy.profiles import gaussian_delta
 
 
@@ -66,7 +66,7 @@ def test_without_the_extra_it_would_be_wrong():
     mu, s = 0.02, 20.0
     p, q = (log_density(grid, *data, mu, s) for data in ((X, y), (0.05 * X, y)))
     loss = np.max((p - q)[np.abs(grid[:, 0]) < 1])
-    noise_alone = objective.price(Event("full", 1, 1, 1.0, s, 1, "objective", 1e-9), 1e-5).epsilon
+    noise_alone = price([ObjectiveEvent(1, 1, 1.0, s, 1, extra=1e-9)], 1e-5).epsilon
     assert noise_alone < loss < math.log1p(0.25 / mu) + noise_alone
 
 
@@ -83,26 +83,28 @@ def test_the_tail_of_two_correlated_normals_is_that_of_one():
 
 def test_calibration_meets_its_target_and_the_statement_s_price():
     extra = objective.extra_epsilon(0.25, 30.0)
-    unit = Event("full", 3000, 3000, 1.0, 1.0, 1, "objective", extra)
-    sigma = sigma_for(unit, 1.0, 1e-5)
-    event = Event("full", 3000, 3000, 1.0, sigma, 1, "objective", extra)
-    found = price(event, 1e-5)
+    unit = ObjectiveEvent(3000, 3000, 1.0, 1.0, 1, extra=extra)
+    needed = sigma(unit, 1.0, 1e-5)
+    event = ObjectiveEvent(3000, 3000, 1.0, needed, 1, extra=extra)
+    found = price([event], 1e-5)
     assert 0.999 < found.epsilon <= 1.0 and found.epsilon_lower == 0 and found.epsilon_rdp >= found.epsilon
-    assert 0.01 < price_risk(event, 0.01) < math.e * 0.01 + 1e-4
-    plain = sigma_for(Event("full", 3000, 3000, 1.0, 1.0, 1), 1.0, 1e-5)
-    assert plain < sigma < 1.1 * plain  # hardly more than a Gaussian mechanism
+    assert 0.01 < risk([event], 0.01) < math.e * 0.01 + 1e-4
+    plain = sigma(FullEvent(3000, 3000, 1.0, 1.0, 1), 1.0, 1e-5)
+    assert plain < needed < 1.1 * plain  # hardly more than a Gaussian mechanism
 
 
 def test_what_is_not_proved_is_refused():
-    unit = Event("full", 3000, 3000, 1.0, 1.0, 1, "objective", 0.2)
+    unit = ObjectiveEvent(3000, 3000, 1.0, 1.0, 1, extra=0.2)
     with pytest.raises(PrivacyError, match="no noise gives"):
-        sigma_for(unit, 0.1, 1e-5)
+        sigma(unit, 0.1, 1e-5)
     with pytest.raises(PrivacyError, match="composes with nothing"):
-        Mechanism.of(unit)
-    loose = Event("full", 100, 100, 1.0, 0.02, 1, "objective", 0.2)  # ρ = 1
-    assert price(loose, 0.5).epsilon == price(loose, 0.4).epsilon == pytest.approx(0.2 + math.sqrt(3) + 0.5)
+        price([unit, unit], 1e-5)
+    loose = ObjectiveEvent(100, 100, 1.0, 0.02, 1, extra=0.2)  # ρ = 1
+    assert price([loose], 0.5).epsilon == price([loose], 0.4).epsilon == pytest.approx(0.2 + math.sqrt(3) + 0.5)
     with pytest.raises(PrivacyError, match="smooth loss"):
         objective.extra_epsilon(math.inf, 10.0)
-    with pytest.raises(PrivacyError, match="'objective'"):
-        Event("full", 100, 100, 1.0, 1.0, 1, "gaussian", 0.2)
-    assert price(Event("full", 100, 100, 1.0, 0.0005, 1, "objective", 0.2), 1e-5).epsilon == math.inf
+    with pytest.raises(PrivacyError, match="perturbed objective"):
+        ObjectiveEvent(100, 100, 1.0, 1.0, 1, extra=0.0)
+    with pytest.raises(PrivacyError, match="'extra' does not go with the law 'gaussian'"):
+        read_event(FullEvent(100, 100, 1.0, 1.0, 1).to_dict() | {"extra": 0.2})
+    assert price([ObjectiveEvent(100, 100, 1.0, 0.0005, 1, extra=0.2)], 1e-5).epsilon == math.inf

@@ -13,7 +13,7 @@ from sottovoce.run.solve import ENGINES
 
 def test_a_share_is_a_batch_of_each_nodes_own_size():
     share, batch = make_sampling("poisson(0.1)"), make_sampling("poisson(20)")
-    assert [share.batch(q) for q in (3, 50, 200)] == [1, 5, 20] and make_sampling(share.text) == share
+    assert [share.batch(q) for q in (3, 50, 200)] == [1, 5, 20] and make_sampling(str(share)) == share
     stream = np.random.default_rng(0).random(400)
     drawn = [s.draw(lambda first, count: stream[first : first + count], 200) for s in (share, batch)]
     assert np.array_equal(*drawn)  # where the sizes agree, so do the draws

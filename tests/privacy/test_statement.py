@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from sottovoce.errors import PrivacyError
-from sottovoce.privacy.accounting import Mechanism, epsilon
-from sottovoce.privacy.adversaries import ADVERSARIES, mechanism
-from sottovoce.privacy.events import Event
+from sottovoce.privacy.accounting import epsilon
+from sottovoce.privacy.adversaries import Central, HiddenParticipation, SecretPairs, Transcript
+from sottovoce.privacy.events import FixedEvent, PoissonEvent
 from sottovoce.privacy.release import Release
 from sottovoce.privacy.sampling import Fixed, Full, Poisson
 from sottovoce.privacy.statement import PERSON, RECORD, UNITS, PrivacyStatement, make_statement
 from sottovoce.privacy.theorem1 import Theorem1, compare
 
-TRANSCRIPT = ADVERSARIES["transcript"]
+TRANSCRIPT = Transcript()
 
 
 EIGHT = Poisson(8)
@@ -35,7 +35,7 @@ def test_the_worst_node_is_reported_and_every_node_is_listed(sampling):
     each = {i: g.epsilon for g in s.groups for i in g.nodes}
     assert sorted(each) == [0, 1, 2] and s.epsilon == max(each.values()) == each[2]  # fewest records, least privacy
     for i, (q, K) in enumerate(zip((400, 400, 200), (50, 60, 55), strict=True)):
-        exact = epsilon([Mechanism.of(Release(sampling, 1.0, (0.4,), TRANSCRIPT).event(0, q, K))], 1e-5)
+        exact = epsilon([Release(sampling, 1.0, (0.4,), TRANSCRIPT).event(0, q, K).part], 1e-5)
         assert each[i] >= exact * (1 - 1e-9)
     assert s.epsilon_lower <= s.epsilon <= s.epsilon_rdp * (1 + 1e-9)
 
@@ -169,18 +169,18 @@ def test_delta_must_be_a_probability():
 
 
 def test_adversaries_change_the_accounting():
-    event = Event("fixed", 1000, 1, 1.0, 1.5, 3000)
-    seen = epsilon([mechanism(TRANSCRIPT, event, 0.1)], 1e-5)
-    hidden = epsilon([mechanism(ADVERSARIES["hidden_participation"], event, 0.1)], 1e-5)
-    always = epsilon([mechanism(TRANSCRIPT, event, 1.0)], 1e-5)
+    event = FixedEvent(1000, 1, 1.0, 1.5, 3000)
+    seen = epsilon([TRANSCRIPT.seen(event, 0.1).part], 1e-5)
+    hidden = epsilon([HiddenParticipation().seen(event, 0.1).part], 1e-5)
+    always = epsilon([TRANSCRIPT.seen(event, 1.0).part], 1e-5)
     assert hidden < seen < always
     with pytest.raises(PrivacyError, match="one record a round only"):
-        mechanism(ADVERSARIES["hidden_participation"], dataclasses.replace(event, sampling="poisson"), 0.1)
-    for name in ("central", "secret_pairs"):
-        with pytest.raises(PrivacyError, match=f"'{name}' cannot be accounted"):
-            mechanism(ADVERSARIES[name], event)
+        HiddenParticipation().seen(PoissonEvent(1000, 1, 1.0, 1.5, 3000), 0.1)
+    for adversary in (Central(), SecretPairs()):
+        with pytest.raises(PrivacyError, match=f"'{adversary}' cannot be accounted"):
+            adversary.seen(event)
     with pytest.raises(PrivacyError, match="activity"):
-        mechanism(TRANSCRIPT, event, 0.0)
+        TRANSCRIPT.seen(event, 0.0)
 
 
 # AUDIT A.3: q, ι, T, claimed ε -> true ε at δ = 1e-5, transcript

@@ -9,13 +9,14 @@ from sklearn.linear_model import ElasticNet, Lasso, LogisticRegression
 from sklearn.svm import LinearSVC
 
 from sottovoce.errors import SottovoceError, SpecError
-from sottovoce.problem.losses import LOSSES, make_loss
-from sottovoce.problem.objective import Problem
+from sottovoce.problem.losses import LOSSES
+from sottovoce.problem.objective import WEIGHTS, Problem
 from sottovoce.problem.optimum import Ascent, GapError, dual_value, optimum
 from sottovoce.problem.regularisers import L1Ball, L2Ball, Separable, Simplex
 from sottovoce.problem.shards import Shards
 
-REGULARISERS = {
+SCALAR = sorted(name for name, loss in LOSSES.items() if loss.targets != "classes")
+CASES = {
     "l2": Separable(mu=0.02),
     "weak l2": Separable(mu=2e-4),
     "l1": Separable(phi=0.01),
@@ -60,7 +61,7 @@ def linear_programme(loss, h, X, y):
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("mu", [0.1, 0.003])
 def test_svm_agrees_with_liblinear(mu, seed):
-    loss = make_loss("hinge")
+    loss = LOSSES.make("hinge")
     X, y = data(loss, seed=seed)
     problem = pooled(loss, Separable(mu=mu), X, y)
     best = optimum(problem, gap=1e-10)
@@ -71,7 +72,7 @@ def test_svm_agrees_with_liblinear(mu, seed):
 
 
 def test_logistic_agrees_with_scikit_learn():
-    loss, mu = make_loss("logistic"), 0.01
+    loss, mu = LOSSES.make("logistic"), 0.01
     X, y = data(loss)
     problem = pooled(loss, Separable(mu=mu), X, y)
     best = optimum(problem, gap=1e-12)
@@ -83,7 +84,7 @@ def test_logistic_agrees_with_scikit_learn():
 
 @pytest.mark.parametrize("mu", [0.0, 0.05])
 def test_least_squares_agree_with_scikit_learn(mu):
-    loss, phi = make_loss("squared"), 0.03
+    loss, phi = LOSSES.make("squared"), 0.03
     X, y = data(loss)
     problem = pooled(loss, Separable(phi=phi, mu=mu), X, y)
     best = optimum(problem, gap=1e-12)
@@ -95,24 +96,24 @@ def test_least_squares_agree_with_scikit_learn(mu):
 
 
 @pytest.mark.parametrize("h", ["l1", "box", "box away from 0", "l1, non-negative"])
-@pytest.mark.parametrize("loss", [make_loss("hinge"), make_loss("absolute"), make_loss("quantile", 0.8)])
+@pytest.mark.parametrize("loss", [LOSSES.make("hinge"), LOSSES.make("absolute"), LOSSES.make("quantile", 0.8)])
 def test_linear_programmes_agree_with_highs(loss, h):
     X, y = data(loss)
-    best = optimum(pooled(loss, REGULARISERS[h], X, y), gap=1e-8)
-    true = linear_programme(loss, REGULARISERS[h], X, y)
+    best = optimum(pooled(loss, CASES[h], X, y), gap=1e-8)
+    true = linear_programme(loss, CASES[h], X, y)
     assert best.lower - 1e-11 <= true <= best.value + 1e-11
 
 
 @settings(max_examples=150, deadline=None)
 @given(
-    loss=st.sampled_from(sorted(LOSSES)),
-    h=st.sampled_from(sorted(REGULARISERS)),
+    loss=st.sampled_from(SCALAR),
+    h=st.sampled_from(sorted(CASES)),
     seed=st.integers(0, 10_000),
     spread=st.sampled_from([0.0, 0.01, 0.1, 1.0, 10.0]),
 )
 def test_weak_duality(loss, h, seed, spread):
     """Any slopes in the domain bound any point within reach, near the optimum and far from it."""
-    loss, h = make_loss(loss), REGULARISERS[h]
+    loss, h = LOSSES.make(loss), CASES[h]
     X, y = data(loss, rows=12, features=4, seed=seed)
     problem = pooled(loss, h, X, y)
     rng = np.random.default_rng(seed)
@@ -131,15 +132,15 @@ def test_weak_duality(loss, h, seed, spread):
 
 @settings(max_examples=60, deadline=None)
 @given(
-    loss=st.sampled_from(sorted(LOSSES)),
-    h=st.sampled_from(sorted(REGULARISERS)),
+    loss=st.sampled_from(SCALAR),
+    h=st.sampled_from(sorted(CASES)),
     seed=st.integers(0, 10_000),
     form=st.sampled_from(["float32", "float64", "csr32", "csr64"]),
     intercept=st.sampled_from([0.0, 0.5]),
 )
 def test_certificate_holds(loss, h, seed, form, intercept):
     """What is returned proves itself, for every loss and form of the data."""
-    loss, h = make_loss(loss), REGULARISERS[h]
+    loss, h = LOSSES.make(loss), CASES[h]
     X, y = data(loss, rows=25, features=5, seed=seed, density=0.7)
     X[0] = 0.0  # an empty row has no curvature of its own
     kept = X.astype(f"float{form[-2:]}")
@@ -159,9 +160,9 @@ def test_certificate_holds(loss, h, seed, form, intercept):
 @pytest.mark.parametrize("name", ["l2", "l1", "elastic_net", "box"])
 @pytest.mark.parametrize("loss", ["hinge", "smoothed_hinge", "logistic", "absolute"])
 def test_slopes_solve_the_optimality_conditions(loss, name):
-    loss = make_loss(loss)
+    loss = LOSSES.make(loss)
     X, y = data(loss)
-    problem = pooled(loss, REGULARISERS[name], X, y)
+    problem = pooled(loss, CASES[name], X, y)
     best = optimum(problem, gap=1e-10)
     assert problem.kkt_residual(best.x, best.slopes) < 1e-4
     # Fenchel–Young: each slope is a subgradient of the loss at its record's margin
@@ -173,15 +174,15 @@ def test_slopes_solve_the_optimality_conditions(loss, name):
 
 @settings(max_examples=60, deadline=None)
 @given(
-    loss=st.sampled_from(sorted(LOSSES)),
-    h=st.sampled_from(sorted(REGULARISERS)),
+    loss=st.sampled_from(SCALAR),
+    h=st.sampled_from(sorted(CASES)),
     form=st.sampled_from([np.asarray, sparse.csr_array]),
     intercept=st.sampled_from([0.0, 0.5]),
     kappa=st.sampled_from([1e-3, 0.1]),
     seed=st.integers(0, 10_000),
 )
 def test_a_pass_climbs_and_keeps_its_sums(loss, h, form, intercept, kappa, seed):
-    loss, h = make_loss(loss), REGULARISERS[h]
+    loss, h = LOSSES.make(loss), CASES[h]
     X, y = data(loss, rows=15, features=5, seed=seed, density=0.7)
     problem = pooled(loss, h, form(X), y, intercept)
     ascent = Ascent(problem, h, seed)
@@ -200,11 +201,11 @@ def test_a_pass_climbs_and_keeps_its_sums(loss, h, form, intercept, kappa, seed)
 @pytest.mark.parametrize("h", ["l2", "l1"])
 @pytest.mark.parametrize("loss", ["hinge", "logistic", "huber"])
 def test_forms_of_the_data_agree(loss, h):
-    loss = make_loss(loss)
+    loss = LOSSES.make(loss)
     X, y = data(loss, density=0.5)
     single = X.astype(np.float32)
     forms = [X, single, sparse.csr_array(X), sparse.csr_array(single), np.asfortranarray(X)]
-    found = [optimum(pooled(loss, REGULARISERS[h], form, y, intercept=0.7), gap=1e-10) for form in forms]
+    found = [optimum(pooled(loss, CASES[h], form, y, intercept=0.7), gap=1e-10) for form in forms]
     for other in found[1:]:
         assert other.value == pytest.approx(found[0].value, abs=2e-10)
         np.testing.assert_allclose(other.x, found[0].x, atol=2e-4)
@@ -212,12 +213,12 @@ def test_forms_of_the_data_agree(loss, h):
 
 @pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
 def test_data_is_neither_copied_nor_changed(form):
-    loss = make_loss("hinge")
+    loss = LOSSES.make("hinge")
     X, y = data(loss)
     kept = form(X)
     values = kept.data if sparse.issparse(kept) else kept
     values.flags.writeable = False  # compiled code that wrote to it would not even compile
-    problem = pooled(loss, REGULARISERS["l1"], kept, y)
+    problem = pooled(loss, CASES["l1"], kept, y)
     assert optimum(problem, gap=1e-6).gap <= 1e-6
     assert problem.shards.X is kept
 
@@ -227,48 +228,48 @@ def test_data_is_neither_copied_nor_changed(form):
 @pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
 def test_nodes_agree_with_repeated_records(loss, h, form):
     """Nodes of 5, 10 and 20 records that count the same: as if records were there 4, 2 and 1 times."""
-    loss = make_loss(loss)
+    loss = LOSSES.make(loss)
     X, y = data(loss, rows=35)
     order = np.random.default_rng(3).permutation(35)
     nodes = Shards.of(form(X), y, np.array([0, 5, 15, 35]), order)
-    best = optimum(Problem(loss, REGULARISERS[h], nodes, weights="nodes"), gap=1e-10)
+    best = optimum(Problem(loss, CASES[h], nodes, weights=WEIGHTS.read("nodes")), gap=1e-10)
     times = np.empty(35, dtype=int)
     times[order] = np.repeat([4, 2, 1], [5, 10, 20])
     again = np.repeat(np.arange(35), times)
-    plain = optimum(pooled(loss, REGULARISERS[h], X[again], y[again]), gap=1e-10)
+    plain = optimum(pooled(loss, CASES[h], X[again], y[again]), gap=1e-10)
     assert best.value == pytest.approx(plain.value, abs=2e-10)
     np.testing.assert_allclose(best.x, plain.x, atol=2e-4)
-    records = optimum(Problem(loss, REGULARISERS[h], nodes, weights="records"), gap=1e-10)
-    assert records.value == pytest.approx(optimum(pooled(loss, REGULARISERS[h], X, y), gap=1e-10).value, abs=2e-10)
+    records = optimum(Problem(loss, CASES[h], nodes, weights=WEIGHTS.read("records")), gap=1e-10)
+    assert records.value == pytest.approx(optimum(pooled(loss, CASES[h], X, y), gap=1e-10).value, abs=2e-10)
     assert abs(records.value - best.value) > 1e-4  # the weights matter here
 
 
 @pytest.mark.parametrize("h", ["l2", "l1", "box"])
 @pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
 def test_intercept_is_one_more_column(h, form):
-    loss = make_loss("hinge")
+    loss = LOSSES.make("hinge")
     X, y = data(loss)
-    hidden = optimum(pooled(loss, REGULARISERS[h], form(X), y, intercept=1.5), gap=1e-10)
+    hidden = optimum(pooled(loss, CASES[h], form(X), y, intercept=1.5), gap=1e-10)
     written = np.column_stack([X, np.full(len(y), 1.5)])
-    shown = optimum(pooled(loss, REGULARISERS[h], form(written), y), gap=1e-10)
+    shown = optimum(pooled(loss, CASES[h], form(written), y), gap=1e-10)
     assert hidden.value == pytest.approx(shown.value, abs=2e-10)
     np.testing.assert_allclose(hidden.x, shown.x, atol=2e-4)
-    assert abs(hidden.value - optimum(pooled(loss, REGULARISERS[h], X, y), gap=1e-10).value) > 1e-6
+    assert abs(hidden.value - optimum(pooled(loss, CASES[h], X, y), gap=1e-10).value) > 1e-6
 
 
 @pytest.mark.parametrize(
     "h", [L2Ball(1.0), L1Ball(1.0), Simplex(1.0), Separable(), Separable(lo=0.0), Separable(phi=0.1, lo=0.2)]
 )
 def test_unsupported_regularisers_are_refused(h):
-    loss = make_loss("hinge")
+    loss = LOSSES.make("hinge")
     with pytest.raises(SpecError, match="optimum is certified"):
         optimum(pooled(loss, h, *data(loss)))
 
 
 @pytest.mark.parametrize("passes", [0, 1, 17])
 def test_too_few_passes_are_reported(passes):
-    loss = make_loss("hinge")
-    problem = pooled(loss, REGULARISERS["l1"], *data(loss))
+    loss = LOSSES.make("hinge")
+    problem = pooled(loss, CASES["l1"], *data(loss))
     with pytest.raises(GapError, match=rf"after {passes} passes, over the 1e-08 asked for; raise max_passes"):
         optimum(problem, max_passes=passes)
     assert issubclass(GapError, SottovoceError)
@@ -276,14 +277,14 @@ def test_too_few_passes_are_reported(passes):
 
 @pytest.mark.parametrize("gap", [0.0, -1.0, math.nan])
 def test_gaps_that_cannot_be_reached_are_refused(gap):
-    loss = make_loss("hinge")
+    loss = LOSSES.make("hinge")
     with pytest.raises(SpecError, match="over 0"):
-        optimum(pooled(loss, REGULARISERS["l2"], *data(loss)), gap=gap)
+        optimum(pooled(loss, CASES["l2"], *data(loss)), gap=gap)
 
 
 def test_progress_and_seed():
-    loss = make_loss("hinge")
-    problem = pooled(loss, REGULARISERS["l1"], *data(loss))
+    loss = LOSSES.make("hinge")
+    problem = pooled(loss, CASES["l1"], *data(loss))
     seen = []
     best = optimum(problem, seed=5, progress=lambda passes, gap: seen.append((passes, gap)))
     passes, gaps = zip(*seen, strict=True)
@@ -294,6 +295,6 @@ def test_progress_and_seed():
 
 
 def test_zero_data():
-    loss = make_loss("absolute")
-    best = optimum(pooled(loss, REGULARISERS["l1"], np.zeros((3, 2)), np.array([1.0, -2.0, 0.0])))
+    loss = LOSSES.make("absolute")
+    best = optimum(pooled(loss, CASES["l1"], np.zeros((3, 2)), np.array([1.0, -2.0, 0.0])))
     assert best.value == best.lower == 1.0 and not best.x.any()

@@ -9,14 +9,14 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
 from sottovoce.errors import SpecError
-from sottovoce.problem.losses import LOSSES, SOFTMAX, make_loss
+from sottovoce.problem.losses import LOSSES, SOFTMAX
 from sottovoce.problem.objective import Problem
 from sottovoce.problem.optimum import GapError, dual_value, optimum
 from sottovoce.problem.regularisers import L2Ball, Separable
 from sottovoce.problem.shards import Shards
 
 K, MU = 3, 0.02
-REGULARISERS = {
+CASES = {
     "l2": Separable(mu=MU),
     "l1": Separable(phi=0.01),
     "elastic_net": Separable(phi=0.01, mu=0.01),
@@ -33,7 +33,7 @@ def data(rows=80, features=5, seed=0):
 
 
 def pooled(loss, h, X, y, **more):
-    return Problem(make_loss(loss), h, Shards.of(X, y, np.array([0, len(y)]), **more), outputs=K)
+    return Problem(LOSSES.make(loss), h, Shards.of(X, y, np.array([0, len(y)]), **more), outputs=K)
 
 
 def test_softmax_agrees_with_scikit_learn():
@@ -57,18 +57,18 @@ def test_one_against_the_rest_agrees_with_liblinear():
 @settings(max_examples=25, deadline=None)
 @given(
     loss=st.sampled_from([*BINARY, "softmax"]),
-    h=st.sampled_from(sorted(REGULARISERS)),
+    h=st.sampled_from(sorted(CASES)),
     seed=st.integers(0, 10_000),
     form=st.sampled_from([np.asarray, np.float32, sparse.csr_array]),
     intercept=st.sampled_from([0.0, 0.5]),
 )
 def test_certificate_holds(loss, h, seed, form, intercept):
     """What is returned proves itself, with uneven nodes and people of several rows among them."""
-    h = REGULARISERS[h]
+    h = CASES[h]
     X, y = data(rows=24, seed=seed)
     rng = np.random.default_rng(seed)
     shards = Shards.of(form(X), y, np.array([0, 5, 24]), rng.permutation(24), intercept, rng.integers(0, 7, 24))
-    problem = Problem(make_loss(loss), h, shards, outputs=K)
+    problem = Problem(LOSSES.make(loss), h, shards, outputs=K)
     best = optimum(problem, gap=1e-5, seed=seed)
     assert best.slopes.shape == (24, K) and 0 <= best.gap == best.value - best.lower <= 1e-5
     assert best.value == problem.value(best.x)
@@ -83,7 +83,7 @@ def test_certificate_holds(loss, h, seed, form, intercept):
 @given(st.sampled_from(["l2", "elastic_net", "l1"]), st.integers(0, 10_000), st.sampled_from([0.01, 0.3, 3.0]))
 def test_weak_duality_of_the_softmax(h, seed, spread):
     """Any p on the simplex bounds any point within reach; near the point's own p the bound is tight enough to err."""
-    h, (X, y) = REGULARISERS[h], data(rows=12, seed=seed)
+    h, (X, y) = CASES[h], data(rows=12, seed=seed)
     problem = pooled("softmax", h, X, y)
     rng = np.random.default_rng(seed)
     x = spread * rng.standard_normal(problem.m)
@@ -96,7 +96,7 @@ def test_weak_duality_of_the_softmax(h, seed, spread):
 
 @pytest.mark.parametrize("h", ["l2", "elastic_net", "l1", "box"])
 def test_the_softmax_slopes_solve_the_optimality_conditions(h):
-    problem = pooled("softmax", REGULARISERS[h], *data())
+    problem = pooled("softmax", CASES[h], *data())
     best = optimum(problem, gap=1e-11)
     assert problem.kkt_residual(best.x) < 1e-4 and problem.kkt_residual(best.x, best.slopes) < 1e-4
 

@@ -10,19 +10,20 @@ from hypothesis.extra.numpy import arrays
 from scipy.optimize import minimize
 
 from sottovoce.errors import SpecError
-from sottovoce.problem.regularisers import REGULARISERS, Entropy, Euclidean, Simplex, make_regulariser, project_simplex
+from sottovoce.problem.regularisers import REGULARISERS, Entropy, Euclidean, Simplex, project_simplex
 
 CASES = {
-    "l2": make_regulariser("l2", mu=0.3),
-    "l1": make_regulariser("l1", phi=0.7),
-    "elastic_net": make_regulariser("elastic_net", phi=0.4, mu=0.2),
-    "box": make_regulariser("box", lo=-0.5, hi=2.0, mu=0.1),
-    "box_off_zero": make_regulariser("box", lo=0.25, hi=1.0),
-    "non_negative": make_regulariser("non_negative"),
-    "none": make_regulariser("none"),
-    "l2_ball": make_regulariser("l2_ball", radius=1.5),
-    "l1_ball": make_regulariser("l1_ball", radius=1.5),
-    "simplex": make_regulariser("simplex"),
+    "l2": REGULARISERS.make("l2", mu=0.3),
+    "l1": REGULARISERS.make("l1", phi=0.7),
+    "elastic_net": REGULARISERS.make("elastic_net", phi=0.4, mu=0.2),
+    "box": REGULARISERS.make("box", lo=-0.5, hi=2.0, mu=0.1),
+    "box_off_zero": REGULARISERS.make("box", lo=0.25, hi=1.0),
+    "non_negative": REGULARISERS.make("non_negative"),
+    "none": REGULARISERS.make("none"),
+    "l2_ball": REGULARISERS.make("l2_ball", radius=1.5),
+    "l1_ball": REGULARISERS.make("l1_ball", radius=1.5),
+    "simplex": REGULARISERS.make("simplex"),
+    "separable": REGULARISERS.make("separable", phi=0.3, mu=0.1, lo=-1.0, hi=2.0),
 }
 ALL = pytest.mark.parametrize("name", CASES)
 z_vector = arrays(np.float64, 4, elements=st.floats(-20, 20).map(lambda v: round(v, 6)))
@@ -160,7 +161,7 @@ def test_entropy_needs_the_unit_simplex():
     ("name", "parameters", "words"),
     [
         ("l3", {}, "no regulariser 'l3'"),
-        ("l2", {}, "takes mu, but got none"),
+        ("l2", {}, "'l2' is malformed; write l2.mu."),
         ("l2", {"mu": -1.0}, "not negative"),
         ("box", {"lo": 1.0, "hi": 0.0}, "lo < hi"),
         ("l2_ball", {"radius": 0.0}, "over 0"),
@@ -168,4 +169,4 @@ def test_entropy_needs_the_unit_simplex():
 )
 def test_bad_choices_are_one_sentence(name, parameters, words):
     with pytest.raises(SpecError, match=words):
-        make_regulariser(name, **parameters)
+        REGULARISERS.make(name, **parameters)

@@ -10,8 +10,8 @@ from scipy import sparse
 from sottovoce.errors import DataError
 from sottovoce.problem import shards as partition
 from sottovoce.problem.losses import LOSSES
-from sottovoce.problem.objective import Problem, clipped_mean
-from sottovoce.problem.regularisers import make_regulariser
+from sottovoce.problem.objective import WEIGHTS, Problem, clipped_mean
+from sottovoce.problem.regularisers import REGULARISERS
 from sottovoce.problem.shards import Shards
 from sottovoce.rows import row_norms
 
@@ -60,7 +60,7 @@ def test_margins_and_pull_match_plain_products(kind, intercept, shuffled, monkey
         assert np.array_equal(alone.y[alone.rows(0)], y[rows])
         assert np.array_equal(alone.norms[alone.rows(0)], shards.norms[rows])
         assert np.all(shards.spread(np.arange(4.0))[rows] == i)
-        local = Problem(LOSSES["logistic"], make_regulariser("l2", mu=1.0), alone)
+        local = Problem(LOSSES["logistic"], REGULARISERS.make("l2", mu=1.0), alone)
         expected = np.mean(np.logaddexp(0, -y[rows] * (full[rows] @ x)))
         assert local.risk(x) == pytest.approx(expected, rel=1e-6)
     assert sorted(seen) == list(range(30))
@@ -176,8 +176,8 @@ def test_bad_data_is_one_sentence(change, words):
 def test_objective_is_the_weighted_mean_of_local_risks(weights):
     X, y = data()
     shards = Shards.of(X, y, np.array([0, 3, 10, 30]), np.random.default_rng(5).permutation(30))
-    loss, h = LOSSES["logistic"], make_regulariser("elastic_net", phi=0.1, mu=0.2)
-    problem = Problem(loss, h, shards, weights)
+    loss, h = LOSSES["logistic"], REGULARISERS.make("elastic_net", phi=0.1, mu=0.2)
+    problem = Problem(loss, h, shards, WEIGHTS.read(weights))
     x = np.random.default_rng(1).normal(size=5)
     local = []
     for i in range(3):
@@ -194,7 +194,7 @@ def test_objective_is_the_weighted_mean_of_local_risks(weights):
 def test_kkt_residual_is_zero_only_at_the_optimum():
     """Ridge has a closed form: nobody's solver is needed."""
     X, y = data()
-    problem = Problem(LOSSES["squared"], make_regulariser("l2", mu=0.5), Shards.of(X, y, np.array([0, 15, 30])))
+    problem = Problem(LOSSES["squared"], REGULARISERS.make("l2", mu=0.5), Shards.of(X, y, np.array([0, 15, 30])))
     x = np.linalg.solve(X.T @ X / 30 + 0.5 * np.eye(5), X.T @ y / 30)
     assert problem.kkt_residual(x) < 1e-12
     assert problem.kkt_residual(x + 0.01) > 1e-3
@@ -203,7 +203,7 @@ def test_kkt_residual_is_zero_only_at_the_optimum():
 def test_labels_are_checked():
     X, _ = data()
     with pytest.raises(DataError, match="labels −1 and \\+1, but there is a label 2"):
-        Problem(LOSSES["hinge"], make_regulariser("l2", mu=1.0), Shards.of(X, np.full(30, 2.0), np.array([0, 30])))
+        Problem(LOSSES["hinge"], REGULARISERS.make("l2", mu=1.0), Shards.of(X, np.full(30, 2.0), np.array([0, 30])))
 
 
 @given(st.floats(0.01, 3), st.integers(0, 100))
@@ -211,7 +211,7 @@ def test_no_record_moves_the_mean_by_more_than_the_clip(clip, seed):
     """The sensitivity is met by brute force: replace each record in turn, also by a huge one."""
     X, y = data(6, 3, seed)
     X = X * 10
-    h, at = make_regulariser("l2", mu=1.0), np.random.default_rng(seed).normal(size=3)
+    h, at = REGULARISERS.make("l2", mu=1.0), np.random.default_rng(seed).normal(size=3)
 
     def released(X, y):
         problem = Problem(LOSSES["squared_hinge"], h, Shards.of(X, y, np.array([0, 6])))
@@ -227,7 +227,7 @@ def test_no_record_moves_the_mean_by_more_than_the_clip(clip, seed):
 def test_the_divisor_is_the_public_batch_size():
     """A Poisson batch of k records is Σ clip/b, not Σ clip/k: the batch that was drawn stays a secret."""
     X, y = data()
-    problem = Problem(LOSSES["logistic"], make_regulariser("l2", mu=1.0), Shards.of(X, y, np.array([0, 30])))
+    problem = Problem(LOSSES["logistic"], REGULARISERS.make("l2", mu=1.0), Shards.of(X, y, np.array([0, 30])))
     at, picked = np.ones(5), np.array([2, 7, 11])
     each = [clipped_mean(problem, 0, at, picked[[k]], 1, 0.5) for k in range(3)]
     assert np.allclose(clipped_mean(problem, 0, at, picked, 8, 0.5), np.sum(each, axis=0) / 8, rtol=1e-12)
@@ -248,7 +248,7 @@ def test_the_divisor_is_the_public_batch_size():
 def test_no_number_evades_the_clip(row, target, kind):
     """Squares that underflow or overflow, slopes that are infinite: the released norm stays within the clip."""
     shards = Shards.of(kind(np.array([row, [0.5, 0.5]])), np.array([target, 1.0]), np.array([0, 2]))
-    problem = Problem(LOSSES["squared"], make_regulariser("l2", mu=1.0), shards)
+    problem = Problem(LOSSES["squared"], REGULARISERS.make("l2", mu=1.0), shards)
     for at in (np.array([10.0, 10.0]), np.array([1e200, -1e200]), np.zeros(2)):
         released = clipped_mean(problem, 0, at, np.array([0]), 1, 1.0)
         assert np.all(np.isfinite(released)) and np.linalg.norm(released) <= 1 + 1e-9
@@ -272,5 +272,5 @@ def test_no_record_belongs_to_two_nodes(offsets, order, words):
 
 def test_an_empty_batch_is_zero():
     X, y = data()
-    problem = Problem(LOSSES["hinge"], make_regulariser("l2", mu=1.0), Shards.of(X, y, np.array([0, 30])))
+    problem = Problem(LOSSES["hinge"], REGULARISERS.make("l2", mu=1.0), Shards.of(X, y, np.array([0, 30])))
     assert not clipped_mean(problem, 0, np.ones(5), np.array([], dtype=np.int64), 4, 1.0).any()

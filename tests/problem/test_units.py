@@ -8,17 +8,17 @@ from scipy import sparse
 
 from sottovoce.errors import DataError
 from sottovoce.problem import shards as partition
-from sottovoce.problem.losses import LOSSES, make_loss
-from sottovoce.problem.objective import Problem, clipped_mean
-from sottovoce.problem.regularisers import make_regulariser
+from sottovoce.problem.losses import LOSSES
+from sottovoce.problem.objective import WEIGHTS, Problem, clipped_mean
+from sottovoce.problem.regularisers import REGULARISERS
 from sottovoce.problem.shards import Shards
 
-H = make_regulariser("l2", mu=1.0)
+H = REGULARISERS.make("l2", mu=1.0)
 
 
 def problem_of(X, y, ids, loss="squared_hinge", outputs=1, offsets=None, intercept=0.0):
     offsets = np.array([0, len(y)]) if offsets is None else offsets
-    return Problem(make_loss(loss), H, Shards.of(X, y, offsets, intercept=intercept, units=ids), outputs=outputs)
+    return Problem(LOSSES.make(loss), H, Shards.of(X, y, offsets, intercept=intercept, units=ids), outputs=outputs)
 
 
 @given(st.lists(st.integers(0, 6), min_size=4, max_size=40), st.integers(1, 4), st.integers(0, 100))
@@ -97,7 +97,7 @@ def test_nothing_is_copied_and_units_of_one_row_cost_nothing():
 @pytest.mark.parametrize("outputs", [1, 3])
 def test_the_objective_is_a_mean_over_people_of_means_over_rows(weights, outputs, make_shards):
     shards = make_shards(n=3, sizes=[2, 5, 9], outputs=outputs, people=True)
-    problem = Problem(LOSSES["logistic"], H, shards, weights, outputs)
+    problem = Problem(LOSSES["logistic"], H, shards, WEIGHTS.read(weights), outputs)
     x = np.random.default_rng(1).normal(size=problem.m)
     each = problem.joint.value(problem.margins(x), shards.y)
     local = [np.mean([np.mean(each[shards.rows(i, np.array([u]))]) for u in range(q)]) for i, q in enumerate((2, 5, 9))]

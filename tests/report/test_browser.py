@@ -11,7 +11,7 @@ from sottovoce.experiments.compare.page import write_page
 from sottovoce.experiments.compare.ranking import summarise
 from sottovoce.experiments.compare.study import Study, compare
 from sottovoce.experiments.data import load
-from sottovoce.problem.losses import make_loss
+from sottovoce.problem.losses import LOSSES
 from sottovoce.report.history import SIMULATION
 
 playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
@@ -52,7 +52,7 @@ def files(one, several, tmp_path_factory):
 
 def compared(path):
     """A comparison of two algorithms at two budgets."""
-    data = load("breast_cancer", loss=make_loss("logistic"))
+    data = load("breast_cancer", loss=LOSSES.make("logistic"))
     settings = {"h": "l2(0.1)", "batch": 16, "epochs": 2.0}
     rows = compare(Study.of(data, ["dsgd", "dda"], settings, nodes=5, epsilons=(1.0, 2.0), seeds=2))
     return write_page(path, rows, summarise(rows), {"objective": "<b>why</b>"})

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sottovoce.errors import DataError
-from sottovoce.network.graphs import make_graph, positions
+from sottovoce.network.graphs import GRAPHS, positions
 from sottovoce.privacy.statement import PrivacyStatement
 from sottovoce.report import burn_down, claims, curves, network, settings_of, statement, verdict, weights
 from sottovoce.report.document import csv_text, data_block, render, tag
@@ -232,7 +232,7 @@ class TestNetwork:
     def test_nodes_have_places_of_their_own(self, name, n):
         if name in ("torus", "small_world", "ring") and n < 5:
             name = "path"
-        place = positions(n, make_graph(name, n).edges)
+        place = positions(n, GRAPHS.make(name)(n).edges)
         assert place.shape == (n, 2) and np.abs(place).max() <= 1 + 1e-9
         assert len(np.unique(place.round(6), axis=0)) == n
 

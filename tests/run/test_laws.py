@@ -11,15 +11,14 @@ import pytest
 
 from sottovoce.algorithm import bounds
 from sottovoce.algorithm.dual_averaging import DualAveraging
-from sottovoce.algorithm.method import State
-from sottovoce.algorithm.stepsizes import StepSizes, make_sequence
+from sottovoce.algorithm.method import SEQUENCES, State, StepSizes
 from sottovoce.engine import reference
 from sottovoce.engine.job import Job, gradients
 from sottovoce.errors import SpecError
 from sottovoce.network.schedule import Schedule
 from sottovoce.problem.objective import Problem
 from sottovoce.problem.optimum import optimum
-from sottovoce.problem.regularisers import make_regulariser
+from sottovoce.problem.regularisers import REGULARISERS
 from sottovoce.problem.shards import Shards
 from sottovoce.run.build import prepare
 from sottovoce.run.spec import AlgorithmSpec, Spec
@@ -81,7 +80,7 @@ def test_law_2_fails_for_the_stale_x_of_line_8():
     half = np.full((2, 2), 0.5)
     x_at_3 = {}
     for primal in ("recompute", "as_written"):
-        method = DualAveraging(make_regulariser("none"), steps, 0.5, np.ones(4), primal=primal)
+        method = DualAveraging(REGULARISERS.make("none"), steps, 0.5, np.ones(4), primal=primal)
         state = method.start(4, 2)
         for t, nodes in ((1, np.array([0, 1])), (2, np.array([2, 3]))):
             done = method.step(
@@ -280,7 +279,7 @@ def test_one_node_is_centralised_dual_averaging(steps, h, make_shards):
     job = prepare(spec(50, steps, h, privacy__sampling="full", problem__loss="logistic"), shards).job
     z, total, A = np.zeros(4), np.zeros(4), 0.0
     for t in range(1, 51):
-        a, gamma = make_sequence(steps[0], 50)[t - 1], make_sequence(steps[1], 50)[t - 1]
+        a, gamma = SEQUENCES.read(steps[0])(50)[t - 1], SEQUENCES.read(steps[1])(50)[t - 1]
         A += a
         x = job.problem.h.step(z, A, gamma)
         total += a * x

@@ -11,8 +11,9 @@ import pytest
 from sottovoce import solve
 from sottovoce.errors import DataError, NetworkError, PrivacyError, SpecError
 from sottovoce.problem.optimum import optimum
+from sottovoce.problem.regularisers import Euclidean
 from sottovoce.run.build import prepare, rounds_for_epochs
-from sottovoce.run.presets import PRESETS, make_preset
+from sottovoce.run.presets import PRESETS
 from sottovoce.run.result import COLUMNS, NOT_PRIVATE, Result
 from sottovoce.run.solve import observation_rounds
 from sottovoce.run.spec import AlgorithmSpec, Execution, Spec
@@ -118,27 +119,27 @@ def test_a_checkpoint_of_another_run_is_refused(make_shards, tmp_path):
 
 BAD = [
     ({"problem__loss": "hinges"}, SpecError, "no loss 'hinges'"),
-    ({"problem__loss": "huber(1, 2)"}, SpecError, "at most one number"),
+    ({"problem__loss": "huber(1, 2)"}, SpecError, "malformed; write huber.threshold=1.0."),
     ({"problem__loss": "squared"}, PrivacyError, "no bound; give a clip"),
     ({"problem__h": "l9(1)"}, SpecError, "no regulariser 'l9'"),
     ({"problem__h": "none", "algorithm__gamma": "constant(0)"}, SpecError, "needs a strongly convex h"),
-    ({"problem__weights": "people"}, SpecError, "weights must be one of nodes, records"),
+    ({"problem__weights": "people"}, SpecError, "no weights of nodes 'people'; write one of nodes, records"),
     ({"problem__row_norm": 0.5}, DataError, "over the public bound 0.5"),
     ({"problem__row_norm": -1.0}, SpecError, "finite and over 0"),
     ({"problem__intercept": -1.0}, SpecError, "intercept's column needs a value over 0"),
     ({"problem__on_violation": "pray"}, SpecError, "'raise' or 'clip'"),
     ({"network__graph": "blob"}, NetworkError, "blob"),
-    ({"network__graph": "random_regular(4)"}, SpecError, "name the numbers"),
+    ({"network__graph": "random_regular(4, 1, 2)"}, NetworkError, "write random_regular.degree, seed=0."),
     ({"network__graph": "star"}, NetworkError, "biases the objective"),
     ({"network__activation": "edges(0)"}, NetworkError, "edges"),
     ({"network__weights": "heavy"}, NetworkError, "heavy"),
     ({"algorithm__distance": "cosine"}, SpecError, "no distance 'cosine'"),
     ({"algorithm__distance": "entropy"}, SpecError, "unit simplex only"),
-    ({"algorithm__distance": "entropy", "algorithm__centre": (0.0,)}, SpecError, "goes with the euclidean"),
-    ({"algorithm__centre": (0.0, 1.0)}, SpecError, "2 coordinates, but the model has 4"),
+    ({"algorithm__distance": "entropy(0)"}, SpecError, "malformed; write entropy"),
+    ({"algorithm__distance": "euclidean(0, 1)"}, SpecError, "2 coordinates, but the model has 4"),
     ({"algorithm__rounds": 0}, SpecError, "at least one round"),
     ({"privacy__sampling": "fixed(9)"}, SpecError, "9 records needs nodes"),
-    ({"privacy__noise": "gaussian"}, SpecError, "noise 'gaussian' is malformed"),
+    ({"privacy__noise": "gaussian"}, SpecError, "gaussian"),
     ({"privacy__noise": "private(-1)"}, PrivacyError, "over 0, not -1"),
     ({"privacy__noise": "private(1, delta=2)"}, SpecError, "malformed"),
     ({"privacy__clip": 0.0}, SpecError, "clip must be finite and over 0"),
@@ -147,7 +148,7 @@ BAD = [
     ({"privacy__sampling": "fixed(inf)"}, SpecError, "whole number"),
     ({"algorithm__rounds": 20.5}, SpecError, "whole number of rounds"),
     ({"algorithm__curvature": float("nan")}, SpecError, "finite and not negative"),
-    ({"algorithm__centre": (0.0, 1.0, float("nan"), 0.0)}, SpecError, "finite coordinates"),
+    ({"algorithm__distance": "euclidean(0, 1, nan, 0)"}, SpecError, "finite coordinates"),
     ({"privacy__delta": 1.0}, PrivacyError, "strictly between 0 and 1"),
     ({"privacy__noise": "gaussian(1, 2)"}, SpecError, "one for each of the 5 nodes"),
     ({"privacy__noise": "theorem1(3)"}, PrivacyError, r"\(0, 1\]"),
@@ -231,7 +232,7 @@ def test_uneven_activation_is_corrected_when_asked(make_shards):
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_presets_run(name, make_shards):
-    spec = make_preset(name, 30).but(seed=1)
+    spec = PRESETS.make(name)(30).but(seed=1)
     assert run(spec, make_shards(q=70)).models.shape == (5, 4)
     if name in ("liu2022", "conventional-dda"):
         assert prepare(spec, make_shards()).public["iota"] == 1.0
@@ -240,7 +241,7 @@ def test_presets_run(name, make_shards):
 def test_conventional_dda_is_the_papers_equation(make_shards):
     """Eqs. (2)-(3) written out: a_t = 1, everyone, W(z + g), t·h."""
     shards = make_shards(n=4, q=6)
-    spec = make_preset("conventional-dda", 40).but(
+    spec = PRESETS.make("conventional-dda")(40).but(
         seed=1, network__graph="ring", problem__h="l1(0.05)", algorithm__gamma="sqrt(0.5)", privacy__sampling="full"
     )
     job = prepare(spec, shards).job
@@ -279,7 +280,11 @@ def test_spec_round_trip_refuses_unknown_fields():
     data["network"]["colour"] = "blue"
     with pytest.raises(SpecError, match="colour missing or unknown"):
         Spec.from_dict(data)
-    assert Spec.from_json(SPEC.but(algorithm__centre=(1.0, 2.0)).to_json()).algorithm.centre == (1.0, 2.0)
+    centred = SPEC.but(algorithm__distance=Euclidean((1.0, 2.0)))
+    assert Spec.from_json(centred.to_json()) == centred
+    old = SPEC.to_dict()
+    old["algorithm"] |= {"distance": "euclidean", "centre": [1.0, 2.0]}  # as version 0.1 wrote it
+    assert Spec.from_dict(old) == centred
 
 
 def test_unknown_engine(make_shards):

@@ -1,1 +1,17 @@
-"""Private distributed dual averaging: the step sizes, the one iteration, and the lazy running averages."""
+"""Algorithm 1 and every algorithm that it is compared with, each a pure step; step sizes; Theorem 2."""
+
+from sottovoce.algorithm.descent import Descent
+from sottovoce.algorithm.dual_averaging import DualAveraging
+from sottovoce.algorithm.method import SEQUENCES, Method, State, constant, linear
+from sottovoce.algorithm.methods import METHODS
+
+__all__ = [
+    "METHODS",
+    "SEQUENCES",
+    "Descent",
+    "DualAveraging",
+    "Method",
+    "State",
+    "constant",
+    "linear",
+]

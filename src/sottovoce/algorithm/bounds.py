@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sottovoce.algorithm.stepsizes import StepSizes
+from sottovoce.algorithm.method import StepSizes
 from sottovoce.errors import SpecError
 
 

@@ -42,12 +42,12 @@ balance at the optimum.
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
 from sottovoce._types import Array, IntArray
-from sottovoce.algorithm.method import Gradient, Mix, Round, Speaks, State
-from sottovoce.algorithm.stepsizes import prefix_sums
+from sottovoce.algorithm.method import PLAIN, Gradient, Mix, Released, Round, Speaks, State, prefix_sums
 from sottovoce.errors import SpecError
 from sottovoce.problem.regularisers import Regulariser
 
@@ -68,6 +68,7 @@ class Primal:
     a: Array
     eta: Array
     scale: Array
+    synchronous: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         """Step sizes and weights are positive numbers, one a round."""
@@ -82,9 +83,9 @@ class Primal:
         return len(self.a)
 
     @property
-    def shape(self) -> tuple[Array, Array] | None:
+    def released(self) -> Released:
         """ζ_i = ĝ_i + ν_i, unless a method says otherwise."""
-        return None
+        return PLAIN
 
     @property
     def width(self) -> int:
@@ -116,6 +117,10 @@ class Primal:
     def average(self, state: State, t: int) -> Array:
         """A_t⁻¹ Σ_{τ≤t} a_τ x_i^(τ), for a state after round t."""
         return self.caught_up(state, t) / self.A[t]
+
+    def passes(self, state: State) -> float | None:
+        """As its rounds and batches say."""
+        return None
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,9 +214,9 @@ class Mixup(Primal):
         return mixing_weights(self.lo, self.T)
 
     @property
-    def shape(self) -> tuple[Array, Array]:
+    def released(self) -> Released:
         """ζ_i = λ_t ĝ_i + ν_i."""
-        return self.weights, np.ones(self.T)
+        return Released((self.weights, np.ones(self.T)))
 
     def step(
         self, state: State, t: int, nodes: IntArray, speaks: Speaks, gradient: Gradient, noise: Array, mix: Mix

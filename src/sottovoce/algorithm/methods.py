@@ -1,17 +1,17 @@
-"""Every method by name: from its text, and what all methods may need, to an object with `step`."""
+"""Every method by name: from what all methods may need to an object with `step`."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeAlias
 
 from sottovoce._types import Array
 from sottovoce.algorithm.descent import Descent, Mixup, Stale
 from sottovoce.algorithm.dual_averaging import DualAveraging
-from sottovoce.algorithm.method import Method
-from sottovoce.algorithm.stepsizes import StepSizes
+from sottovoce.algorithm.method import Method, StepSizes
+from sottovoce.algorithm.oneshot import ObjectivePerturbation, OutputPerturbation
 from sottovoce.algorithm.synchronous import Admm, Huang, Muffliato, Scaffold, Tracking
 from sottovoce.errors import SpecError
-from sottovoce.notation import parse
+from sottovoce.notation import Choices, Chosen
+from sottovoce.problem.objective import Problem
 from sottovoce.problem.regularisers import Distance, Euclidean, Regulariser
 
 
@@ -19,7 +19,7 @@ from sottovoce.problem.regularisers import Distance, Euclidean, Regulariser
 class Ingredients:
     """What a method is made of; each takes what it needs."""
 
-    h: Regulariser
+    problem: Problem
     a: Array
     gamma: Array
     eta: Array
@@ -29,39 +29,47 @@ class Ingredients:
     primal: str = "recompute"
     curvature: float = 0.0
     every: int = 1
+    row: float = 1.0
+    """√(R² + B²), the public bound of a row."""
+
+    @property
+    def h(self) -> Regulariser:
+        """The regulariser."""
+        return self.problem.h
 
 
 def _dual_averaging(i: Ingredients) -> Method:
     return DualAveraging(i.h, StepSizes(i.a, i.gamma), i.iota, i.scale, i.d, i.primal, i.curvature)
 
 
-METHODS: dict[str, Callable[..., Method]] = {
-    "dual_averaging": _dual_averaging,
-    "descent": lambda i: Descent(i.h, i.a, i.eta, i.scale),
-    "combine_first": lambda i: Descent(i.h, i.a, i.eta, i.scale, combine_first=True),
-    "stale": lambda i, turns=1: Stale(i.h, i.a, i.eta, i.scale, turns=turns),
-    "mixup": lambda i, lo=0.5: Mixup(i.h, i.a, i.eta, i.scale, lo=lo),
-    "admm": lambda i, penalty=1.0, lo=0.5: Admm(i.h, i.a, i.eta, i.scale, penalty, lo),
-    "huang": lambda i, rho=0.9: Huang(i.h, i.a, i.eta, i.scale, rho),
-    "muffliato": lambda i, gossip=1, omega=1.0: Muffliato(i.h, i.a, i.eta, i.scale, gossip, omega),
-    "tracking": lambda i: Tracking(i.h, i.a, i.eta, i.scale),
-    "scaffold": lambda i, warm=0: Scaffold(i.h, i.a, i.eta, i.scale, i.every, warm),
-}
-SYNCHRONOUS = ("admm", "huang", "muffliato", "tracking", "scaffold")
-"""Methods in which nobody sleeps."""
+MethodChoice: TypeAlias = Chosen[Ingredients, Method]
+"""A method with its own numbers, before its ingredients are known."""
+
+METHODS = Choices.of_functions(
+    "method",
+    {
+        "dual_averaging": _dual_averaging,
+        "descent": lambda i: Descent(i.h, i.a, i.eta, i.scale),
+        "combine_first": lambda i: Descent(i.h, i.a, i.eta, i.scale, combine_first=True),
+        "stale": lambda i, turns=1: Stale(i.h, i.a, i.eta, i.scale, turns=turns),
+        "mixup": lambda i, lo=0.5: Mixup(i.h, i.a, i.eta, i.scale, lo=lo),
+        "admm": lambda i, penalty=1.0, lo=0.5: Admm(i.h, i.a, i.eta, i.scale, penalty, lo),
+        "huang": lambda i, rho=0.9: Huang(i.h, i.a, i.eta, i.scale, rho),
+        "muffliato": lambda i, gossip=1, omega=1.0: Muffliato(i.h, i.a, i.eta, i.scale, gossip, omega),
+        "tracking": lambda i: Tracking(i.h, i.a, i.eta, i.scale),
+        "scaffold": lambda i, warm=0: Scaffold(i.h, i.a, i.eta, i.scale, i.every, warm),
+        "output_perturbation": lambda i: OutputPerturbation(i.problem, len(i.a), i.row),
+        "objective_perturbation": lambda i: ObjectivePerturbation(i.problem, len(i.a), i.row),
+    },
+)
+"""Every method by name; numbers in brackets are its own parameters."""
 
 
-def make_method(text: str, ingredients: Ingredients) -> Method:
-    """Read a method such as 'dual_averaging' or 'descent'; numbers in brackets are its own parameters."""
-    name, args, kwargs = parse(text)
-    if name not in METHODS:
-        raise SpecError(f"there is no method '{name}'; choose one of {', '.join(METHODS)}")
-    others: dict[str, Any] = {"d": Euclidean(), "primal": "recompute", "curvature": 0.0}
-    if name != "dual_averaging" and any(getattr(ingredients, k) != v for k, v in others.items()):
-        raise SpecError(f"distance, centre, primal and curvature are dual averaging's; leave them out for '{name}'")
-    if name in SYNCHRONOUS and ingredients.iota < 1:
-        raise SpecError(f"in '{name}' every node takes part in every round; use activation 'everyone'")
-    try:
-        return METHODS[name](ingredients, *args, **kwargs)
-    except TypeError:
-        raise SpecError(f"method '{text}' is malformed: it does not take these numbers") from None
+def make_method(chosen: MethodChoice, ingredients: Ingredients) -> Method:
+    """The method of these ingredients, unless they have something in them that is not for it."""
+    i, method = ingredients, chosen(ingredients)
+    if not isinstance(method, DualAveraging) and (i.d, i.primal, i.curvature) != (Euclidean(), "recompute", 0.0):
+        raise SpecError(f"distance, centre, primal and curvature are dual averaging's; leave them out for '{chosen}'")
+    if method.synchronous and i.iota < 1:
+        raise SpecError(f"in '{chosen}' every node takes part in every round; use activation 'everyone'")
+    return method

@@ -71,17 +71,24 @@ Of the source only the abstract could be read (see `mixup`): the linearisation, 
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
 from sottovoce._types import Array, IntArray
 from sottovoce.algorithm.descent import Primal, mixing_weights
-from sottovoce.algorithm.method import Gradient, Mix, Round, Speaks, State
+from sottovoce.algorithm.method import Gradient, Mix, Released, Round, Speaks, State
 from sottovoce.errors import SpecError
 
 
+class Synchronous(Primal):
+    """A descent method in which all nodes take part in every round."""
+
+    synchronous: ClassVar[bool] = True
+
+
 @dataclass(frozen=True, eq=False)
-class Tracking(Primal):
+class Tracking(Synchronous):
     """Gradient tracking; a node remembers Σ_j w_ij y_j and its last ζ_i."""
 
     @property
@@ -110,7 +117,7 @@ class Tracking(Primal):
 
 
 @dataclass(frozen=True, eq=False)
-class Scaffold(Primal):
+class Scaffold(Synchronous):
     """Local steps with controls; a node remembers k_i, k and the sum of its c_i ζ_i since the last exchange.
 
     Attributes
@@ -180,7 +187,7 @@ def acceleration(W: Array) -> tuple[int, float]:
 
 
 @dataclass(frozen=True, eq=False)
-class Muffliato(Primal):
+class Muffliato(Synchronous):
     """Descent with K steps of accelerated gossip in every round.
 
     Attributes
@@ -224,7 +231,7 @@ class Muffliato(Primal):
 
 
 @dataclass(frozen=True, eq=False)
-class Huang(Primal):
+class Huang(Synchronous):
     """Gradient descent whose models are perturbed, with noise that dies away.
 
     Attributes
@@ -241,9 +248,9 @@ class Huang(Primal):
             raise SpecError(f"the ratio ρ of the noise must be over 0 and at most 1, not {self.rho}")
 
     @property
-    def shape(self) -> tuple[Array, Array]:
+    def released(self) -> Released:
         """The prox does not expand: what is released moves by at most η_t times what ĝ_i does."""
-        return self.eta, self.rho ** np.arange(1.0, self.T + 1)
+        return Released((self.eta, self.rho ** np.arange(1.0, self.T + 1)))
 
     def step(
         self, state: State, t: int, nodes: IntArray, speaks: Speaks, gradient: Gradient, noise: Array, mix: Mix
@@ -259,7 +266,7 @@ class Huang(Primal):
 
 
 @dataclass(frozen=True, eq=False)
-class Admm(Primal):
+class Admm(Synchronous):
     """Linearised consensus ADMM; a node remembers α_i and the mean Σ_j w_ij x_j that it heard last.
 
     Attributes
@@ -288,9 +295,9 @@ class Admm(Primal):
         return 1.0 / self.eta + 2.0 * self.penalty
 
     @property
-    def shape(self) -> tuple[Array, Array]:
+    def released(self) -> Released:
         """What is released moves with ĝ_i by at most λ_t/κ_t of it."""
-        return self.weights / self.kappa, np.ones(self.T)
+        return Released((self.weights / self.kappa, np.ones(self.T)))
 
     def start(self, rows: int, m: int) -> State:
         """x_i = α_i = 0."""

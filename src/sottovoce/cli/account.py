@@ -14,11 +14,11 @@ from rich.table import Table
 
 from sottovoce.cli import screen
 from sottovoce.errors import PrivacyError, SpecError
-from sottovoce.privacy.accounting import account as account_of
-from sottovoce.privacy.adversaries import ADVERSARIES, Adversary, make_adversary, mechanism
-from sottovoce.privacy.calibration import noise_multiplier
-from sottovoce.privacy.events import ADJACENCY, Event
-from sottovoce.privacy.sampling import SAMPLINGS
+from sottovoce.privacy import planning
+from sottovoce.privacy.adversaries import ADVERSARIES, Adversary, make_adversary
+from sottovoce.privacy.events import ADJACENCY
+from sottovoce.privacy.sampling import SAMPLINGS, Full
+from sottovoce.privacy.sampling import Sampling as Picks
 from sottovoce.privacy.statement import PrivacyStatement, number
 from sottovoce.privacy.theorem1 import Comparison, Theorem1, compare
 from sottovoce.run.build import activation_of, rounds_for_epochs
@@ -153,8 +153,12 @@ def account(
     watcher = make_adversary(adversary)
     rows = []
     for q in _records(records):
-        event = _event(sampling, q, batch, lipschitz, sigma, rounds)
-        found = account_of([mechanism(watcher, event, activity)], delta)
+        picks = _checked(sampling, q, batch, lipschitz, rounds)
+        if not sigma > 0:
+            raise PrivacyError(f"σ must be over 0, not {sigma}: without noise there is no guarantee")
+        found = planning.account(
+            picks, q, rounds, sigma, clip=lipschitz, delta=delta, activity=activity, adversary=watcher
+        )
         rows.append(
             {
                 "records": q,
@@ -194,10 +198,11 @@ def calibrate(
     watcher = make_adversary(adversary)
     rows = []
     for q in _records(records):
-        event = _event(sampling, q, batch, lipschitz, 1.0, rounds)
-        seen = mechanism(watcher, event, activity)
-        multiplier = noise_multiplier(seen.kind, seen.rate, seen.rounds, epsilon, delta, seen.activity)
-        rows.append({"records": q, "sigma": multiplier / event.noise_multiplier})  # the event has σ = 1
+        picks = _checked(sampling, q, batch, lipschitz, rounds)
+        needed = planning.calibrate(
+            picks, q, rounds, epsilon, clip=lipschitz, delta=delta, activity=activity, adversary=watcher
+        )
+        rows.append({"records": q, "sigma": needed})
     report: dict[str, Any] = {"sigma": rows[0]["sigma"] if len(rows) == 1 else [r["sigma"] for r in rows]}
     report |= {"epsilon": epsilon} | _frame(watcher, delta) | {"nodes": rows}
     if json:
@@ -212,19 +217,17 @@ def calibrate(
     screen.out.print(_fine_print(watcher, delta), soft_wrap=True)
 
 
-def _event(sampling: str, q: int, batch: int, lipschitz: float, sigma: float, rounds: int) -> Event:
+def _checked(sampling: str, q: int, batch: int, lipschitz: float, rounds: int) -> Picks:
+    """How records are picked; numbers that do not go together are told by the names of their options."""
     if sampling not in SAMPLINGS:
         raise SpecError(f"there is no sampling '{sampling}'; choose one of fixed, poisson, full")
-    kind = "fixed" if sampling == "one" else sampling
     if rounds < 1:
         raise SpecError(f"give the number of rounds with --rounds, at least 1, not {rounds}")
     if q < 1 or not 1 <= batch <= q:
         raise SpecError(f"a batch of {batch} does not fit a node with {q} records")
     if not lipschitz > 0:
         raise SpecError(f"the bound on a subgradient must be over 0, not {lipschitz}")
-    if not sigma > 0:
-        raise PrivacyError(f"σ must be over 0, not {sigma}: without noise there is no guarantee")
-    return Event(kind, q, q if kind == "full" else batch, lipschitz, sigma, rounds)
+    return Full() if sampling == "full" else SAMPLINGS["fixed" if sampling == "one" else sampling](batch)
 
 
 def _records(records: list[int]) -> list[int]:

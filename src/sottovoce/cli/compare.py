@@ -20,7 +20,7 @@ from sottovoce.figure import draw
 from sottovoce.privacy.adversaries import make_adversary
 from sottovoce.privacy.events import ADJACENCY
 from sottovoce.privacy.statement import number
-from sottovoce.run.build import loss_from_text
+from sottovoce.problem.losses import LOSSES
 from sottovoce.run.result import NOT_PRIVATE
 
 STOPPED = "stopped; started again with the same --out, a comparison goes on from here"
@@ -71,7 +71,7 @@ def compare(
     rows: list[Row] = []
     refused: dict[str, str] = {}
     for name in data or ["synthetic"]:
-        dataset = load(name, loss=loss_from_text(loss), label=label)
+        dataset = load(name, loss=LOSSES.read(loss), label=label)
         study = Study.of(dataset, names, settings, nodes, epsilons=tuple(epsilon or [1.0]), seeds=seeds, tuned=tuned)
         refused |= study.refused
         with screen.works(dataset.name, "algorithm", json, STOPPED) as done:

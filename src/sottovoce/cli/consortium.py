@@ -1,4 +1,4 @@
-"""`sottovoce consortium`: kits for every member, a server or site started, runs submitted, followed and fetched."""
+"""`sottovoce consortium`: kits for everybody, a server or site started, runs submitted, followed and fetched."""
 
 import os
 from contextlib import suppress
@@ -33,22 +33,22 @@ def init(
     out: Annotated[Path, typer.Option("--out", help="Where the kits go.")] = Path("kits"),
     json: Json = False,
 ) -> None:
-    """Make a kit for every member: certificates, start scripts, what a job may do there, and a page that explains."""
+    """Make a kit for everybody: certificates, start scripts, what a job may do there, and a page that explains."""
     agreement = read_agreement(file)
     promised = statement(agreement)
     screen.writable(out)
     kits = provision(agreement, file, out)
     if json:
         folders = {name: str(path) for name, path in kits.items()}
-        screen.say_json({"kits": folders, "digest": agreement.plan.digest, "privacy": promised.to_dict()})
+        screen.say_json({"kits": folders, "digest": agreement.run.digest, "privacy": promised.to_dict()})
         return
     for name, path in kits.items():
         screen.out.print(f"{name}: {path}", soft_wrap=True)
     screen.out.print(promised.verdict(), soft_wrap=True)
-    screen.out.print(f"digest {agreement.plan.digest}", soft_wrap=True)
+    screen.out.print(f"digest {agreement.run.digest}", soft_wrap=True)
     screen.err.print(
         f"[yellow]Note:[/] {out / agreement.name / 'state'} holds the authority's private key: whoever has it can pose "
-        "as any member. Keep it apart, or delete it once all kits are made.",
+        "as anybody. Keep it apart, or delete it once all kits are made.",
         soft_wrap=True,
     )
 

@@ -8,14 +8,18 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from sottovoce.algorithm.method import constant
 from sottovoce.cli import screen
-from sottovoce.cli.ingest import ingest
+from sottovoce.cli.flags import ingest
 from sottovoce.cli.report import NAME, write_report
 from sottovoce.data.embedded import EMBEDDED, embedded
-from sottovoce.notation import write
+from sottovoce.network.activation import Everyone
+from sottovoce.privacy.calibration import NOISES, Private
+from sottovoce.privacy.sampling import Poisson
 from sottovoce.privacy.statement import number
 from sottovoce.problem.losses import LOSSES
 from sottovoce.problem.optimum import optimum
+from sottovoce.problem.regularisers import l2
 from sottovoce.run.build import make_problem, rounds_for_epochs
 from sottovoce.run.presets import paper_l2
 from sottovoce.run.result import NOT_PRIVATE, Result
@@ -36,21 +40,21 @@ def demo(
 ) -> None:
     """Watch nodes train an SVM by gossip: without noise, with the paper's noise, with honest noise."""
     table = embedded(data)
-    loss = LOSSES["hinge"] if data != "diabetes" else LOSSES["absolute"]
+    loss = LOSSES.make("hinge" if data != "diabetes" else "absolute")
     dealt = ingest(table, loss, nodes=nodes, seed=seed)
-    base = paper_l2(1).but(problem__loss=loss.name, problem__h="l2(0.01)", privacy__delta=delta, seed=seed)
+    base = paper_l2(1).but(problem__loss=loss, problem__h=l2(0.01), privacy__delta=delta, seed=seed)
     base = base.but(privacy__adversary=adversary)
     screen.writable(out)
     batch = min(BATCH, int(dealt.shards.sizes.min()))
     runs = {
         "no noise": base,
-        "paper's noise": base.but(privacy__noise=write("theorem1", min(epsilon, 1.0), 0.01)),  # stated up to 1
-        "honest noise": base.but(privacy__noise=write("private", epsilon)),
+        "paper's noise": base.but(privacy__noise=NOISES.make("theorem1", min(epsilon, 1.0))),  # stated up to 1
+        "honest noise": base.but(privacy__noise=Private(epsilon)),
         "honest noise, batches": base.but(
-            privacy__noise=write("private", epsilon),
-            privacy__sampling=write("poisson", batch),
-            network__activation="everyone",
-            algorithm__gamma="constant(1)",  # fewer rounds want a smaller γ
+            privacy__noise=Private(epsilon),
+            privacy__sampling=Poisson(batch),
+            network__activation=Everyone(),
+            algorithm__gamma=constant(1),  # fewer rounds want a smaller γ
         ),
     }
     console = screen.err if json else screen.out

@@ -1,8 +1,9 @@
-"""`sottovoce ledger`: what a node has released, whether its ledger holds, and what the owner allows.
+"""`sottovoce node`: take part in a run as one node, beside one's own records; here over MPI.
 
-`sottovoce node`: take part in a run as one node, beside one's own records; here over MPI.
+`sottovoce ledger`: what the node has released, whether its ledger holds, and what its owner allows.
 """
 
+import shutil
 import traceback
 from dataclasses import replace
 from json import dumps
@@ -14,20 +15,131 @@ import typer
 from rich.table import Table as Grid
 
 from sottovoce.cli import screen
-from sottovoce.data.load import load
-from sottovoce.data.sql import is_database, load_sql
-from sottovoce.data.tables import Table
+from sottovoce.data.schema import FILE as SCHEMA_FILE
+from sottovoce.data.sql import is_database
 from sottovoce.errors import SottovoceError, SpecError, StoreError
-from sottovoce.node.budget import Budget, budgets
-from sottovoce.node.evidence import contradictions, overview, read_export
-from sottovoce.node.evidence import export as exported
-from sottovoce.node.loop import DATASET, Outcome, Participant
-from sottovoce.node.mpi import MpiCarrier, world
-from sottovoce.node.plan import Plan, read_plan
-from sottovoce.node.site import own_problem
+from sottovoce.node.budget import Budget, budgets, contradictions, overview, read_export
+from sottovoce.node.budget import export as exported
+from sottovoce.node.node import DATASET, DurableNode, Outcome
+from sottovoce.node.runfile import Run, read_run
+from sottovoce.node.site import Site, own_problem
 from sottovoce.node.store import Store
+from sottovoce.node.transport import MpiTransport, world
 from sottovoce.privacy.statement import number
+from sottovoce.run.build import Public
 from sottovoce.run.result import History, Result, environment
+
+app = typer.Typer(help="Take part in a run as one node, beside one's own records.")
+
+
+@app.callback(invoke_without_command=True)
+def node(
+    context: typer.Context,
+    spec: Annotated[Path | None, typer.Option("--spec", help="The public run file (TOML).")] = None,
+    data: Annotated[
+        str | None,
+        typer.Option("--data", help="This node's records: a file, or a database with --query; {node} is its name."),
+    ] = None,
+    folder: Annotated[
+        str | None, typer.Option("--folder", help="The node's own folder; without {node} or --node: FOLDER/NAME.")
+    ] = None,
+    name: Annotated[str | None, typer.Option("--node", help="Which node this is; by default that of its rank.")] = None,
+    query: Annotated[str | None, typer.Option("--query", help="One SELECT, where --data is a database.")] = None,
+    format: Annotated[str | None, typer.Option("--format", help="svmlight, csv or parquet, if the name lies.")] = None,
+    dataset: Annotated[str, typer.Option("--dataset", help="Under which name these records are budgeted.")] = DATASET,
+    budget: Annotated[
+        float | None, typer.Option("--budget", help="ε of the owner's total budget, if none is set yet.")
+    ] = None,
+    budget_delta: Annotated[float, typer.Option("--budget-delta", help="δ of that budget.")] = 1e-5,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object a node.")] = False,
+) -> None:
+    """Take part in a run over MPI, inside one trust domain: start it with mpirun, one rank a node."""
+    if context.invoked_subcommand is not None:
+        return
+    if spec is None or data is None or folder is None:
+        raise SpecError("a node needs --spec (the run file), --data (its records) and --folder (its own folder)")
+    began = perf_counter()
+    comm = world()
+    who = f"rank {comm.Get_rank()}"
+    try:
+        run = read_run(spec)
+        who = _name(run, comm, name)
+        where = Path(folder.replace("{node}", who)) if "{node}" in folder or name else Path(folder) / who
+        site = _site(dataset, where, data.replace("{node}", who), query, format)
+        problem = own_problem(run, who, site.read(run.schema))
+        store = Store(site.state)
+        if budget is not None and dataset not in budgets(store.rows()):
+            store.set_budget(Budget(budget, budget_delta).detail(dataset))
+        mine = DurableNode(run, who, problem, store, dataset)
+        mine.transport = transport = MpiTransport(mine.links, mine.skips, comm)
+        outcome = mine.take_part()
+        transport.flush()
+        saved = _result(run, who, outcome, perf_counter() - began).save(where / f"result-{run.digest[:12]}")
+        if run.schema_file is not None:  # `sottovoce predict` encodes new records by it
+            shutil.copyfile(run.schema_file, saved / SCHEMA_FILE)
+        store.close()
+    except Exception as error:
+        if comm.Get_size() > 1:  # the other ranks would wait for this one
+            _report(who, error, json)
+            comm.Abort(getattr(error, "exit_code", 1))
+        raise
+    _show(run, who, outcome, str(saved), json)
+
+
+def _name(run: Run, comm: Any, name: str | None) -> str:
+    size, rank = comm.Get_size(), comm.Get_rank()
+    if size != run.n:
+        raise SpecError(f"run '{run.name}' has {run.n} nodes, but there are {size} processes; use mpirun -n {run.n}")
+    if name is not None and run.number(name) != rank:
+        raise SpecError(f"node '{name}' is number {run.number(name)} of the run file, but this is rank {rank}")
+    return run.nodes[rank]
+
+
+def _site(dataset: str, state: Path, source: str, query: str | None, format: str | None) -> Site:
+    if is_database(source):
+        if query is None:
+            raise SpecError("--data is a database; say with --query which records to take")
+        return Site(dataset, state, database=source, query=query)
+    if query is not None:
+        raise SpecError("--query goes with a database, but --data is a file")
+    return Site(dataset, state, file=Path(source), format=format)
+
+
+def _result(run: Run, who: str, outcome: Outcome, seconds: float) -> Result:
+    return Result(
+        spec=replace(run.spec, seed=None),
+        models=outcome.model[None, :],
+        history=History(),
+        statement=run.statement,
+        public=run.prepared.public | Public(run=run.digest, schedule_seed=run.spec.seed),
+        classes=cast(Any, run.schema.label.classes),
+        features=run.schema.features,
+        nodes=(who,),
+        environment=environment("mpi", seconds),
+    )
+
+
+def _report(who: str, error: Exception, json: bool) -> None:
+    """Why a rank gives up, before it ends the job."""
+    if not isinstance(error, SottovoceError):
+        traceback.print_exception(error)
+    if json:
+        print(dumps({"node": who, "error": str(error), "kind": type(error).__name__}, ensure_ascii=False), flush=True)
+    screen.fail(f"node '{who}': {error}")
+
+
+def _show(run: Run, who: str, outcome: Outcome, saved: str, json: bool) -> None:
+    event = run.event(run.number(who))
+    if json:
+        row = {"node": who, "run": run.digest, "rounds": event.rounds, "sigma": event.sigma, "saved": saved}
+        screen.say_json(row | {"unheard": list(outcome.unheard), "verdict": run.statement.verdict()})
+        return
+    screen.out.print(f"node '{who}': spoke {event.rounds:,} times with σ = {event.sigma:.4g}; saved in {saved}")
+    if outcome.unheard:
+        screen.out.print(f"Not heard to be done: {', '.join(outcome.unheard)}; start this node again if they are.")
+    if run.number(who) == 0:
+        screen.out.print(run.statement.verdict(), soft_wrap=True)
+
 
 ledger = typer.Typer(help="What a node has released, and what its owner allows.", no_args_is_help=True)
 
@@ -118,115 +230,3 @@ def budget(
         screen.say_json({"dataset": dataset, "epsilon": epsilon, "delta": delta})
     else:
         screen.out.print(f"data set '{dataset}' may cost ε = {epsilon:g} at δ = {delta:g} in all")
-
-
-app = typer.Typer(help="Take part in a run as one node, beside one's own records.")
-
-
-@app.callback(invoke_without_command=True)
-def node(
-    context: typer.Context,
-    spec: Annotated[Path | None, typer.Option("--spec", help="The public run file (TOML).")] = None,
-    data: Annotated[
-        str | None,
-        typer.Option("--data", help="This node's records: a file, or a database with --query; {node} is its name."),
-    ] = None,
-    folder: Annotated[
-        str | None, typer.Option("--folder", help="The node's own folder; without {node} or --node: FOLDER/NAME.")
-    ] = None,
-    name: Annotated[str | None, typer.Option("--node", help="Which node this is; by default that of its rank.")] = None,
-    query: Annotated[str | None, typer.Option("--query", help="One SELECT, where --data is a database.")] = None,
-    format: Annotated[str | None, typer.Option("--format", help="svmlight, csv or parquet, if the name lies.")] = None,
-    dataset: Annotated[str, typer.Option("--dataset", help="Under which name these records are budgeted.")] = DATASET,
-    budget: Annotated[
-        float | None, typer.Option("--budget", help="ε of the owner's total budget, if none is set yet.")
-    ] = None,
-    budget_delta: Annotated[float, typer.Option("--budget-delta", help="δ of that budget.")] = 1e-5,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object a node.")] = False,
-) -> None:
-    """Take part in a run over MPI, inside one trust domain: start it with mpirun, one rank a node."""
-    if context.invoked_subcommand is not None:
-        return
-    if spec is None or data is None or folder is None:
-        raise SpecError("a node needs --spec (the run file), --data (its records) and --folder (its own folder)")
-    began = perf_counter()
-    comm = world()
-    who = f"rank {comm.Get_rank()}"
-    try:
-        plan = read_plan(spec)
-        who = _name(plan, comm, name)
-        where = Path(folder.replace("{node}", who)) if "{node}" in folder or name else Path(folder) / who
-        table = _table(plan, data.replace("{node}", who), query, format)
-        store = Store(where)
-        if budget is not None and dataset not in budgets(store.rows()):
-            store.set_budget(Budget(budget, budget_delta).detail(dataset))
-        participant = Participant(plan, who, own_problem(plan, who, table), store, dataset)
-        carrier = MpiCarrier(comm, participant.postbox)
-        participant.connect(carrier)
-        outcome = participant.run()
-        carrier.flush()
-        saved = _result(plan, who, outcome, perf_counter() - began).save(where / f"result-{plan.digest[:12]}")
-        store.close()
-    except Exception as error:
-        if comm.Get_size() > 1:  # the other ranks would wait for this one
-            _report(who, error, json)
-            comm.Abort(getattr(error, "exit_code", 1))
-        raise
-    _show(plan, who, outcome, str(saved), json)
-
-
-def _name(plan: Plan, comm: Any, name: str | None) -> str:
-    size, rank = comm.Get_size(), comm.Get_rank()
-    if size != plan.n:
-        raise SpecError(f"run '{plan.name}' has {plan.n} nodes, but there are {size} processes; use mpirun -n {plan.n}")
-    if name is not None and plan.number(name) != rank:
-        raise SpecError(f"node '{name}' is number {plan.number(name)} of the run file, but this is rank {rank}")
-    return plan.nodes[rank]
-
-
-def _table(plan: Plan, source: str, query: str | None, format: str | None) -> Table:
-    if is_database(source):
-        if query is None:
-            raise SpecError("--data is a database; say with --query which records to take")
-        return load_sql(source, query, label=plan.label, group=plan.unit, columns=plan.features)
-    if query is not None:
-        raise SpecError("--query goes with a database, but --data is a file")
-    if plan.features is None:
-        return load(source, format=format, label=plan.label, n_features=plan.width)
-    return load(source, format=format, label=plan.label, group=plan.unit, columns=plan.features)
-
-
-def _result(plan: Plan, who: str, outcome: Outcome, seconds: float) -> Result:
-    return Result(
-        spec=replace(plan.spec, seed=None),
-        models=outcome.model[None, :],
-        history=History(),
-        statement=plan.statement,
-        public=plan.prepared.public | {"run": plan.digest, "schedule_seed": plan.spec.seed},
-        classes=cast(Any, plan.classes),
-        features=plan.features,
-        nodes=(who,),
-        environment=environment("mpi", seconds),
-    )
-
-
-def _report(who: str, error: Exception, json: bool) -> None:
-    """Why a rank gives up, before it ends the job."""
-    if not isinstance(error, SottovoceError):
-        traceback.print_exception(error)
-    if json:
-        print(dumps({"node": who, "error": str(error), "kind": type(error).__name__}, ensure_ascii=False), flush=True)
-    screen.fail(f"node '{who}': {error}")
-
-
-def _show(plan: Plan, who: str, outcome: Outcome, saved: str, json: bool) -> None:
-    event = plan.event(plan.number(who))
-    if json:
-        row = {"node": who, "run": plan.digest, "rounds": event.rounds, "sigma": event.sigma, "saved": saved}
-        screen.say_json(row | {"unheard": list(outcome.unheard), "verdict": plan.statement.verdict()})
-        return
-    screen.out.print(f"node '{who}': spoke {event.rounds:,} times with σ = {event.sigma:.4g}; saved in {saved}")
-    if outcome.unheard:
-        screen.out.print(f"Not heard to be done: {', '.join(outcome.unheard)}; start this node again if they are.")
-    if plan.number(who) == 0:
-        screen.out.print(plan.statement.verdict(), soft_wrap=True)

@@ -12,9 +12,7 @@ from sottovoce.cli import screen
 from sottovoce.errors import SpecError
 from sottovoce.planner import Facts, choose
 from sottovoce.planner.price import price
-from sottovoce.privacy.adversaries import make_adversary
 from sottovoce.privacy.events import ADJACENCY
-from sottovoce.run.build import loss_from_text, make_lipschitz
 
 
 def plan(
@@ -50,18 +48,17 @@ def plan(
         raise SpecError(f"give --records once, or once for each of the {nodes} nodes, not {len(records)} times")
     sizes = tuple(records * nodes if len(records) == 1 else records)
     facts = Facts(
-        sizes, features, loss, epsilon, delta, outputs, adversary, graph, row_norm, intercept, penalty, max_rounds,
+        sizes, features, epsilon, delta, loss, outputs, adversary, graph, row_norm, intercept, penalty, max_rounds,
         max_bytes,
     )  # fmt: skip
     choice = choose(
         facts, sampling=sampling, activation=activation, rounds=rounds, h=h, gamma=gamma, clip=clip, weights=weigh,
         correct=correct or None,
     )  # fmt: skip
-    lipschitz = make_lipschitz(loss_from_text(loss), choice.spec)
-    exact = price(choice.spec, np.array(sizes), facts.m, lipschitz, epsilon, delta)
+    exact = price(choice.spec, np.array(sizes), facts.m, epsilon)
     if plot is not None:
         draw(choice.alternatives, plot)
-    watcher = make_adversary(adversary)
+    watcher = facts.adversary
     if json:
         frame = {"epsilon": epsilon, "delta": delta, "adversary": watcher.name, "adjacency": ADJACENCY}
         found = {"spec": choice.spec.to_dict(), "price": asdict(exact), "predicted_loss": choice.predicted}

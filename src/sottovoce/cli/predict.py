@@ -7,9 +7,9 @@ import numpy as np
 import typer
 
 from sottovoce.cli import screen
-from sottovoce.consortium.agreement import SCHEMA_FILE
-from sottovoce.consortium.schema import read_schema
 from sottovoce.data.load import load
+from sottovoce.data.schema import FILE as SCHEMA_FILE
+from sottovoce.data.schema import read_schema
 from sottovoce.run.result import Result
 
 
@@ -23,8 +23,8 @@ def predict(
 ) -> None:
     """Predict the label (or the number) of every record in FILE with the mean model of a saved run."""
     result = Result.load(model)
-    if (model / SCHEMA_FILE).exists():  # of a consortium: raw columns, encoded as its sites encoded theirs
-        X = read_schema(model / SCHEMA_FILE).read(file)
+    if (model / SCHEMA_FILE).exists():  # of real nodes: raw columns, encoded as these encoded theirs
+        X = read_schema(model / SCHEMA_FILE).read_rows(file)
     elif result.features is not None:
         X = load(file, columns=result.features).X  # by name: other columns, and their order, do not matter
     else:

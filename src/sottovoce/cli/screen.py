@@ -21,7 +21,7 @@ from sottovoce.errors import Interrupted, SpecError
 from sottovoce.experiments.table import Done
 from sottovoce.privacy.adversaries import make_adversary
 from sottovoce.privacy.statement import make_unit, number
-from sottovoce.run.result import NOT_PRIVATE, Result
+from sottovoce.run.result import NOT_PRIVATE, Observation, Result
 from sottovoce.run.solve import Progress as OnProgress
 
 out, err = Console(highlight=False), Console(stderr=True, highlight=False)
@@ -65,7 +65,7 @@ def _bar(title: str) -> Iterator[OnProgress]:
         task = progress.add_task(title, total=None, newest="", speed="")
         first: list[tuple[int, float]] = []
 
-        def update(t: int, T: int, row: dict[str, float]) -> None:
+        def update(t: int, T: int, row: Observation) -> None:
             first.append((t, time.monotonic()))
             (t0, began), (t1, now) = first[0], first[-1]
             speed = f"{(t1 - t0) / (now - began):,.0f}/s" if now > began else ""

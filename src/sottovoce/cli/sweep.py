@@ -9,34 +9,30 @@ import typer
 from rich.table import Table
 
 from sottovoce.cli import screen
-from sottovoce.cli.ingest import ingest
+from sottovoce.cli.flags import DataFlags, grouped
 from sottovoce.cli.report import write_report
-from sottovoce.data.load import load
+from sottovoce.engine import ENGINES
 from sottovoce.errors import SpecError
 from sottovoce.experiments.sweep import sweep as run_sweep
 from sottovoce.experiments.table import save_rows
-from sottovoce.notation import write
+from sottovoce.privacy.calibration import NOISES, Private
 from sottovoce.privacy.events import ADJACENCY
 from sottovoce.privacy.statement import number
 from sottovoce.problem.optimum import optimum
-from sottovoce.run.build import loss_from_text, make_problem, rounds_for_epochs
-from sottovoce.run.presets import PRESETS, make_preset
+from sottovoce.problem.regularisers import REGULARISERS
+from sottovoce.run.build import make_problem, rounds_for_epochs
+from sottovoce.run.presets import PRESETS
 from sottovoce.run.result import NOT_PRIVATE, Result
-from sottovoce.run.solve import ENGINES
 from sottovoce.run.spec import Execution
 
 
+@grouped
 def sweep(
-    file: Annotated[Path, typer.Argument(help="Training records, as for `train`.")],
+    data: DataFlags,
     epsilon: Annotated[list[float] | None, typer.Option("--epsilon", help="ε of a guarantee; several times.")] = None,
     noise: Annotated[list[str] | None, typer.Option("--noise", help="Other noises: theorem1:0.8, none, …")] = None,
     h: Annotated[list[str] | None, typer.Option("--h", help="Regularisers; several times.")] = None,
     seeds: Annotated[int, typer.Option("--seeds", help="Runs of each, with seeds 0, 1, …")] = 5,
-    test: Annotated[Path | None, typer.Option("--test", help="Held-out records.")] = None,
-    label: Annotated[str | None, typer.Option("--label", help="The target's column (CSV, Parquet).")] = None,
-    group: Annotated[str | None, typer.Option("--group", help="The owner's column.")] = None,
-    nodes: Annotated[int | None, typer.Option("--nodes", help="Deal the records out to this many nodes (20).")] = None,
-    unit_rows: Annotated[bool, typer.Option("--unit-rows", help="Scale rows over norm 1 down to it.")] = False,
     preset: Annotated[str, typer.Option("--preset", help=f"Start from {', '.join(PRESETS)}.")] = "private",
     loss: Annotated[str | None, typer.Option("--loss", help="hinge, logistic, …")] = None,
     activation: Annotated[str | None, typer.Option("--activation", help="edges:1, matching:2, everyone, …")] = None,
@@ -54,7 +50,7 @@ def sweep(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Run a grid of noises, regularisers and seeds that share their draws, and compare them."""
-    noises = [write("private", e) for e in epsilon or []] + (noise or [])
+    noises = [*map(Private, epsilon or []), *map(NOISES.read, noise or [])]
     if not noises or seeds < 1:
         raise SpecError("a sweep needs at least one --epsilon or --noise, and at least one seed")
     changes = {
@@ -64,36 +60,33 @@ def sweep(
         "algorithm__gamma": gamma,
         "privacy__delta": delta,
     }
-    base = make_preset(preset, 1).but(**{k: v for k, v in changes.items() if v is not None})
-    table = load(file, label=label, group=group)
-    held_out = None if test is None else load(test, label=label, n_features=table.m)
-    model = loss_from_text(base.problem.loss)
-    data = ingest(table, model, test=held_out, nodes=nodes, unit_norm=1.0 if unit_rows else None, seed=0)
-    base = base.but(algorithm__rounds=rounds_for_epochs(base, data.shards.sizes, epochs))
-    cells = list(itertools.product(noises, h or [base.problem.h]))
+    base = PRESETS.make(preset)(1).but(**{k: v for k, v in changes.items() if v is not None})
+    dealt = data.read(base.problem.loss, base.problem.row_norm, seed=0)
+    base = base.but(algorithm__rounds=rounds_for_epochs(base, dealt.shards.sizes, epochs))
+    cells = list(itertools.product(noises, [*map(REGULARISERS.read, h)] if h else [base.problem.h]))
     specs = [base.but(privacy__noise=e, problem__h=r, seed=s) for e, r in cells for s in range(seeds)]
     best = {
-        r: optimum(make_problem(base.but(problem__h=r).problem, data.shards), gap=1e-6).value
+        r: optimum(make_problem(base.but(problem__h=r).problem, dealt.shards), gap=1e-6).value
         if certify
         else float("nan")
         for r in {r for _, r in cells}
     }
     results = run_sweep(
         specs,
-        data.shards,
-        test=data.test,
+        dealt.shards,
+        test=dealt.test,
         f_star=[best[s.problem.h] for s in specs],
         execution=Execution(engine, 20),
         jobs=jobs,
         cluster=cluster,
-        **data.names,
+        **dealt.names,
     )
     rows = [_row(result) for result in results]
     report = None
     if out is not None:
         save_rows(rows, out)
         report = str(
-            write_report(results, out.with_name(f"{out.stem}-report.html"), f"{table.name}: {base.problem.loss}")
+            write_report(results, out.with_name(f"{out.stem}-report.html"), f"{dealt.name}: {base.problem.loss}")
         )
     if json:
         screen.say_json({"label": NOT_PRIVATE, "adjacency": ADJACENCY, "report": report, "runs": rows})
@@ -106,8 +99,8 @@ def sweep(
 def _row(result: Result) -> dict[str, Any]:
     """One run, flat and tidy."""
     return {
-        "noise": result.spec.privacy.noise,
-        "h": result.spec.problem.h,
+        "noise": str(result.spec.privacy.noise),
+        "h": str(result.spec.problem.h),
         "seed": result.spec.seed,
         "epsilon": result.statement.epsilon,
         "delta": result.statement.delta,

@@ -1,4 +1,4 @@
-"""consortium.toml: what the members agreed on, all of it public, and the plan of the run that follows from it.
+"""consortium.toml: what all nodes of a consortium agreed on, all of it public, and the run that follows from it.
 
     name = "three-hospitals"
     schema = "schema.toml"        # beside this file
@@ -18,7 +18,7 @@
     email = "lead@example.org"
     org = "north"
 
-    [sites.north]                 # in order; the number of records of each is public
+    [sites.north]                 # in order; the number of records of each (of people, with a unit) is public
     org = "north"
     records = 1200
 
@@ -33,7 +33,7 @@
     delta = 1e-5
     sampling = "full"
 
-Every site keeps a copy of the file and of the schema, and runs nothing else: a job names the digest of the plan only.
+Every site keeps a copy of the file and of the schema, and runs nothing else: a job names the digest of the run only.
 """
 
 import hashlib
@@ -44,13 +44,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from sottovoce.consortium.schema import Schema, read_schema
+from sottovoce.data.schema import FILE as SCHEMA_FILE
+from sottovoce.data.schema import Schema, read_schema
 from sottovoce.errors import SottovoceError, SpecError
-from sottovoce.node.plan import Plan, make_plan
+from sottovoce.node.runfile import Run, beside, make_run
 from sottovoce.notation import write
 
 FILE = "consortium.toml"
-SCHEMA_FILE = "schema.toml"
 PARTS = ("problem", "network", "algorithm", "privacy")
 _KNOWN = {
     "name",
@@ -70,8 +70,8 @@ _KNOWN = {
 
 
 @dataclass(frozen=True)
-class Site:
-    """A member: its name in the consortium, its organisation, and its public number of records."""
+class PublicSite:
+    """What everybody knows of a site: its node's name, its organisation, and its number of records (or of people)."""
 
     name: str
     org: str
@@ -90,20 +90,20 @@ class Agreement:
     ----------
     name : of the consortium
     schema, schema_file : what every site's records look like, and where that is written
-    sites : the members, in the order of their node numbers
+    sites : in the order of their nodes' numbers
     held_out : the share of every site's records that is never trained on
     test_epsilon : ε of the noisy counts of right answers on it
     tolerance : by how much the right answer of a regression may be off
     skip_after : after how many seconds the controller lets an edge to a slow peer be skipped, or None
     host, port : where the relaying server listens
     admin, admin_org : who submits jobs
-    run : the rest, as the run file of the nodes
+    entries : the rest, as the nodes' run file
     """
 
     name: str
     schema: Schema
     schema_file: str
-    sites: tuple[Site, ...]
+    sites: tuple[PublicSite, ...]
     held_out: float
     test_epsilon: float
     tolerance: float
@@ -112,7 +112,7 @@ class Agreement:
     port: int
     admin: str
     admin_org: str
-    run: dict[str, Any]
+    entries: dict[str, Any]
 
     def __post_init__(self) -> None:
         """Sites that can train at all."""
@@ -128,26 +128,21 @@ class Agreement:
             if site.records - site.held_out(self.held_out) < 1:
                 raise SpecError(f"site '{site.name}' has {site.records} records: none would be left to train on")
 
+    @property
+    def run_name(self) -> str:
+        """The run's name, as the file has it."""
+        return str(self.entries["run"])
+
     @cached_property
-    def plan(self) -> Plan:
-        """What every node runs. Its digest also covers the schema and the held-out share, by the run's name."""
+    def run(self) -> Run:
+        """What every node takes part in. Its digest also covers the held-out share and the test, by the run's name."""
         sizes = {site.name: site.records - site.held_out(self.held_out) for site in self.sites}
-        classes = self.schema.label.classes
         test = (self.held_out, self.test_epsilon, self.tolerance) if self.held_out else None
         mark = hashlib.sha256(f"{self.schema.digest} {test!r}".encode()).hexdigest()[:16]
-        return make_plan(
-            self.run
-            | {
-                "run": f"{self.run['run']} ({mark})",
-                "nodes": sizes,
-                "features": self.schema.m if self.schema.features is None else list(self.schema.features),
-                "label": self.schema.label.column,
-            }
-            | ({} if classes is None else {"classes": list(classes)})
-        )
+        return make_run(self.entries | {"run": f"{self.run_name} ({mark})", "nodes": sizes}, self.schema)
 
-    def site(self, name: str) -> Site:
-        """The member of that name."""
+    def site(self, name: str) -> PublicSite:
+        """The site of that name."""
         for site in self.sites:
             if site.name == name:
                 return site
@@ -164,10 +159,8 @@ def read_agreement(path: str | Path) -> Agreement:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SpecError(f"'{path}' is no TOML: {error}") from None
     try:
-        named = str(data.get("schema", SCHEMA_FILE))
-        if Path(named).name != named:
-            raise SpecError(f"the schema lies beside this file: name a file, not '{named}'")
-        return _agreement(data, named, read_schema(path.parent / named))
+        schema = beside(path, data.get("schema", SCHEMA_FILE))
+        return _agreement(data, schema.name, read_schema(schema))
     except SottovoceError as error:
         raise type(error)(f"in '{path}': {error}") from None
 
@@ -176,25 +169,20 @@ def _agreement(data: dict[str, Any], schema_file: str, schema: Schema) -> Agreem
     odd = sorted(set(data) - _KNOWN)
     if odd:
         raise SpecError(f"there is no entry '{odd[0]}'; the entries are {', '.join(sorted(_KNOWN))}")
-    server, admin = _table(data, "server"), _table(data, "admin")
+    server, admin, sites = _table(data, "server"), _table(data, "admin"), _table(data, "sites")
     spec = {part: dict(_table(data, part)) for part in PARTS if part in data}
-    problem, privacy = spec.setdefault("problem", {}), spec.setdefault("privacy", {})
-    if problem.setdefault("row_norm", schema.row_norm) != schema.row_norm:
-        raise SpecError(f"row_norm is the schema's, {schema.row_norm:g}; leave it out here")
-    outputs = schema.label.outputs
-    if problem.setdefault("outputs", outputs) != outputs:
-        raise SpecError(f"the number of outputs follows from the schema's label: {outputs}; leave it out here")
+    privacy = spec.setdefault("privacy", {})
     epsilon = privacy.get("epsilon", math.nan)
     if "epsilon" in privacy:
         if "noise" in privacy:
             raise SpecError("[privacy] has both epsilon and noise; epsilon is short for noise = 'private(ε)'")
         privacy["noise"] = write("private", float(privacy.pop("epsilon")))
     try:
-        return Agreement(
+        made = Agreement(
             name=str(data["name"]),
             schema=schema,
             schema_file=schema_file,
-            sites=tuple(Site(name, str(t["org"]), _count(t["records"])) for name, t in _table(data, "sites").items()),
+            sites=tuple(PublicSite(site, str(t["org"]), _count(t["records"])) for site, t in sites.items()),
             held_out=float(data.get("held_out", 0.0)),
             test_epsilon=float(data.get("test_epsilon", epsilon)),
             tolerance=float(data.get("tolerance", math.nan)),
@@ -203,8 +191,10 @@ def _agreement(data: dict[str, Any], schema_file: str, schema: Schema) -> Agreem
             port=_count(server["port"]),
             admin=str(admin["email"]),
             admin_org=str(admin["org"]),
-            run={key: data[key] for key in ("run", "schedule_seed", "timeout") if key in data} | {"spec": spec},
+            entries={key: data[key] for key in ("run", "schedule_seed", "timeout") if key in data} | {"spec": spec},
         )
+        _ = made.run  # what is wrong with it is said while the file is read
+        return made
     except KeyError as error:
         raise SpecError(f"the entry {error} is missing") from None
     except (TypeError, ValueError) as error:

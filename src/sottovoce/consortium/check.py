@@ -1,6 +1,7 @@
-"""Starting a kit: the command that FLARE's own start script would run, with this Python.
+"""`sottovoce node check`: everything that can be wrong at a site, found before it joins. Nothing is sent anywhere.
 
-`sottovoce node check`: everything that can be wrong at a site, found before it joins. Nothing is sent anywhere.
+And starting a kit: the command that FLARE's own start script would run, with this Python; for trying things out,
+several kits at once on this machine.
 """
 
 import json
@@ -20,16 +21,168 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from sottovoce.consortium.agreement import FILE, Agreement, read_agreement
-from sottovoce.consortium.carrier import VERSION, flare, installed
 from sottovoce.consortium.evaluation import Examiner
-from sottovoce.consortium.member import own_records
+from sottovoce.consortium.flare import VERSION, flare, installed
+from sottovoce.consortium.node import own_records
 from sottovoce.consortium.project import ALLOWED, FORBIDDEN, keep_inside
-from sottovoce.consortium.site import FILE as SITE_FILE
-from sottovoce.consortium.site import Source, read_site
 from sottovoce.consortium.submit import wait_for
-from sottovoce.errors import DataError, SottovoceError, SpecError
-from sottovoce.node.loop import Participant
+from sottovoce.errors import SottovoceError, SpecError
+from sottovoce.node.node import DurableNode
+from sottovoce.node.site import FILE as SITE_FILE
+from sottovoce.node.site import Site, read_site
 from sottovoce.node.store import Store
+
+
+class Finding(NamedTuple):
+    """One thing that was looked at."""
+
+    what: str
+    good: bool
+    detail: str
+
+
+def check_kit(kit: Path) -> list[Finding]:
+    """Look at everything; what rests on something that is wrong is left out."""
+    findings: list[Finding] = []
+
+    def look(what: str, at: Callable[[], tuple[Any, str]]) -> Any:
+        try:
+            value, detail = at()
+        except SottovoceError as error:
+            findings.append(Finding(what, False, str(error)))
+            return None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            findings.append(Finding(what, False, f"{type(error).__name__}: {error}"))
+            return None
+        findings.append(Finding(what, True, detail))
+        return value
+
+    look("FLARE", _flare)
+    agreement: Agreement | None = look("agreement", lambda: _agreement(kit))
+    name: str | None = look("certificate", lambda: _certificate(kit))
+    look("connection", lambda: _connection(kit))
+    look("allow-list", lambda: _allow_list(kit))
+    look("permissions", lambda: _permissions(kit))
+    if agreement is None or name is None:
+        return findings
+    site: Site | None = look("site.toml", lambda: _site(kit))
+    if site is None:
+        return findings
+    store: Store | None = look("state", lambda: _state(site))
+    if store is None:
+        return findings
+    try:
+        own: tuple[DurableNode, Examiner | None] | None
+        own = look("records and budget", lambda: _records(agreement, name, site, store))
+        if own is not None:
+            look("run", lambda: _run(kit, agreement, name))
+    finally:
+        store.close()
+    return findings
+
+
+def _flare() -> tuple[str, str]:
+    flare("apis")
+    return VERSION, f"nvflare {installed()}"
+
+
+def _agreement(kit: Path) -> tuple[Agreement, str]:
+    agreement = read_agreement(kit / "local" / FILE)
+    sites = ", ".join(site.name for site in agreement.sites)
+    return (
+        agreement,
+        f"{agreement.name}: {sites}; {agreement.schema.m} features, rows within {agreement.schema.row_norm:g}",
+    )
+
+
+def _certificate(kit: Path) -> tuple[str, str]:
+    """The site's name, from a certificate that the consortium's authority signed and that this clock finds valid."""
+    from cryptography import x509  # comes with FLARE
+
+    startup = kit / "startup"
+    mine = x509.load_pem_x509_certificate((startup / "client.crt").read_bytes())
+    authority = x509.load_pem_x509_certificate((startup / "rootCA.pem").read_bytes())
+    try:
+        mine.verify_directly_issued_by(authority)
+    except Exception as error:  # of several kinds, by what is wrong
+        raise SpecError(
+            f"the certificate is not signed by the consortium's authority ({error}); ask for a new kit"
+        ) from None
+    now = datetime.now(UTC)
+    begin, end = mine.not_valid_before_utc, mine.not_valid_after_utc
+    if not begin <= now <= end:
+        raise SpecError(
+            f"by this machine's clock it is {now:%Y-%m-%d %H:%M} UTC, and the certificate is valid from "
+            f"{begin:%Y-%m-%d} to {end:%Y-%m-%d}; set the clock, or ask for a new kit"
+        )
+    if stat.S_IMODE((startup / "client.key").stat().st_mode) & 0o077:
+        raise SpecError("startup/client.key can be read by others than its owner; run: chmod 600 startup/client.key")
+    name = str(mine.subject.get_attributes_for_oid(x509.oid.NameOID.COMMON_NAME)[0].value)
+    return name, f"{name}, valid to {end:%Y-%m-%d}; clock {now:%Y-%m-%d %H:%M} UTC"
+
+
+def _connection(kit: Path) -> tuple[None, str]:
+    settings = json.loads((kit / "startup" / "fed_client.json").read_text())
+    security = settings["client"]["connection_security"]
+    if security != "mtls":
+        raise SpecError(f"connections are '{security}', and only mutual TLS is used; ask for a new kit")
+    return None, f"mutual TLS to {settings['servers'][0]['service']['target']}"
+
+
+def _allow_list(kit: Path) -> tuple[None, str]:
+    """Only our class, enforced, and no log that leaves the site."""
+    resources = json.loads((kit / "local" / "resources.json").read_text())
+    if (
+        resources.get("class_allow_list") != ALLOWED["site"]
+        or resources.get("class_list_enforcement_mode") != "enforce"
+    ):
+        raise SpecError(f"local/resources.json must allow {ALLOWED['site'][0]} and nothing else, and enforce it")
+    streams = [c["id"] for c in resources["components"] if "log" in c["id"]]
+    if resources.get("allow_log_streaming") is not False or streams:
+        raise SpecError("local/resources.json lets logs be sent to the server, and they may quote records; forbid it")
+    return None, "our executor alone; no log leaves the site"
+
+
+def _permissions(kit: Path) -> tuple[None, str]:
+    policy = json.loads((kit / "local" / "authorization.json").read_text())["permissions"]
+    for role, rights in policy.items():
+        loose = [r for r in FORBIDDEN if not isinstance(rights, dict) or rights.get(r, "none") != "none"]
+        if loose:
+            raise SpecError(
+                f"local/authorization.json gives '{role}' the right to {', '.join(loose)} here; take it away"
+            )
+    return None, "nobody may bring code, or run commands here"
+
+
+def _site(kit: Path) -> tuple[Site, str]:
+    site = read_site(kit / "local" / SITE_FILE)
+    return site, f"data set '{site.dataset}' from {'a query' if site.file is None else site.file}"
+
+
+def _state(site: Site) -> tuple[Store, str]:
+    return Store(site.state), str(site.state)
+
+
+def _records(
+    agreement: Agreement, name: str, site: Site, store: Store
+) -> tuple[tuple[DurableNode, Examiner | None], str]:
+    node, examiner = own_records(agreement, name, site, store)
+    promised, trained = agreement.site(name).records, agreement.run.sizes[node.number]
+    what = "records" if agreement.schema.unit is None else "people, their records"
+    return (node, examiner), f"{promised} {what} within bounds: {trained} to train on, {promised - trained} held out"
+
+
+def _run(kit: Path, agreement: Agreement, name: str) -> tuple[None, str]:
+    """The digest, which is also on the page that the kit was made with; other sites compare it."""
+    run, page = agreement.run, kit / "README.md"
+    if page.is_file() and run.digest not in page.read_text(encoding="utf-8"):
+        raise SpecError(
+            f"local/{FILE} or its schema is not what this kit was made with: its digest is {run.digest} now; agree "
+            "with the other sites, and ask for a new kit"
+        )
+    event = run.event(run.number(name))
+    return None, f"{event.rounds} messages with σ = {event.sigma:.4g}; digest {run.digest}"
+
 
 PATIENCE = 180.0  # seconds that a server on this machine may take to start
 _START = re.compile(r"^\s*exec python3 -u -m (nvflare\S+) -m \S+ -s (\S+) --set (.*)$", re.MULTILINE)
@@ -112,157 +265,3 @@ class Trial:
             self._signal(name, signal.SIGKILL)
             process.wait()
         self._running.clear()
-
-
-class Finding(NamedTuple):
-    """One thing that was looked at."""
-
-    what: str
-    good: bool
-    detail: str
-
-
-def check_kit(kit: Path) -> list[Finding]:
-    """Look at everything; what rests on something that is wrong is left out."""
-    findings: list[Finding] = []
-
-    def look(what: str, at: Callable[[], tuple[Any, str]]) -> Any:
-        try:
-            value, detail = at()
-        except SottovoceError as error:
-            findings.append(Finding(what, False, str(error)))
-            return None
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            findings.append(Finding(what, False, f"{type(error).__name__}: {error}"))
-            return None
-        findings.append(Finding(what, True, detail))
-        return value
-
-    look("FLARE", _flare)
-    agreement: Agreement | None = look("agreement", lambda: _agreement(kit))
-    name: str | None = look("certificate", lambda: _certificate(kit))
-    look("connection", lambda: _connection(kit))
-    look("allow-list", lambda: _allow_list(kit))
-    look("permissions", lambda: _permissions(kit))
-    if agreement is None or name is None:
-        return findings
-    source: Source | None = look("site.toml", lambda: _source(kit))
-    if source is None:
-        return findings
-    store: Store | None = look("state", lambda: _state(source))
-    if store is None:
-        return findings
-    try:
-        own: tuple[Participant, Examiner | None] | None
-        own = look("records and budget", lambda: _records(agreement, name, source, store))
-        if own is not None:
-            look("plan", lambda: _plan(kit, agreement, name))
-    finally:
-        store.close()
-    return findings
-
-
-def _flare() -> tuple[str, str]:
-    flare("apis")
-    return VERSION, f"nvflare {installed()}"
-
-
-def _agreement(kit: Path) -> tuple[Agreement, str]:
-    agreement = read_agreement(kit / "local" / FILE)
-    sites = ", ".join(site.name for site in agreement.sites)
-    return (
-        agreement,
-        f"{agreement.name}: {sites}; {agreement.schema.m} features, rows within {agreement.schema.row_norm:g}",
-    )
-
-
-def _certificate(kit: Path) -> tuple[str, str]:
-    """The site's name, from a certificate that the consortium's authority signed and that this clock finds valid."""
-    from cryptography import x509  # comes with FLARE
-
-    startup = kit / "startup"
-    mine = x509.load_pem_x509_certificate((startup / "client.crt").read_bytes())
-    authority = x509.load_pem_x509_certificate((startup / "rootCA.pem").read_bytes())
-    try:
-        mine.verify_directly_issued_by(authority)
-    except Exception as error:  # of several kinds, by what is wrong
-        raise SpecError(
-            f"the certificate is not signed by the consortium's authority ({error}); ask for a new kit"
-        ) from None
-    now = datetime.now(UTC)
-    begin, end = mine.not_valid_before_utc, mine.not_valid_after_utc
-    if not begin <= now <= end:
-        raise SpecError(
-            f"by this machine's clock it is {now:%Y-%m-%d %H:%M} UTC, and the certificate is valid from "
-            f"{begin:%Y-%m-%d} to {end:%Y-%m-%d}; set the clock, or ask for a new kit"
-        )
-    if stat.S_IMODE((startup / "client.key").stat().st_mode) & 0o077:
-        raise SpecError("startup/client.key can be read by others than its owner; run: chmod 600 startup/client.key")
-    name = str(mine.subject.get_attributes_for_oid(x509.oid.NameOID.COMMON_NAME)[0].value)
-    return name, f"{name}, valid to {end:%Y-%m-%d}; clock {now:%Y-%m-%d %H:%M} UTC"
-
-
-def _connection(kit: Path) -> tuple[None, str]:
-    settings = json.loads((kit / "startup" / "fed_client.json").read_text())
-    security = settings["client"]["connection_security"]
-    if security != "mtls":
-        raise SpecError(f"connections are '{security}', and only mutual TLS is used; ask for a new kit")
-    return None, f"mutual TLS to {settings['servers'][0]['service']['target']}"
-
-
-def _allow_list(kit: Path) -> tuple[None, str]:
-    """Only our class, enforced, and no log that leaves the site."""
-    resources = json.loads((kit / "local" / "resources.json").read_text())
-    if (
-        resources.get("class_allow_list") != ALLOWED["site"]
-        or resources.get("class_list_enforcement_mode") != "enforce"
-    ):
-        raise SpecError(f"local/resources.json must allow {ALLOWED['site'][0]} and nothing else, and enforce it")
-    streams = [c["id"] for c in resources["components"] if "log" in c["id"]]
-    if resources.get("allow_log_streaming") is not False or streams:
-        raise SpecError("local/resources.json lets logs be sent to the server, and they may quote records; forbid it")
-    return None, "our executor alone; no log leaves the site"
-
-
-def _permissions(kit: Path) -> tuple[None, str]:
-    policy = json.loads((kit / "local" / "authorization.json").read_text())["permissions"]
-    for role, rights in policy.items():
-        loose = [r for r in FORBIDDEN if not isinstance(rights, dict) or rights.get(r, "none") != "none"]
-        if loose:
-            raise SpecError(
-                f"local/authorization.json gives '{role}' the right to {', '.join(loose)} here; take it away"
-            )
-    return None, "nobody may bring code, or run commands here"
-
-
-def _source(kit: Path) -> tuple[Source, str]:
-    source = read_site(kit / "local" / SITE_FILE)
-    return source, f"data set '{source.dataset}' from {'a query' if source.file is None else source.file}"
-
-
-def _state(source: Source) -> tuple[Store, str]:
-    return Store(source.state), str(source.state)
-
-
-def _records(
-    agreement: Agreement, name: str, source: Source, store: Store
-) -> tuple[tuple[Participant, Examiner | None], str]:
-    node, examiner = own_records(agreement, name, source, store)
-    plan = agreement.plan
-    promised = agreement.site(name).records
-    trained = plan.sizes[plan.number(name)]
-    if trained < 1:
-        raise DataError("no records are left to train on")
-    return (node, examiner), f"{promised} records within bounds: {trained} to train on, {promised - trained} held out"
-
-
-def _plan(kit: Path, agreement: Agreement, name: str) -> tuple[None, str]:
-    """The digest, which is also on the page that the kit was made with; other members compare it."""
-    plan, page = agreement.plan, kit / "README.md"
-    if page.is_file() and plan.digest not in page.read_text(encoding="utf-8"):
-        raise SpecError(
-            f"local/{FILE} or its schema is not what this kit was made with: its digest is {plan.digest} now; agree "
-            "with the other members, and ask for a new kit"
-        )
-    event = plan.event(plan.number(name))
-    return None, f"{event.rounds} messages with σ = {event.sigma:.4g}; digest {plan.digest}"

@@ -1,7 +1,7 @@
 """The server's part of a job: see that all sites agree, follow them, decide about edges of stragglers, collect counts.
 
 It relays what it cannot read and computes nothing. What it writes down, and what an administrator can fetch, is public
-or noisy: the plan, the statement, how far everybody is, the counts of right answers.
+or noisy: the run, the statement, how far everybody is, the counts of right answers.
 """
 
 import json
@@ -20,12 +20,12 @@ from nvflare.apis.signal import Signal
 from nvflare.widgets.info_collector import InfoCollector
 
 from sottovoce.consortium.agreement import FILE, Agreement, read_agreement
-from sottovoce.consortium.carrier import ORDER, PROGRESS, Wire, kit_of, simulated
 from sottovoce.consortium.evaluation import evaluation, statement
 from sottovoce.consortium.executor import PREPARE, TRAIN
+from sottovoce.consortium.flare import ORDER, PROGRESS, Channel, kit_of, simulated
 from sottovoce.consortium.submit import REPORT
 from sottovoce.errors import SottovoceError, SpecError
-from sottovoce.node import skips
+from sottovoce.node.links import SkipOrders
 
 LOOK = 1.0  # seconds between two looks at how far the sites are
 log = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ class GossipController(Controller):  # type: ignore[misc]
 
     Parameters
     ----------
-    digest : of the plan that the job is for; the server's own agreement must have the same
+    digest : of the run that the job is for; the server's own agreement must have the same
     """
 
     def __init__(self, digest: str) -> None:
@@ -83,13 +83,13 @@ class GossipController(Controller):  # type: ignore[misc]
         cell = fl_ctx.get_engine().get_cell().core_cell
         kit = kit_of(fl_ctx.get_prop(FLContextKey.WORKSPACE_OBJECT), "server", cell)
         agreement = read_agreement(kit / "local" / FILE)
-        if agreement.plan.digest != self.digest:
-            raise SpecError("the job is for another plan than the server's agreement; give all the same files")
+        if agreement.run.digest != self.digest:
+            raise SpecError("the job is for another run than the server's agreement; give all the same files")
         return agreement
 
-    def _wire(self, fl_ctx: FLContext) -> Wire:
+    def _channel(self, fl_ctx: FLContext) -> Channel:
         cell = fl_ctx.get_engine().get_cell().core_cell
-        return Wire(cell, str(fl_ctx.get_job_id()), plaintext=simulated(cell))
+        return Channel(cell, str(fl_ctx.get_job_id()), plaintext=simulated(cell))
 
     def _ask_all(self, task: str, names: list[str], fl_ctx: FLContext, abort_signal: Signal) -> None:
         self.broadcast_and_wait(
@@ -112,19 +112,19 @@ class GossipController(Controller):  # type: ignore[misc]
 
     def _follow(self, agreement: Agreement, fl_ctx: FLContext, done: threading.Event) -> None:
         """Look at the sites now and then, and let an edge be skipped whose other end keeps somebody waiting."""
-        plan, wire = agreement.plan, self._wire(fl_ctx)
-        kept = Path(fl_ctx.get_prop(FLContextKey.WORKSPACE_OBJECT).get_root_dir()) / f"{plan.digest[:16]}.skips"
-        orders = skips.Controller(plan, kept, lambda i, order: wire.ask(plan.nodes[i], ORDER, order))
+        run, channel = agreement.run, self._channel(fl_ctx)
+        kept = Path(fl_ctx.get_prop(FLContextKey.WORKSPACE_OBJECT).get_root_dir()) / f"{run.digest[:16]}.skips"
+        orders = SkipOrders(run, kept, lambda i, order: channel.ask(run.nodes[i], ORDER, order))
         orders.repeat()
         while not done.wait(LOOK):
-            for name in plan.nodes:
-                answer = wire.ask(name, PROGRESS, b"", LOOK)
+            for name in run.nodes:
+                answer = channel.ask(name, PROGRESS, b"", LOOK)
                 if not answer:
                     continue
                 found = self._progress[name] = json.loads(answer)
                 waits = found.get("waits")
                 if waits and agreement.skip_after is not None and waits["seconds"] > agreement.skip_after:
-                    done_so = orders.skip(waits["round"], plan.number(name), plan.number(waits["for"]))
+                    done_so = orders.skip(waits["round"], run.number(name), run.number(waits["for"]))
                     log.info("edge of %s and %s in round %d: skipped: %s", name, waits["for"], waits["round"], done_so)
 
     def _conclude(self, agreement: Agreement, names: list[str], fl_ctx: FLContext) -> None:
@@ -132,7 +132,7 @@ class GossipController(Controller):  # type: ignore[misc]
         unfinished = {n: self._replies.get(n, {}).get("error", "no answer") for n in names if not self._finished(n)}
         counts = {n: reply["right"] for n, reply in self._replies.items() if reply.get("right") is not None}
         report = {
-            "run": agreement.run["run"],
+            "run": agreement.run_name,
             "digest": self.digest,
             "sites": {n: {"finished": self._finished(n), **self._replies.get(n, {})} for n in names},
             "privacy": statement(agreement).to_dict(),

@@ -1,69 +1,144 @@
-"""What a site keeps at the end: a saved `Result`, for `sottovoce predict` and `sottovoce account --verify`.
+"""Private evaluation: held-out records, the count of right answers on them, and its noise.
 
-Private evaluation: every site counts the right answers on its held-out records, and releases the count with noise.
+*Which records are held out* is a secret choice, stable for good. Every record has a secret score, a keyed hash of its
+contents, and every person one of their id, where the schema names a unit; the key is the node's own secret. Records, or
+people with all of their rows, are ordered by their scores. So the order of a file or of a query's answer does not
+matter, a restarted node finds the same shares again, and to anybody without the key the held-out ones are a uniformly
+random subset of the public size. A held-out person is tested on one record, the one with the least score.
 
-One count of q held-out records is the mean of q numbers that are ½ (right) or −½ (wrong), times q, plus a constant: an
-event of the same kind as a round of training with a full batch, clip ½ and one round, and accounted in the same
-statement. Held-out records are never trained on and trained-on records are never counted (`shares.py`), so a record
-costs the larger of the two, not their sum.
+That is what makes the accounting of two disjoint uses right. Replace a record by another one, and give the new one the
+old one's score: the scores have the same law as before, and for every outcome of them the two data sets differ in one
+share only. Mixing over the scores keeps both guarantees (they are jointly convex), so a record costs what the one use
+of it costs: the larger of the two, not their sum. It also needs the choice to stay the same from run to run:
+`refuse_moved` sees to that.
 
-The noise is rounded to a whole number, and so is what is released: count and noise are integers, whose sum has no low
-bits to attack. It comes from the node's own secret, so that a node that restarts releases the same number again.
-
-A node releases its one noisy count: budgeted, in the ledger before anybody sees it, and never a second one.
+*One count* of q held-out records is the mean of q numbers that are ½ (right) or −½ (wrong), times q, plus a constant:
+an event of the same kind as a round of training with a full batch, clip ½ and one round, and accounted in the same
+statement. The noise is rounded to a whole number, and so is what is released: count and noise are integers, whose sum
+has no low bits to attack. It comes from the node's own secret, so that a node that restarts releases the same number
+again. A node releases its one noisy count: budgeted, in the ledger before anybody sees it, and never a second one.
 """
 
 import hashlib
-import json
 import math
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import scipy  # not its parts: they load when first used
+from numpy.typing import NDArray
 
 from sottovoce._types import Array
-from sottovoce.consortium.agreement import SCHEMA_FILE, Agreement
-from sottovoce.consortium.shares import HELD_OUT
-from sottovoce.errors import StoreError
+from sottovoce.consortium.agreement import Agreement
+from sottovoce.data.schema import Encoded
+from sottovoce.errors import DataError, PrivacyError, StoreError
 from sottovoce.node import budget, entropy
+from sottovoce.node.budget import Spending
 from sottovoce.node.entropy import own_streams
 from sottovoce.node.ledger import Row
+from sottovoce.node.message import RUN, Header, check, pack_text, read, unpack_text
 from sottovoce.node.store import Store
-from sottovoce.node.wire import RUN, Header, check, pack_text, read, unpack_text
 from sottovoce.privacy.calibration import sigma
-from sottovoce.privacy.events import Event
+from sottovoce.privacy.events import Event, FullEvent
 from sottovoce.privacy.statement import PrivacyStatement, with_held_out
 from sottovoce.problem.objective import Problem
-from sottovoce.run.result import History, Result, environment
+from sottovoce.problem.shards import Shards
 
-FOLDER = "results"
-ENGINE = "nodes over FLARE"
+# -- which records are held out --
+
+HELD_OUT = " (held out)"
+"""The held-out share is a data set of its own in the ledger, under the data set's name with this behind it."""
 
 
-def save_results(kit: Path, state: Path, agreement: Agreement, models: Array, seconds: float) -> Path:
-    """Write everybody's final models, the statement and the schema under the node's own folder."""
-    plan = agreement.plan
-    made = statement(agreement)
-    result = Result(
-        spec=replace(plan.spec, seed=None),  # the plan's seed is the schedule's alone
-        models=models,
-        history=History(),
-        statement=made,
-        public=plan.prepared.public | {"run": plan.digest, "schedule_seed": plan.spec.seed},
-        classes=agreement.schema.label.classes,
-        features=agreement.schema.features,
-        nodes=plan.nodes,
-        environment=environment(ENGINE, seconds),
-    )
-    folder = result.save(state / FOLDER / str(agreement.run["run"]))
-    shutil.copyfile(kit / "local" / agreement.schema_file, folder / SCHEMA_FILE)
-    (folder / "statement.txt").write_text(made.paragraph() + "\n", encoding="utf-8")
-    (folder / "statement.json").write_text(json.dumps(made.to_dict(), ensure_ascii=False, indent=2), encoding="utf-8")
-    return folder
+class Shares(NamedTuple):
+    """A site's records, dealt out for good."""
 
+    train: Shards
+    test: Shards | None
+
+
+def deal(encoded: Encoded, records: int, held_out: int, secret: bytes, dataset: str) -> Shares:
+    """The public number of records, or of people, in secret order; the first `held_out` of them are only tested on.
+
+    Examples
+    --------
+    >>> X, y = np.eye(4), np.ones(4)
+    >>> there = deal(Encoded(X, y, None), 4, 1, bytes(32), "patients")
+    >>> back = deal(Encoded(X[::-1], y, None), 4, 1, bytes(32), "patients")
+    >>> bool((there.train.X == back.train.X).all()), there.train.sizes.tolist(), there.test.sizes.tolist()
+    (True, [3], [1])
+    """
+    scores = _scores(encoded, secret, dataset)
+    order = sorted(range(len(scores)), key=scores.__getitem__)
+    each = [[row] for row in order] if encoded.units is None else _people(encoded.units, order, secret, dataset)
+    if len(each) < records:
+        raise DataError(
+            f"there are {len(each)} {'records' if encoded.units is None else 'people'}, but {records} were agreed on; "
+            "correct the agreement, or bring more"
+        )
+    rows = np.array([row for unit in each[held_out:records] for row in unit], dtype=np.int64)
+    units = None if encoded.units is None else encoded.units[rows]
+    train = Shards.of(encoded.X[rows], encoded.y[rows], np.array([0, len(rows)]), units=units)
+    if not held_out:
+        return Shares(train, None)
+    first = np.array([unit[0] for unit in each[:held_out]], dtype=np.int64)
+    return Shares(train, Shards.of(encoded.X[first], encoded.y[first], np.array([0, held_out])))
+
+
+def _scores(encoded: Encoded, secret: bytes, dataset: str) -> list[bytes]:
+    X, y = encoded.X, encoded.y
+    if scipy.sparse.issparse(X):
+        X = scipy.sparse.csr_array(X)
+        X.sort_indices()
+    scores = []
+    for row in range(len(y)):
+        score = hashlib.blake2b(key=secret, person=b"shares", digest_size=32)
+        score.update(dataset.encode() + b"\0")
+        if scipy.sparse.issparse(X):
+            at = slice(int(X.indptr[row]), int(X.indptr[row + 1]))
+            stored = X.data[at] != 0
+            score.update(X.indices[at][stored].astype("<i8").tobytes())
+            score.update(np.asarray(X.data[at][stored], dtype="<f8").tobytes())
+        else:
+            score.update((np.asarray(X[row], dtype="<f8") + 0.0).tobytes())  # −0 and 0 are one value
+        score.update(np.asarray(y[row], dtype="<f8").tobytes())
+        scores.append(score.digest())
+    return scores
+
+
+def _people(units: NDArray[np.object_], order: Sequence[int], secret: bytes, dataset: str) -> list[list[int]]:
+    """The rows of every person, in the order of their scores; people in the order of scores of their own."""
+    whose: dict[str, list[int]] = {}
+    for row in order:
+        whose.setdefault(str(units[row]), []).append(row)
+
+    def score(unit: str) -> bytes:
+        return hashlib.blake2b(f"{dataset}\0{unit}".encode(), key=secret, person=b"units", digest_size=32).digest()
+
+    return [whose[unit] for unit in sorted(whose, key=score)]
+
+
+def refuse_moved(spendings: Sequence[Spending], dataset: str, train: str, test: str | None) -> None:
+    """Refuse a run after which a record may have been in both shares: then it would have paid for one use only.
+
+    Parameters
+    ----------
+    spendings : the runs in the node's ledger
+    dataset : the data set's name
+    train, test : fingerprints of the two shares now
+    """
+    used = {s.fingerprint for s in spendings if s.released and s.dataset == dataset}
+    tested = {s.fingerprint for s in spendings if s.released and s.dataset == dataset + HELD_OUT}
+    if (test is not None and used - {train}) or (tested and (tested - {test} or used - {train})):
+        raise PrivacyError(
+            f"the records of data set '{dataset}', or the held-out share, are not those of an earlier run: a record "
+            "may have moved between training and testing, which no budget covers; use the same records and the "
+            "same held_out, or another data set with records of its own"
+        )
+
+
+# -- the count, and what it costs --
 
 ROUND = 1  # the one release of an evaluation
 HALF = 0.5  # a right or wrong answer, seen from the middle
@@ -78,8 +153,8 @@ def count_event(held_out: int, epsilon: float, delta: float) -> Event:
     >>> round(noise_of(event), 2)
     3.73
     """
-    least = sigma("full", held_out, held_out, HALF, ROUND, epsilon, delta)
-    return Event("full", held_out, held_out, HALF, least, ROUND)
+    unit = FullEvent(held_out, held_out, HALF, 1.0, ROUND)
+    return replace(unit, sigma=sigma(unit, epsilon, delta))
 
 
 def noise_of(event: Event) -> float:
@@ -89,7 +164,7 @@ def noise_of(event: Event) -> float:
 
 def count_events(agreement: Agreement) -> dict[int, Event]:
     """The event of every site that holds records out, by node number."""
-    delta = agreement.plan.spec.privacy.delta
+    delta = agreement.run.spec.privacy.delta
     sizes = {i: site.held_out(agreement.held_out) for i, site in enumerate(agreement.sites)}
     return {i: count_event(q, agreement.test_epsilon, delta) for i, q in sizes.items() if q}
 
@@ -97,12 +172,12 @@ def count_events(agreement: Agreement) -> dict[int, Event]:
 def statement(agreement: Agreement) -> PrivacyStatement:
     """What the run guarantees, its test included."""
     events = count_events(agreement)
-    return with_held_out(agreement.plan.statement, events) if events else agreement.plan.statement
+    return with_held_out(agreement.run.statement, events) if events else agreement.run.statement
 
 
 def count_digest(agreement: Agreement) -> str:
-    """The name of the evaluation in ledgers: a run of its own, that follows from the plan."""
-    return hashlib.blake2b(b"evaluation" + bytes.fromhex(agreement.plan.digest), digest_size=32).hexdigest()
+    """The name of the evaluation in ledgers: a run of its own, that follows from the run."""
+    return hashlib.blake2b(b"evaluation" + bytes.fromhex(agreement.run.digest), digest_size=32).hexdigest()
 
 
 def right_answers(problem: Problem, x: Array, tolerance: float) -> int:
@@ -188,17 +263,19 @@ class Examiner:
     """
 
     def __init__(self, agreement: Agreement, name: str, problem: Problem, store: Store, dataset: str) -> None:
-        self.plan, self.name, self.problem, self.store = agreement.plan, name, problem, store
-        self.me = self.plan.number(name)
+        self.run, self.name, self.problem, self.store = agreement.run, name, problem, store
+        self.number = self.run.number(name)
         self.dataset, self.whole = dataset + HELD_OUT, dataset
-        self.event, self.tolerance = count_events(agreement)[self.me], agreement.tolerance
+        self.event, self.tolerance = count_events(agreement)[self.number], agreement.tolerance
         self.digest = count_digest(agreement)
         self.fingerprint = entropy.fingerprint(store.secret, problem.shards)
 
     def refuse_unless_affordable(self) -> None:
         """As for a run, by the budget of the whole data set."""
-        rows, adversary = self._rows(), self.plan.spec.privacy.adversary
-        budget.refuse_unless_affordable(rows, self.dataset, self.fingerprint, self.event, adversary, self.digest)
+        rows, adversary, adjacency = self._rows(), self.run.spec.privacy.adversary, self.run.statement.adjacency
+        budget.refuse_unless_affordable(
+            rows, self.dataset, self.fingerprint, self.event, adversary, self.digest, adjacency
+        )
 
     def _rows(self) -> Sequence[Row]:
         rows = self.store.rows()
@@ -209,9 +286,9 @@ class Examiner:
 
     def count(self, model: Array) -> int:
         """The noisy count of right answers; the same number however often it is asked for."""
-        header = Header(bytes.fromhex(self.digest)[:RUN], ROUND, self.me)
-        name = f"{self.plan.name} (test)"
-        saved = self.store.enter(self.digest, name, self.name, self.plan.nodes, self.fingerprint)
+        header = Header(bytes.fromhex(self.digest)[:RUN], ROUND, self.number)
+        name = f"{self.run.name} (test)"
+        saved = self.store.enter(self.digest, name, self.name, self.run.nodes, self.fingerprint)
         if ROUND in saved.outbox:
             message = read(saved.outbox[ROUND])
             check(message, header, None, "|u1")
@@ -221,8 +298,8 @@ class Examiner:
         self.refuse_unless_affordable()
         right = right_answers(self.problem, model, self.tolerance)
         noisy = noisy_count(right, self.event, self.store.secret, self.digest)
-        adversary = self.plan.spec.privacy.adversary
-        detail = budget.opening(name, self.name, self.dataset, self.fingerprint, self.event, adversary)
+        adversary, adjacency = self.run.spec.privacy.adversary, self.run.statement.adjacency
+        detail = budget.opening(name, self.name, self.dataset, self.fingerprint, self.event, adversary, adjacency)
         with self.store.transaction():
             self.store.ledger.append("open", self.digest, detail=detail)
             self.store.keep_message(self.digest, ROUND, pack_text(header, {"right": noisy}), ())

@@ -1,4 +1,4 @@
-"""A site's part of a job on FLARE: the node's loop over its own records, with the network of `carrier.py`.
+"""A site's part of a job on FLARE: the node's loop over its own records, over the transport of `flare.py`.
 
 The job brings a digest and nothing else. What is run is the site's own copy of the agreement; a job for another one is
 refused. What goes back to the server is: that the site is ready, how far it is (rounds are public), and at the end
@@ -16,8 +16,8 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
 
-from sottovoce.consortium.carrier import Wire, kit_of, simulated
-from sottovoce.consortium.member import Member
+from sottovoce.consortium.flare import Channel, kit_of, simulated
+from sottovoce.consortium.node import ConsortiumNode
 from sottovoce.errors import SottovoceError
 
 PREPARE, TRAIN = "prepare", "train"
@@ -29,13 +29,13 @@ class GossipExecutor(Executor):  # type: ignore[misc]
 
     Parameters
     ----------
-    digest : of the plan that the job is for; the site's own agreement must have the same
+    digest : of the run that the job is for; the site's own agreement must have the same
     """
 
     def __init__(self, digest: str) -> None:
         super().__init__()
         self.digest = digest
-        self._member: Member | None = None
+        self._node: ConsortiumNode | None = None
         self._signal: Signal | None = None
 
     def execute(self, task_name: str, shareable: Shareable, fl_ctx: FLContext, abort_signal: Signal) -> Shareable:
@@ -44,8 +44,8 @@ class GossipExecutor(Executor):  # type: ignore[misc]
         try:
             if task_name == PREPARE:
                 return _reply(self._prepare(fl_ctx))
-            if task_name == TRAIN and self._member is not None:
-                return _reply(self._member.run())
+            if task_name == TRAIN and self._node is not None:
+                return _reply(self._node.take_part())
             return make_reply(ReturnCode.TASK_UNKNOWN)
         except SottovoceError as error:
             log.error("%s", error)
@@ -54,16 +54,16 @@ class GossipExecutor(Executor):  # type: ignore[misc]
             log.exception("an error that should not be; please report it")
             return _reply({"error": "a fault in the software"})
         finally:
-            if task_name == TRAIN and self._member is not None:
-                self._member.close()
+            if task_name == TRAIN and self._node is not None:
+                self._node.close()
 
     def _prepare(self, fl_ctx: FLContext) -> dict[str, Any]:
         name = str(fl_ctx.get_identity_name())
         cell = fl_ctx.get_engine().get_cell().core_cell
         kit = kit_of(fl_ctx.get_prop(FLContextKey.WORKSPACE_OBJECT), name, cell)
-        wire = Wire(cell, str(fl_ctx.get_job_id()), plaintext=simulated(cell))
-        self._member = Member(kit, name, self.digest, wire, self._stopped)
-        return self._member.ready()
+        channel = Channel(cell, str(fl_ctx.get_job_id()), plaintext=simulated(cell))
+        self._node = ConsortiumNode(kit, name, self.digest, channel, self._stopped)
+        return self._node.ready()
 
     def _stopped(self) -> bool:
         return self._signal is not None and bool(self._signal.triggered)

@@ -1,10 +1,9 @@
-"""What every member of a consortium is told: a page for each kit, and the form for a site's own records.
-
-From consortium.toml to a startup kit for every member, by FLARE's own provisioning tools.
+"""From consortium.toml to a startup kit for every party, by FLARE's own provisioning tools.
 
 FLARE makes the certificates, the start scripts and its configuration. What we add to a kit lies in its `local` folder,
 which belongs to its site: which classes a job may name (ours alone), that nobody may bring code or look into the site,
-that no log leaves it, the agreement and the schema, a form for the site's own records, and a page that says what to do.
+that no log leaves it, the agreement and the schema, a form for the site's own records, and beside it all a page that
+says what to do.
 """
 
 import json
@@ -14,8 +13,8 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from sottovoce.consortium.agreement import FILE, Agreement, Site
-from sottovoce.consortium.carrier import flare
+from sottovoce.consortium.agreement import FILE, Agreement, PublicSite
+from sottovoce.consortium.flare import flare
 from sottovoce.errors import SpecError
 
 FORM = """# Where this site's records are. Nothing in this file leaves the site.
@@ -37,11 +36,11 @@ This folder makes you the node **{site}** of *{name}*. Your records stay where t
 only through the server `{host}:{port}`, end-to-end encrypted for the one peer that it is meant for:
 {rounds} noisy messages in run `{run}`, and {count}.
 
-Guarantee of the whole run for every record of yours: {verdict}
+Guarantee of the whole run: {verdict}
 
 1. Install: `pip install 'sottovoce[flare]'` (Python 3.11 or newer).
 2. Say where your records are, in `local/site.toml`. The columns must be those of `local/{schema}`; you
-   agreed to bring {records} records (more are fine: {records} of them are used).
+   agreed to bring {records} {whose} (more are fine: {records} of them are used).
 3. Set what your records may cost over all runs, ever:
    `sottovoce ledger budget STATE --epsilon … --delta …` (STATE is the folder that site.toml names).
 4. Check: `sottovoce node check .` reads your records and says whether you can join. Nothing is sent.
@@ -76,23 +75,26 @@ The model itself does not come here: every site has it.
 """
 
 
-def site_page(agreement: Agreement, member: Site) -> str:
+def site_page(agreement: Agreement, site: PublicSite) -> str:
     """A site's page."""
-    plan = agreement.plan
-    held_out = member.held_out(agreement.held_out)
-    count = f"one noisy count of right answers on {held_out} held-out records" if held_out else "nothing else"
+    run = agreement.run
+    held_out = site.held_out(agreement.held_out)
+    people = agreement.schema.unit is not None
+    tested = f"one record of each of {held_out} held-out people" if people else f"{held_out} held-out records"
+    count = f"one noisy count of right answers on {tested}" if held_out else "nothing else"
     return SITE.format(
-        site=member.name,
+        site=site.name,
         name=agreement.name,
         host=agreement.host,
         port=agreement.port,
-        rounds=plan.event(plan.number(member.name)).rounds,
-        run=agreement.run["run"],
+        rounds=run.event(run.number(site.name)).rounds,
+        run=agreement.run_name,
         count=count,
-        verdict=plan.statement.verdict(),
+        verdict=run.statement.verdict(),
         schema=agreement.schema_file,
-        records=member.records,
-        digest=plan.digest,
+        whose="people, with all of their records" if people else "records",
+        records=site.records,
+        digest=run.digest,
     )
 
 

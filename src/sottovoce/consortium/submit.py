@@ -1,6 +1,6 @@
 """What the administrator does: submit a job, follow it, fetch what everybody may know.
 
-A job is two lines of configuration: our two classes, and the digest of the plan. The sites run their own agreement.
+A job is two lines of configuration: our two classes, and the digest of the run. The sites run their own agreement.
 """
 
 import json
@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from sottovoce.consortium.agreement import FILE, Agreement, read_agreement
-from sottovoce.consortium.carrier import flare
+from sottovoce.consortium.flare import flare
 from sottovoce.consortium.project import ALLOWED
 from sottovoce.errors import NetworkError, SpecError
 
@@ -40,14 +40,14 @@ class Status(NamedTuple):
 
 
 def job_name(agreement: Agreement) -> str:
-    """By which jobs of one plan are found again."""
-    return f"{re.sub(r'[^A-Za-z0-9-]', '-', str(agreement.run['run']))}-{agreement.plan.digest[:16]}"
+    """By which jobs of one run are found again."""
+    return f"{re.sub(r'[^A-Za-z0-9-]', '-', agreement.run_name)}-{agreement.run.digest[:16]}"
 
 
 def write_job(agreement: Agreement, folder: Path) -> Path:
     """FLARE's job folder."""
     names = [site.name for site in agreement.sites]
-    arguments = {"digest": agreement.plan.digest}
+    arguments = {"digest": agreement.run.digest}
     meta = {
         "name": job_name(agreement),
         "resource_spec": {},
@@ -80,7 +80,7 @@ class Administrator:
         return [site.name for site in self.agreement.sites if heard.get(site.name, -1.0) < since]
 
     def submit(self) -> str:
-        """Start a run, or let a paused one go on; a job of the same plan that still runs is ended first."""
+        """Start a run, or let a paused one go on; a job of the same run that still runs is ended first."""
         for job in self.jobs():
             if not str(job.get("status", OVER)).startswith(OVER):
                 with suppress(NetworkError):  # it ended meanwhile, or with a server that was stopped
@@ -92,14 +92,14 @@ class Administrator:
             return str(self._call("submit_job", str(write_job(self.agreement, Path(folder, "job")))))
 
     def jobs(self) -> list[dict[str, Any]]:
-        """All jobs of this plan, the latest first."""
+        """All jobs of this run, the latest first."""
         return list(self._call("list_jobs", name_prefix=job_name(self.agreement), reverse=True) or [])
 
     def latest(self) -> str:
-        """The last job of this plan."""
+        """The last job of this run."""
         jobs = self.jobs()
         if not jobs:
-            raise SpecError("no job of this plan was submitted yet; run: sottovoce consortium submit")
+            raise SpecError("no job of this run was submitted yet; run: sottovoce consortium submit")
         return str(jobs[0]["job_id"])
 
     def status(self, job: str) -> Status:

@@ -1,12 +1,11 @@
-"""From jobs to the flat arrays of the kernel. Data is handed over where it lies; nothing of its size is copied.
+"""The compiled engine: the same trajectories as the reference, at the speed of the machine; and many runs at once.
 
-Whether runs can be stacked: they must share everything but numbers.
+Jobs are laid out as the flat arrays of the kernel, once, and live as long as the jobs do: a run is cut into many calls.
+Data is handed over where it lies; nothing of its size is copied.
 
-The compiled engine: the same trajectories as the reference, at the speed of the machine; and many runs at once.
-
-Where the job's draws are the run's own `Draws`, the kernel makes records and noise from the counters itself (noise in
-float32, 3e-7 relative from the reference's); any other `Randomness` is asked for a block of rounds at a time and
-injected, and then trajectories agree to rounding.
+Where the job's draws are the run's own `Draws`, with Gaussian noise, the kernel makes records and noise from the
+counters itself (noise in float32, 3e-7 relative from the reference's); any other `Randomness` is asked for a block of
+rounds at a time and injected, and then trajectories agree to rounding.
 
 Runs that share data, schedule and streams and differ in numbers only (σ, the weights of h, step sizes, clip) can be
 stacked: `run_many` draws records and unit noise once for all of them, which is cheaper, and compares like with like.
@@ -21,39 +20,120 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce import rows
-from sottovoce._types import Array, IntArray
+from sottovoce._types import Array
 from sottovoce.algorithm.descent import Descent
 from sottovoce.algorithm.dual_averaging import DualAveraging
-from sottovoce.algorithm.method import Speaks, State
-from sottovoce.algorithm.stepsizes import prefix_sums
-from sottovoce.engine.job import Job, draw
-from sottovoce.engine.kernel import draws as kernel_draws
-from sottovoce.engine.kernel import steps as kernel_steps
+from sottovoce.algorithm.method import State, prefix_sums
+from sottovoce.engine import ENGINES
+from sottovoce.engine.job import Job, Stretch, stretches
+from sottovoce.engine.kernel import ENTROPY, INJECTED, KINDS, L2_BALL, SAMPLERS, SEPARABLE
 from sottovoce.engine.kernel.arguments import Data, Model, Noise, Plan, Steps, make_scratch
+from sottovoce.engine.kernel.data import code_of
 from sottovoce.engine.kernel.rounds import run_rounds
 from sottovoce.errors import SpecError
 from sottovoce.network.schedule import Schedule
 from sottovoce.privacy.laws import Gaussian
 from sottovoce.privacy.release import Draws
-from sottovoce.privacy.sampling import Fixed, Full, Poisson
-from sottovoce.problem.losses import LOSSES, SOFTMAX, Loss
-from sottovoce.problem.regularisers import Distance, Entropy, Euclidean, L1Ball, L2Ball, Regulariser, Separable, Simplex
+from sottovoce.problem.regularisers import Entropy, Euclidean, Regulariser, Separable
 from sottovoce.problem.shards import Shards
 from sottovoce.streams import Purpose, Streams
 
-KINDS: dict[type, int] = {
-    Separable: kernel_steps.SEPARABLE,
-    L2Ball: kernel_steps.L2_BALL,
-    L1Ball: kernel_steps.L1_BALL,
-    Simplex: kernel_steps.SIMPLEX,
-}
-SAMPLERS: dict[type, int] = {
-    Fixed: kernel_draws.FIXED,
-    Poisson: kernel_draws.POISSON,
-    Full: kernel_draws.FULL,
-}
 Known: TypeAlias = DualAveraging | Descent
-ELSEWHERE = "use engine='reference', which runs everything"
+INJECTED_BLOCK = 1 << 20  # numbers of injected noise held at a time
+
+
+# --- running
+
+
+def run(job: Job, state: State, start: int, stop: int) -> State:
+    """Run rounds start … stop and give the state after them; the given state is left alone."""
+    return run_many([job], [state], start, stop)[0]
+
+
+def run_together(jobs: Sequence[Job], states: Sequence[State], start: int, stop: int) -> list[State]:
+    """Run rounds start … stop of several jobs: stacked where the kernel makes their draws, else one by one."""
+    if all(map(counted, jobs)):
+        return run_many(jobs, states, start, stop)
+    return [run(job, state, start, stop) for job, state in zip(jobs, states, strict=True)]
+
+
+def run_many(jobs: Sequence[Job], states: Sequence[State], start: int, stop: int) -> list[State]:
+    """Run rounds start … stop of several jobs at once; each ends as it would alone, to the last bit.
+
+    Parameters
+    ----------
+    jobs : runs over the same data, loss, schedule and streams; σ, clip, step sizes and the numbers of h may differ
+    states : where each of them stands; left alone
+    start, stop : the first and the last round
+    """
+    jobs, states = list(jobs), list(states)
+    _check(jobs, states, start, stop)
+    z = np.stack([state.z for state in states])
+    total = np.stack([state.total for state in states])
+    since = states[0].since.astype(np.int64)  # a copy
+    packed = _pack(jobs)
+    scratch = make_scratch(packed.data, packed.plan, packed.model, packed.noise, z.shape)
+    for first, last, noise in _draws(jobs[0], packed.noise, start, stop):
+        run_rounds(packed.data, packed.plan, packed.model, packed.steps, noise, scratch, z, total, since, first, last)
+    return [State(z[r], total[r], since.copy(), state.memory.copy()) for r, state in enumerate(states)]
+
+
+def counted(job: Job) -> bool:
+    """Whether the kernel can make the job's draws itself."""
+    draws = job.draws
+    return type(draws) is Draws and type(draws.streams) is Streams and type(draws.release.law) is Gaussian
+
+
+def _draws(job: Job, noise: Noise, start: int, stop: int) -> Iterator[tuple[int, int, Noise]]:
+    """Stretches of rounds with their draws: all at once from counters, or injected a block at a time."""
+    if counted(job):
+        yield start, stop, noise
+        return
+    for stretch in stretches(job, start, stop, INJECTED_BLOCK):
+        yield stretch.first, stretch.last, _inject(job, noise, stretch)
+
+
+def _inject(job: Job, noise: Noise, stretch: Stretch) -> Noise:
+    """Records and noise of these rounds, as the job's own randomness has them."""
+    drawn = np.ascontiguousarray(stretch.noise, np.float64)
+    if drawn.shape != (len(stretch.nodes), job.problem.m) or len(stretch.records) != len(stretch.nodes):
+        raise SpecError("the randomness must give one list of records and one row of noise for each (node, round)")
+    picks = [np.empty(0, np.int64) if some is None else np.asarray(some, np.int64) for some in stretch.records]
+    counts = np.array([len(some) for some in picks], dtype=np.int64)
+    flat = np.concatenate(picks) if picks else np.empty(0, np.int64)
+    sizes = job.problem.shards.sizes[stretch.nodes]
+    if np.any(counts > sizes) or np.any((flat < 0) | (flat >= np.repeat(sizes, counts))):
+        raise SpecError("the randomness names records that a node does not have")
+    return noise._replace(
+        injected=_read_only(drawn),
+        records=_read_only(flat),
+        starts=_read_only(np.concatenate([[0], np.cumsum(counts)])),
+        every=_read_only(np.array([some is None for some in stretch.records]), np.bool_),
+    )
+
+
+def _check(jobs: list[Job], states: list[State], start: int, stop: int) -> None:
+    """The kernel trusts its indices: whatever could lead it astray is refused here."""
+    if not jobs or len(jobs) != len(states):
+        raise SpecError(f"give one state for each run, and at least one run; there are {len(states)} and {len(jobs)}")
+    shards, m = jobs[0].problem.shards, jobs[0].problem.m
+    if jobs[0].schedule.n != shards.n or jobs[0].method.T < stop or jobs[0].schedule.T < stop or start < 1:
+        raise SpecError(
+            f"rounds {start} to {stop} are not within the schedule's {jobs[0].schedule.T} rounds on "
+            f"{jobs[0].schedule.n} nodes"
+        )
+    for job, state in zip(jobs, states, strict=True):
+        if state.z.shape != (shards.n, m) or state.total.shape != state.z.shape or len(state.since) != shards.n:
+            raise SpecError(f"the state of a run over {shards.n} nodes must have {shards.n} rows of {m} numbers")
+        if np.any(state.since < 1) or np.any(state.since > max(start, 1)):
+            raise SpecError(f"the state is not one from before round {start}; go on from the round after it was left")
+        if not np.array_equal(state.since, states[0].since):
+            raise SpecError("runs can only be stacked from states left after the same round")
+        if job.method.T < stop:
+            raise SpecError(f"the step sizes end before round {stop}")
+
+
+# --- laying out
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,16 +147,25 @@ class Packed:
     noise: Noise
 
 
+_packed: WeakKeyDictionary[Job, tuple[tuple["ref[Job]", ...], Packed]] = WeakKeyDictionary()
+
+
+def _pack(jobs: list[Job]) -> Packed:
+    """The flat arrays of these jobs, from the last time if they are the same."""
+    known = _packed.get(jobs[0])
+    if known is not None and len(known[0]) == len(jobs) and all(r() is j for r, j in zip(known[0], jobs, strict=True)):
+        return known[1]
+    ENGINES["compiled"].refuse(jobs)  # once more: the kernel may know less, now that it is loaded
+    check_stackable(jobs)
+    packed = pack(jobs)
+    _packed[jobs[0]] = tuple(ref(job) for job in jobs), packed
+    return packed
+
+
 def pack(jobs: Sequence[Job]) -> Packed:
     """Lay out the runs, which must share data, loss, schedule, streams and everything else but numbers."""
     first = jobs[0]
     return Packed(_data(first.problem.shards), _plan(first.schedule), _model(jobs), _steps(jobs), _noise(jobs))
-
-
-def counted(job: Job) -> bool:
-    """Whether the kernel can make the job's draws itself."""
-    draws = job.draws
-    return type(draws) is Draws and type(draws.streams) is Streams and type(draws.release.law) is Gaussian
 
 
 def _data(shards: Shards) -> Data:
@@ -132,13 +221,13 @@ def _groups(W: Array) -> list[slice]:
 
 
 def _model(jobs: Sequence[Job]) -> Model:
-    method, loss = known(jobs[0]), jobs[0].problem.loss
-    _check_loss(loss)
-    kind, centre, curvature, closed, frozen = _kind(method), None, 0.0, True, True
+    method, loss = _method(jobs[0]), jobs[0].problem.loss
+    kind, centre, curvature, closed, frozen = KINDS[type(method.h)], None, 0.0, True, True
     if isinstance(method, DualAveraging):
+        kind = ENTROPY if isinstance(method.d, Entropy) else kind
         centre = method.d.centre if isinstance(method.d, Euclidean) else None
         curvature, frozen = float(method.curvature), method.primal == "as_written"
-        closed = kind in (kernel_steps.SEPARABLE, kernel_steps.L2_BALL)
+        closed = kind in (SEPARABLE, L2_BALL)
         if centre is not None:  # a centre only shifts z, once and for all, where γ stands still in every run
             gammas = [job.method.steps.gamma for job in jobs if isinstance(job.method, DualAveraging)]
             closed = closed and all(bool(np.all(gamma == gamma[0])) for gamma in gammas)
@@ -151,7 +240,7 @@ def _model(jobs: Sequence[Job]) -> Model:
         frozen=frozen,
         descent=isinstance(method, Descent),
         after=isinstance(method, Descent) and method.combine_first,
-        loss=int(loss.code),
+        loss=code_of(loss),
         parameter=float(loss.parameter),
         clip=_read_only(np.array([job.release.clip for job in jobs]), np.float64),
         outputs=jobs[0].problem.outputs,
@@ -160,7 +249,7 @@ def _model(jobs: Sequence[Job]) -> Model:
 
 def _numbers(jobs: Sequence[Job], name: str) -> NDArray[Any]:
     """One number of h for each run; 0 where its kind does not have it."""
-    return _read_only(np.array([getattr(known(job).h, name, 0.0) for job in jobs]), np.float64)
+    return _read_only(np.array([getattr(_method(job).h, name, 0.0) for job in jobs]), np.float64)
 
 
 def _steps(jobs: Sequence[Job]) -> Steps:
@@ -168,7 +257,7 @@ def _steps(jobs: Sequence[Job]) -> Steps:
     distinct: list[Known] = []
     which = []
     for job in jobs:
-        method = known(job)
+        method = _method(job)
         same = [k for k, other in enumerate(distinct) if _same_steps(other, method)]
         which.append(same[0] if same else len(distinct))
         if not same:
@@ -194,16 +283,13 @@ def _noise(jobs: Sequence[Job]) -> Noise:
     sizes = shards.sizes
     batch = np.array([first.release.sampling.batch(int(q)) for q in sizes])
     keys = {purpose: np.zeros(2, np.uint32) for purpose in Purpose}
-    sampler, sigma = kernel_draws.INJECTED, np.zeros((1, len(sizes)))
+    sampler, sigma = INJECTED, np.zeros((1, len(sizes)))
     if counted(first):
         draws = first.draws
         assert isinstance(draws, Draws)
-        sampling = draws.release.sampling
-        if type(sampling) not in SAMPLERS:
-            raise SpecError(f"the compiled engine has no sampler '{sampling.text}'; {ELSEWHERE}")
         if draws.m != first.problem.m or not np.array_equal(draws.sizes, sizes):
             raise SpecError("the draws are made for other data; give them these shards' sizes and dimension")
-        sampler = SAMPLERS[type(sampling)]
+        sampler = SAMPLERS[type(draws.release.sampling)]
         keys = {purpose: np.concatenate(draws.streams.key(purpose)) for purpose in Purpose}
         sigma = np.array([job.draws.release.sigma for job in jobs if isinstance(job.draws, Draws)])
     with np.errstate(divide="ignore"):  # b = q: every record, nothing to skip
@@ -216,7 +302,7 @@ def _noise(jobs: Sequence[Job]) -> Noise:
         records_key=_read_only(keys[Purpose.RECORDS], np.uint32),
         sigma=_read_only(sigma, np.float64),
         noisy=_read_only(np.any(sigma > 0, axis=0), np.bool_),
-        scale=_read_only(np.stack([known(job).scale for job in jobs]), np.float64),
+        scale=_read_only(np.stack([_method(job).scale for job in jobs]), np.float64),
         injected=_read_only(np.empty((0, first.problem.m)), np.float64),
         records=_read_only(np.empty(0), np.int64),
         starts=_read_only(np.empty(0), np.int64),
@@ -235,44 +321,13 @@ def _soft(h: Regulariser) -> bool:
     return isinstance(h, Separable) and h.phi > 0
 
 
-def known(job: Job) -> Known:
-    """The job's method, if the kernel knows it."""
-    method = job.method
-    if type(method) is DualAveraging or type(method) is Descent:
-        return method
-    raise SpecError(f"the compiled engine does not know the method {type(method).__name__}; {ELSEWHERE}")
+def _method(job: Job) -> Known:
+    """The job's method, which is one that the kernel knows."""
+    assert isinstance(job.method, DualAveraging | Descent)
+    return job.method
 
 
-def _kind(method: Known) -> int:
-    d = _distance(method)
-    if type(method.h) not in KINDS or type(d) not in (Euclidean, Entropy):
-        raise SpecError(
-            f"the compiled engine has no step for h = {type(method.h).__name__} under d = {type(d).__name__}; "
-            f"{ELSEWHERE}"
-        )
-    return kernel_steps.ENTROPY if isinstance(d, Entropy) else KINDS[type(method.h)]
-
-
-def _distance(method: Known) -> Distance:
-    return method.d if isinstance(method, DualAveraging) else Euclidean()
-
-
-def _check_loss(loss: Loss) -> None:
-    known = LOSSES.get(loss.name, SOFTMAX)
-    if known is None or known.code != loss.code or known.slope_formula is not loss.slope_formula:
-        raise SpecError(f"the compiled engine does not know loss '{loss.name}'; {ELSEWHERE}")
-
-
-def _same_steps(one: Known, other: Known) -> bool:
-    if isinstance(one, DualAveraging) and isinstance(other, DualAveraging):
-        numbers = [(m.iota, m.h.modulus, m.curvature, _soft(m.h)) for m in (one, other)]
-        pairs = [(one.steps.a, other.steps.a), (one.steps.gamma, other.steps.gamma)]
-        return numbers[0] == numbers[1] and _equal(pairs)
-    return isinstance(one, Descent) and isinstance(other, Descent) and _equal([(one.a, other.a), (one.eta, other.eta)])
-
-
-def _equal(pairs: list[tuple[Array, Array]]) -> bool:
-    return all(mine is theirs or np.array_equal(mine, theirs) for mine, theirs in pairs)
+# --- stacking
 
 
 def check_stackable(jobs: Sequence[Job]) -> None:
@@ -285,7 +340,7 @@ def check_stackable(jobs: Sequence[Job]) -> None:
 
 def _check_alike(one: Job, other: Job) -> None:
     mine, theirs = one.problem.shards, other.problem.shards
-    method, its = known(one), known(other)
+    method, its = _method(one), _method(other)
     draws, its_draws = one.draws, other.draws
     same = {
         "data": mine is theirs
@@ -336,100 +391,13 @@ def _same_schedule(one: Schedule, other: Schedule) -> bool:
     )
 
 
-INJECTED_BLOCK = 1 << 20  # numbers of injected noise held at a time
-
-# the flat arrays of a job live as long as the job: a run is cut into many calls, and packing looks at every round
-_packed: WeakKeyDictionary[Job, tuple[tuple["ref[Job]", ...], Packed]] = WeakKeyDictionary()
-
-
-def run(job: Job, state: State, start: int, stop: int) -> State:
-    """Run rounds start … stop and give the state after them; the given state is left alone."""
-    return run_many([job], [state], start, stop)[0]
+def _same_steps(one: Known, other: Known) -> bool:
+    if isinstance(one, DualAveraging) and isinstance(other, DualAveraging):
+        numbers = [(m.iota, m.h.modulus, m.curvature, _soft(m.h)) for m in (one, other)]
+        pairs = [(one.steps.a, other.steps.a), (one.steps.gamma, other.steps.gamma)]
+        return numbers[0] == numbers[1] and _equal(pairs)
+    return isinstance(one, Descent) and isinstance(other, Descent) and _equal([(one.a, other.a), (one.eta, other.eta)])
 
 
-def run_many(jobs: Sequence[Job], states: Sequence[State], start: int, stop: int) -> list[State]:
-    """Run rounds start … stop of several jobs at once; each ends as it would alone, to the last bit.
-
-    Parameters
-    ----------
-    jobs : runs over the same data, loss, schedule and streams; σ, clip, step sizes and the numbers of h may differ
-    states : where each of them stands; left alone
-    start, stop : the first and the last round
-    """
-    jobs, states = list(jobs), list(states)
-    _check(jobs, states, start, stop)
-    z = np.stack([state.z for state in states])
-    total = np.stack([state.total for state in states])
-    since = states[0].since.astype(np.int64)  # a copy
-    packed = _pack(jobs)
-    scratch = make_scratch(packed.data, packed.plan, packed.model, packed.noise, z.shape)
-    for first, last, noise in _draws(jobs[0], packed.noise, start, stop):
-        run_rounds(packed.data, packed.plan, packed.model, packed.steps, noise, scratch, z, total, since, first, last)
-    return [State(z[r], total[r], since.copy(), state.memory.copy()) for r, state in enumerate(states)]
-
-
-def _pack(jobs: list[Job]) -> Packed:
-    """The flat arrays of these jobs, from the last time if they are the same."""
-    known = _packed.get(jobs[0])
-    if known is not None and len(known[0]) == len(jobs) and all(r() is j for r, j in zip(known[0], jobs, strict=True)):
-        return known[1]
-    check_stackable(jobs)
-    packed = pack(jobs)
-    _packed[jobs[0]] = tuple(ref(job) for job in jobs), packed
-    return packed
-
-
-def _draws(job: Job, noise: Noise, start: int, stop: int) -> Iterator[tuple[int, int, Noise]]:
-    """Stretches of rounds with their draws: all at once from counters, or injected a block at a time."""
-    if counted(job):
-        yield start, stop, noise
-        return
-    starts = job.schedule.starts
-    t = start
-    while t <= stop:
-        room = starts[t - 1] + max(1, INJECTED_BLOCK // job.problem.m)
-        last = min(max(int(np.searchsorted(starts, room, side="right")) - 1, t), stop)
-        active = job.schedule.active[starts[t - 1] : starts[last]].astype(np.int64)
-        ts = np.repeat(np.arange(t, last + 1), np.diff(starts[t - 1 : last + 1]))
-        yield t, last, _inject(job, noise, active, ts, job.schedule.speaks(t, last))
-        t = last + 1
-
-
-def _inject(job: Job, noise: Noise, active: IntArray, ts: IntArray, speaks: Speaks) -> Noise:
-    """Records and noise of these (node, round) pairs, as the job's own randomness has them."""
-    records, rows = draw(job.draws, active, ts, speaks, job.problem.m)
-    drawn = np.ascontiguousarray(rows, np.float64).view()
-    if drawn.shape != (len(active), job.problem.m) or len(records) != len(active):
-        raise SpecError("the randomness must give one list of records and one row of noise for each (node, round)")
-    picks = [np.empty(0, np.int64) if some is None else np.asarray(some, np.int64) for some in records]
-    counts = np.array([len(some) for some in picks], dtype=np.int64)
-    flat = np.concatenate(picks) if picks else np.empty(0, np.int64)
-    sizes = job.problem.shards.sizes[active]
-    if np.any(counts > sizes) or np.any((flat < 0) | (flat >= np.repeat(sizes, counts))):
-        raise SpecError("the randomness names records that a node does not have")
-    starts = np.concatenate([[0], np.cumsum(counts)])
-    every = np.array([some is None for some in records], dtype=np.bool_)
-    for array in (drawn, flat, starts, every):
-        array.flags.writeable = False  # as all the kernel's inputs
-    return noise._replace(injected=drawn, records=flat, starts=starts, every=every)
-
-
-def _check(jobs: list[Job], states: list[State], start: int, stop: int) -> None:
-    """The kernel trusts its indices: whatever could lead it astray is refused here."""
-    if not jobs or len(jobs) != len(states):
-        raise SpecError(f"give one state for each run, and at least one run; there are {len(states)} and {len(jobs)}")
-    shards, m = jobs[0].problem.shards, jobs[0].problem.m
-    if jobs[0].schedule.n != shards.n or jobs[0].method.T < stop or jobs[0].schedule.T < stop or start < 1:
-        raise SpecError(
-            f"rounds {start} to {stop} are not within the schedule's {jobs[0].schedule.T} rounds on "
-            f"{jobs[0].schedule.n} nodes"
-        )
-    for job, state in zip(jobs, states, strict=True):
-        if state.z.shape != (shards.n, m) or state.total.shape != state.z.shape or len(state.since) != shards.n:
-            raise SpecError(f"the state of a run over {shards.n} nodes must have {shards.n} rows of {m} numbers")
-        if np.any(state.since < 1) or np.any(state.since > max(start, 1)):
-            raise SpecError(f"the state is not one from before round {start}; go on from the round after it was left")
-        if not np.array_equal(state.since, states[0].since):
-            raise SpecError("runs can only be stacked from states left after the same round")
-        if job.method.T < stop:
-            raise SpecError(f"the step sizes end before round {stop}")
+def _equal(pairs: list[tuple[Array, Array]]) -> bool:
+    return all(mine is theirs or np.array_equal(mine, theirs) for mine, theirs in pairs)

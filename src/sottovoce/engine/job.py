@@ -1,22 +1,15 @@
-"""What every engine is given, and what it gives back.
+"""What every engine is given: a job, and what is drawn in its rounds."""
 
-An engine is one function, run(job, state, start, stop) -> State: the state after round `stop`, having run the rounds
-start … stop. Observation, progress and checkpoints happen between such calls, outside the engine.
-"""
-
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from sottovoce._types import Array, IntArray
-from sottovoce.algorithm.descent import Descent
-from sottovoce.algorithm.dual_averaging import DualAveraging
 from sottovoce.algorithm.method import Gradient, Method, Speaks, State
 from sottovoce.network.schedule import Schedule
 from sottovoce.privacy.release import Release
-from sottovoce.privacy.sampling import Cyclic
 from sottovoce.problem.objective import Problem, clipped_mean
 
 
@@ -45,11 +38,6 @@ class Job:
         return self.method.start(self.problem.shards.n, self.problem.m)
 
 
-def compilable(job: Job) -> bool:
-    """Whether the compiled engine has this method and sampler; asked without loading Numba."""
-    return type(job.method) in (DualAveraging, Descent) and not isinstance(job.release.sampling, Cyclic)
-
-
 def gradients(problem: Problem, release: Release, nodes: IntArray, records: list[IntArray | None]) -> Gradient:
     """x of some nodes -> ĝ_i, their clipped mean subgradients over the given records, (nodes, m)."""
 
@@ -76,5 +64,27 @@ def draw(
     return records, noise
 
 
-Engine = Callable[[Job, State, int, int], State]
-Together = Callable[[Sequence[Job], Sequence[State], int, int], list[State]]
+class Stretch(NamedTuple):
+    """Rounds first … last: for each pair (active node, round), in order, whether it speaks, its records and noise."""
+
+    first: int
+    last: int
+    nodes: IntArray
+    t: IntArray
+    speaks: Speaks
+    records: list[IntArray | None]
+    noise: Array
+
+
+def stretches(job: Job, start: int, stop: int, numbers: int) -> Iterator[Stretch]:
+    """Rounds start … stop, so many at a time that their noise has about that many numbers, and one at the least."""
+    starts, m = job.schedule.starts, job.problem.m
+    first = start
+    while first <= stop:
+        last = int(np.searchsorted(starts, starts[first - 1] + max(1, numbers // m), side="right")) - 1
+        last = min(max(last, first), stop)
+        nodes = job.schedule.active[starts[first - 1] : starts[last]].astype(np.int64)
+        t = np.repeat(np.arange(first, last + 1), np.diff(starts[first - 1 : last + 1]))
+        speaks = job.schedule.speaks(first, last)
+        yield Stretch(first, last, nodes, t, speaks, *draw(job.draws, nodes, t, speaks, m))
+        first = last + 1

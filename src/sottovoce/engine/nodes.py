@@ -1,16 +1,16 @@
-"""The seam to a real network: exchange(round, peer, bytes) -> bytes.
+"""A node, and its end of the network: the loop over one's own records, in memory here, durable in `sottovoce.node`.
 
-Both ends of a link call it once a round; each gets the other's bytes, complete, or an error. A node walks through
-its links of a round in the order of the pairs (i, j), so that no two nodes ever wait for each other in a circle.
+A node knows the public schedule, its own records and its own randomness; nothing of anybody else's but messages. The
+one seam to a network is `Transport`: exchange(round, message, peers) -> their messages, all of them or an error. It
+is a round at a time, since a round's message is one and the same for all peers, so that it can be on its way to
+everybody before anybody's is waited for.
 
-The in-memory node engine: one thread a node, each with its own row and its own shard, messages through queues.
-
-It proves the seam to real nodes: the same `step` as in the reference engine, on one row, with an exchange for `mix`.
-A node knows the public schedule, its own records and its own randomness; nothing of anybody else's but messages.
+The in-memory engine runs one thread a node, messages through queues. It proves the seam to real nodes: the same `step`
+as in the reference engine, on one row, with an exchange for `mix`; MPI and FLARE are other transports of the same loop.
 """
 
 import queue
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -20,9 +20,9 @@ from typing import Protocol
 import numpy as np
 
 from sottovoce._types import Array, IntArray
-from sottovoce.algorithm.method import Method, Mix, State
+from sottovoce.algorithm.method import Method, State
 from sottovoce.engine.job import Job, Randomness, draw, gradients
-from sottovoce.errors import SottovoceError
+from sottovoce.errors import NetworkError
 from sottovoce.network.schedule import Schedule
 from sottovoce.privacy.release import Release
 from sottovoce.problem.objective import Problem
@@ -31,53 +31,62 @@ from sottovoce.problem.objective import Problem
 class Transport(Protocol):
     """One node's end of the network."""
 
-    def exchange(self, t: int, peer: int, payload: bytes) -> bytes:
-        """Send this round's message to a peer and return the peer's; blocks; raises rather than return half of it."""
+    def exchange(self, t: int, payload: bytes, peers: Sequence[int]) -> Mapping[int, bytes]:
+        """Give this round's message to every peer and return theirs; blocks; whole messages, or an error.
+
+        A peer is missing from the answer only where both ends were told to leave their edge out of this round; each
+        then keeps its weight to itself.
+        """
 
 
-class Mailboxes:
+class MemoryNetwork:
     """A network inside one process: a queue for each direction of each link."""
 
     def __init__(self, patience: float = 3600.0) -> None:
         self.patience = patience
         self.stopped = Event()
-        self._boxes: dict[tuple[int, int], queue.SimpleQueue[tuple[int, bytes]]] = {}
+        self._queues: dict[tuple[int, int], queue.SimpleQueue[tuple[int, bytes]]] = {}
         self._lock = Lock()
 
-    def end(self, node: int) -> "MailboxEnd":
+    def end(self, node: int) -> "MemoryTransport":
         """The transport of one node."""
-        return MailboxEnd(self, node)
+        return MemoryTransport(self, node)
 
-    def box(self, sender: int, receiver: int) -> "queue.SimpleQueue[tuple[int, bytes]]":
+    def queue(self, sender: int, receiver: int) -> "queue.SimpleQueue[tuple[int, bytes]]":
         """The queue from one node to another."""
         with self._lock:
-            return self._boxes.setdefault((sender, receiver), queue.SimpleQueue())
+            return self._queues.setdefault((sender, receiver), queue.SimpleQueue())
 
 
-class MailboxEnd:
-    """One node's end of `Mailboxes`."""
+class MemoryTransport:
+    """One node's end of a `MemoryNetwork`."""
 
-    def __init__(self, net: Mailboxes, node: int) -> None:
-        self.net, self.node = net, node
+    def __init__(self, network: MemoryNetwork, node: int) -> None:
+        self.network, self.node = network, node
 
-    def exchange(self, t: int, peer: int, payload: bytes) -> bytes:
-        """Post to the peer's box, then wait for the peer's message of the same round."""
-        self.net.box(self.node, peer).put((t, payload))
+    def exchange(self, t: int, payload: bytes, peers: Sequence[int]) -> dict[int, bytes]:
+        """Put the message into every peer's queue, then wait for theirs of the same round."""
+        for peer in peers:
+            self.network.queue(self.node, peer).put((t, payload))
+        return {peer: self._next(t, peer) for peer in peers}
+
+    def _next(self, t: int, peer: int) -> bytes:
         waited = 0.0
         while True:
-            if self.net.stopped.is_set():
-                raise SottovoceError(f"node {self.node} stopped in round {t}: another node failed")
+            if self.network.stopped.is_set():
+                raise NetworkError(f"node {self.node} stopped in round {t}: another node failed")
             try:
-                round_, answer = self.net.box(peer, self.node).get(timeout=0.05)
+                round_, answer = self.network.queue(peer, self.node).get(timeout=0.05)
                 break
             except queue.Empty:
                 waited += 0.05
-                if waited >= self.net.patience:
-                    raise SottovoceError(
-                        f"node {self.node} waited {self.net.patience:g} s for node {peer} in round {t}; is it running?"
+                if waited >= self.network.patience:
+                    raise NetworkError(
+                        f"node {self.node} waited {self.network.patience:g} s for node {peer} in round {t}; is it "
+                        "running?"
                     ) from None
         if round_ != t:
-            raise SottovoceError(f"node {self.node} expected round {t} from node {peer}, but got round {round_}")
+            raise NetworkError(f"node {self.node} expected round {t} from node {peer}, but got round {round_}")
         return answer
 
 
@@ -85,70 +94,95 @@ ONLY = np.array([0])  # a node's own shard is the only one that it has
 
 
 class Node:
-    """One participant: its data, its draws, its end of the network, and its row of the state."""
+    """The party that takes part in a run: its records, its draws, and its end of the network.
+
+    Parameters
+    ----------
+    number : of the node, in the schedule
+    problem : its own records
+    method, schedule, release : of the run; public
+    draws : its own randomness
+    transport : its end of the network; it may be connected later, by setting the attribute
+    """
+
+    transport: Transport
 
     def __init__(
         self,
-        name: int,
+        number: int,
         problem: Problem,
         method: Method,
         schedule: Schedule,
         release: Release,
         draws: Randomness,
-        transport: Transport,
+        transport: Transport | None = None,
     ) -> None:
-        self.name, self.problem, self.method = name, problem, method
-        self.schedule, self.release, self.draws, self.transport = schedule, release, draws, transport
-        self._me = np.array([name])
+        self.number, self.problem, self.method = number, problem, method
+        self.schedule, self.release, self.draws = schedule, release, draws
+        if transport is not None:
+            self.transport = transport
+        self._me = np.array([number])
 
-    def run(self, state: State, rounds: IntArray) -> State:
+    def take_turns(self, state: State, rounds: IntArray) -> State:
         """Take part in the given rounds (those of the schedule in which this node is active)."""
         for t in rounds.tolist():
-            state = self.turn(state, t, partial(self._mix, t))
+            state = self.turn(state, t)
         return state
 
-    def turn(self, state: State, t: int, mix: Mix) -> State:
-        """One round: this node's own draws, the one step, and whatever `mix` does to its message."""
+    def turn(self, state: State, t: int) -> State:
+        """One round: this node's own draws, and the one step, which mixes its message with those of the peers."""
         now = np.array([t])
-        speaks = np.array([self.schedule.speaks_in(t, self.name)])
+        speaks = np.array([self.schedule.speaks_in(t, self.number)])
         records, noise = draw(self.draws, self._me, now, speaks, state.z.shape[1])
         gradient = gradients(self.problem, self.release, ONLY, records)
-        return self.method.step(state, t, self._me, speaks, gradient, noise, mix).state
+        return self.method.step(state, t, self._me, speaks, gradient, noise, partial(self._mix, t)).state
 
     def _mix(self, t: int, message: Array) -> Array:
-        peers, weights = self.schedule.peers(t, self.name)
+        peers, weights = self.schedule.peers(t, self.number)
         row = dict(zip(peers.tolist(), weights.tolist(), strict=True))
-        payload = message.tobytes()
+        payload, message = self.let_out(t, message)
+        heard = self.transport.exchange(t, payload, [peer for peer in sorted(row) if peer != self.number])
+        return mixed(self.number, row, message, {peer: self.take_in(p, message) for peer, p in heard.items()})
 
-        def others(peer: int) -> Array:
-            return np.frombuffer(self.transport.exchange(t, peer, payload)).reshape(message.shape)
+    def let_out(self, t: int, message: Array) -> tuple[bytes, Array]:
+        """A round's message as bytes, and as everybody will see it; afterwards it may be seen."""
+        return message.tobytes(), message
 
-        return mixed(self.name, row, message, others)
+    def take_in(self, payload: bytes, mine: Array) -> Array:
+        """A peer's message, of the same shape as this node's own."""
+        return np.frombuffer(payload).reshape(mine.shape)
 
 
-def mixed(me: int, row: dict[int, float], message: Array, others: Callable[[int], Array]) -> Array:
-    """Σ_j w_ij s_j for one node, always summed in the order of the nodes, so that it is the same to the last bit."""
+def mixed(me: int, row: Mapping[int, float], message: Array, heard: Mapping[int, Array]) -> Array:
+    """Σ_j w_ij s_j for one node, always summed in the order of the nodes, so that it is the same to the last bit.
+
+    The weight of a peer that was not heard, because both ends left their edge out, goes to this node's own message.
+    """
+    weights = dict(row)
+    for peer in sorted(row):
+        if peer != me and peer not in heard:
+            weights[me] = weights.get(me, 0.0) + weights.pop(peer)
     total = np.zeros_like(message)
-    for peer, weight in sorted(row.items()):
-        total += weight * (message if peer == me else others(peer))
+    for peer, weight in sorted(weights.items()):
+        total += weight * (message if peer == me else heard[peer])
     return total
 
 
 def run(job: Job, state: State, start: int, stop: int) -> State:
     """Run rounds start … stop on n nodes at once and collect their rows."""
     n = job.problem.shards.n
-    net = Mailboxes()
+    network = MemoryNetwork()
     first, last = int(job.schedule.starts[start - 1]), int(job.schedule.starts[stop])
     active = job.schedule.active[first:last]
     ts = np.repeat(np.arange(start, stop + 1), np.diff(job.schedule.starts[start - 1 : stop + 1]))
 
     def play(i: int) -> State:
         shard = replace(job.problem, shards=job.problem.shards.node(i))
-        node = Node(i, shard, job.method, job.schedule, job.release, job.draws, net.end(i))
+        node = Node(i, shard, job.method, job.schedule, job.release, job.draws, network.end(i))
         try:
-            return node.run(state.at(np.array([i])), ts[active == i])
+            return node.take_turns(state.at(np.array([i])), ts[active == i])
         except BaseException:
-            net.stopped.set()  # nobody waits for a node that is gone
+            network.stopped.set()  # nobody waits for a node that is gone
             raise
 
     with ThreadPoolExecutor(max_workers=n, thread_name_prefix="node") as pool:

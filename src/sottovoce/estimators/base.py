@@ -22,9 +22,11 @@ from sottovoce.estimators import settings
 from sottovoce.estimators.settings import spent, whole
 from sottovoce.planner import Choice, Facts
 from sottovoce.privacy.statement import PrivacyStatement
+from sottovoce.problem.losses import LOSSES, Loss
+from sottovoce.problem.regularisers import Euclidean
 from sottovoce.problem.shards import Shards, by_group
 from sottovoce.rows import row_norms
-from sottovoce.run.build import ROW_SLACK, loss_from_text
+from sottovoce.run.build import ROW_SLACK
 from sottovoce.run.solve import solve
 from sottovoce.run.spec import Execution, Spec
 
@@ -168,7 +170,7 @@ class PrivateLinearModel(BaseEstimator):
                 )
             statements = self._last.statements
             again = settings.further(spec.seed, len(statements))
-            spec = spec.but(algorithm__centre=self._last.model, seed=again)
+            spec = spec.but(algorithm__distance=Euclidean(self._last.model), seed=again)
         execution = Execution(self.engine, OBSERVATIONS if self.track else None)
         result = solve(spec, run.shards, execution=execution, nodes=run.nodes)
         self.plan_, self.spec_, self.nodes_ = run.choice, spec, np.array(run.nodes)
@@ -263,8 +265,8 @@ class PrivateLinearModel(BaseEstimator):
         """What the targets stand for: classes, or the ends of a range."""
         raise NotImplementedError
 
-    def _loss(self, outputs: int) -> str:
-        """The loss, by the name that specs know it by."""
+    def _loss(self, outputs: int) -> Loss:
+        """The loss; sets `loss_`."""
         raise NotImplementedError
 
     def _keep(self, models: Array) -> None:
@@ -279,8 +281,9 @@ class PrivateLinearModel(BaseEstimator):
         return tags
 
 
-def known_loss(text: str, targets: str, choices: str) -> str:
+def known_loss(text: Any, targets: str, choices: str) -> Loss:
     """A loss that fits the kind of targets."""
-    if loss_from_text(text).targets != targets:
+    loss = LOSSES.read(text)
+    if loss.targets != targets:
         raise SpecError(f"loss '{text}' does not fit this estimator; choose one of {choices}")
-    return text
+    return loss

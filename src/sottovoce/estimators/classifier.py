@@ -12,6 +12,8 @@ from sklearn.utils.multiclass import type_of_target
 from sottovoce._types import Array
 from sottovoce.errors import DataError
 from sottovoce.estimators.base import PrivateLinearModel, known_loss, leak, refuse_missing
+from sottovoce.problem import losses
+from sottovoce.problem.losses import Loss
 
 LOSSES = "auto, hinge, smoothed_hinge, logistic, squared_hinge, softmax"
 WITH_PROBABILITIES = ("logistic", "softmax")
@@ -176,14 +178,15 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
     def _labels(self) -> tuple[Any, ...]:
         return tuple(self.classes_.tolist())
 
-    def _loss(self, outputs: int) -> str:
+    def _loss(self, outputs: int) -> Loss:
         if self.loss == "auto":
-            self.loss_ = "hinge" if outputs == 1 else "softmax"
+            loss = losses.LOSSES.make("hinge" if outputs == 1 else "softmax")
         elif self.loss == "softmax":
-            self.loss_ = "logistic" if outputs == 1 else "softmax"  # of two classes: the same model
+            loss = losses.LOSSES.make("logistic" if outputs == 1 else "softmax")  # of two classes: the same model
         else:
-            self.loss_ = known_loss(self.loss, "binary", LOSSES)
-        return self.loss_
+            loss = known_loss(self.loss, "binary", LOSSES)
+        self.loss_ = str(loss)
+        return loss
 
     def _keep(self, models: Array) -> None:
         each = 1 if len(self.classes_) == 2 else len(self.classes_)

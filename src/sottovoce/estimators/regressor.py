@@ -10,9 +10,12 @@ from sklearn.base import RegressorMixin
 from sottovoce._types import Array
 from sottovoce.errors import DataError, SpecError
 from sottovoce.estimators.base import PrivateLinearModel, known_loss, leak
+from sottovoce.problem import losses
+from sottovoce.problem.losses import Loss
 
 LOSSES = "auto, huber, absolute, quantile, squared"
-AUTO = "huber(0.25)"
+AUTO = 0.25
+"""Threshold of the default loss, huber, over the half width of the targets' range."""
 TARGET_BOUNDS = (-1.0, 1.0)
 """The range that targets are clipped to where none is given: fixed, so that it tells of nobody."""
 
@@ -138,9 +141,10 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
     def _labels(self) -> tuple[Any, ...]:
         return self.target_bounds_
 
-    def _loss(self, outputs: int) -> str:
-        self.loss_ = AUTO if self.loss == "auto" else known_loss(self.loss, "real", LOSSES)
-        return self.loss_
+    def _loss(self, outputs: int) -> Loss:
+        loss = losses.LOSSES.make("huber", AUTO) if self.loss == "auto" else known_loss(self.loss, "real", LOSSES)
+        self.loss_ = str(loss)
+        return loss
 
     def _keep(self, models: Array) -> None:
         low, high = self.target_bounds_

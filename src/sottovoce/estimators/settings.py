@@ -16,14 +16,16 @@ from typing import Any
 
 import numpy as np
 
+from sottovoce.algorithm.method import constant, linear
 from sottovoce.errors import DataError, PrivacyError, SpecError
-from sottovoce.notation import write
 from sottovoce.planner import Choice, Facts, choose
-from sottovoce.privacy.accounting import Mechanism, account
-from sottovoce.privacy.calibration import noise_multiplier
+from sottovoce.privacy import calibration
+from sottovoce.privacy import sampling as release
+from sottovoce.privacy.accounting import check_delta, price
+from sottovoce.privacy.calibration import NoNoise
 from sottovoce.privacy.events import Event
-from sottovoce.privacy.statement import PrivacyStatement, check_delta, number
-from sottovoce.run.build import h_from_text, loss_from_text
+from sottovoce.privacy.statement import PrivacyStatement, number
+from sottovoce.problem.regularisers import REGULARISERS, Regulariser, elastic_net
 from sottovoce.run.spec import Spec
 
 INTERCEPT = 0.5
@@ -68,7 +70,7 @@ def refuse_small_nodes(
     """
     if epsilon is None:
         return
-    least = math.ceil(2 * noise_multiplier("full", 1.0, 1, epsilon, delta))
+    least = math.ceil(2 * calibration.single(epsilon, delta))
     for q, name in zip(sizes, names, strict=True):
         if q < least:
             raise DataError(
@@ -86,7 +88,7 @@ def plan(facts: Facts, private: bool, given: dict[str, Any]) -> Choice:
     if given["rounds"] != "auto":
         fixed["rounds"] = whole(given["rounds"], "rounds")
     fixed |= _sampling(given["sampling"], given["batch"], min(facts.sizes))
-    if math.isinf(loss_from_text(facts.loss).slope_bound):
+    if math.isinf(facts.loss.slope_bound):
         fixed["clip"] = STEEPEST * math.sqrt(facts.outputs) * math.hypot(facts.row_norm, facts.intercept)
     if given["alpha"] != "auto":
         fixed["h"] = regulariser(facts.penalty, given["alpha"], given["l1_ratio"])
@@ -103,32 +105,30 @@ def _without_noise(spec: Spec, facts: Facts) -> Spec:
     at most R² + B² for every loss here that has one. Where that asks for more than A_T/REACH, few rounds had better go
     far than steadily.
     """
-    if math.isfinite(loss_from_text(facts.loss).slope_bound):
+    if math.isfinite(facts.loss.slope_bound):
         spec = spec.but(privacy__clip=None)
-    mu = h_from_text(spec.problem.h).modulus
+    mu = spec.problem.h.modulus
     if mu > 0:
         steady = (facts.row_norm**2 + facts.intercept**2) ** 2 / (2 * mu)
         far = spec.algorithm.rounds * (spec.algorithm.rounds + 1) / 2 / REACH
-        spec = spec.but(algorithm__a="linear(1)", algorithm__gamma=write("constant", min(steady, far)))
-    return spec.but(privacy__noise="none")
+        spec = spec.but(algorithm__a=linear(1), algorithm__gamma=constant(min(steady, far)))
+    return spec.but(privacy__noise=NoNoise())
 
 
-def regulariser(penalty: str, alpha: Any, l1_ratio: Any) -> str:
+def regulariser(penalty: str, alpha: Any, l1_ratio: Any) -> Regulariser:
     """h with its weights: α(ρ‖x‖₁ + (1 − ρ)‖x‖²/2), as in scikit-learn.
 
     Examples
     --------
-    >>> regulariser("elastic_net", 0.01, 0.25)
-    'elastic_net(0.0025, 0.0075)'
+    >>> print(regulariser("elastic_net", 0.01, 0.25))
+    elastic_net(0.0025, 0.0075)
     """
     if not _is_number(alpha) or not 0 <= alpha < math.inf:
         raise SpecError(f"alpha must be 'auto' or a number that is not negative, not {alpha!r}")
-    if penalty == "none":
-        return "none"
     if penalty != "elastic_net":
-        return write(penalty, float(alpha))
+        return REGULARISERS.make(penalty, *([] if penalty == "none" else [float(alpha)]))
     share = 0.5 if l1_ratio == "auto" else _share(l1_ratio)
-    return write("elastic_net", float(alpha * share), float(alpha * (1 - share)))
+    return elastic_net(float(alpha * share), float(alpha * (1 - share)))
 
 
 def penalty_name(penalty: Any) -> str:
@@ -179,7 +179,7 @@ def _sampling(kind: Any, batch: Any, smallest: int) -> dict[str, Any]:
         raise SpecError("sampling='full' uses every record in every round; leave batch out")
     if kind in ("auto", "full"):
         return ({} if kind == "auto" else {"sampling": "full"}) | ({} if batch == "auto" else {"batch": batch})
-    return {"sampling": write(kind, min(64, smallest) if batch == "auto" else batch)}
+    return {"sampling": release.SAMPLINGS.make(kind, min(64, smallest) if batch == "auto" else batch)}
 
 
 def _share(value: Any) -> float:
@@ -232,7 +232,7 @@ def spent(statements: Sequence[PrivacyStatement]) -> Spent:
         epsilon = last.epsilon
     else:
         histories = zip(*(_events(statement) for statement in statements), strict=True)
-        epsilon = max(_together(events, last.delta) for events in set(histories))
+        epsilon = max(price(events, last.delta, lower=False).epsilon for events in set(histories))
     return Spent(epsilon, last.delta, last.adversary, last.adjacency, len(statements))
 
 
@@ -240,10 +240,3 @@ def _events(statement: PrivacyStatement) -> list[Event]:
     """The event of each node, in the nodes' order."""
     whose = {node: group.event for group in statement.groups for node in group.nodes}
     return [whose[node] for node in sorted(whose)]
-
-
-def _together(events: tuple[Event, ...], delta: float) -> float:
-    spoken = [event for event in events if event.rounds > 0]
-    if any(event.sigma == 0 for event in spoken):
-        return math.inf
-    return account([Mechanism.of(event) for event in spoken], delta).epsilon if spoken else 0.0

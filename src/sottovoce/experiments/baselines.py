@@ -15,20 +15,22 @@ from typing import Any
 import numpy as np
 
 from sottovoce.algorithm.descent import mixing_weights
-from sottovoce.algorithm.stepsizes import make_sequence
+from sottovoce.algorithm.method import SEQUENCES, Sequence, constant, linear
+from sottovoce.algorithm.methods import METHODS
 from sottovoce.algorithm.synchronous import acceleration
 from sottovoce.errors import SpecError
 from sottovoce.experiments.facts import Facts, dual_weight, step_size, stepped
-from sottovoce.experiments.oneshot import ONESHOT, perturb
-from sottovoce.network.mixing import metropolis
-from sottovoce.notation import write
+from sottovoce.network.activation import Edges, Ticks
+from sottovoce.network.graphs import GRAPHS
+from sottovoce.network.mixing import WEIGHTS, metropolis
 from sottovoce.planner import Facts as Known
 from sottovoce.planner import choose
+from sottovoce.privacy.adversaries import Central, SecretPairs
+from sottovoce.privacy.laws import GaussianLaw, LaplaceLaw, PairsLaw, TreeLaw
+from sottovoce.privacy.sampling import Cyclic, Fixed, Full
 from sottovoce.problem.regularisers import Separable
 from sottovoce.problem.shards import Shards
-from sottovoce.run.result import Result
-from sottovoce.run.solve import solve
-from sottovoce.run.spec import Execution, Spec
+from sottovoce.run.spec import Spec
 
 
 def fits(facts: Facts) -> str:
@@ -74,15 +76,6 @@ def merged(shards: Shards) -> Shards:
     return one
 
 
-def run(
-    spec: Spec, shards: Shards, *, test: Shards | None = None, f_star: float = math.nan, execution: Execution
-) -> Result:
-    """Run an algorithm's spec, of one shot or of many rounds."""
-    if spec.algorithm.method in ONESHOT:
-        return perturb(spec, shards, test=test, f_star=f_star)
-    return solve(spec, shards, test=test, f_star=f_star, execution=execution)
-
-
 def planned(facts: Facts) -> Spec:
     """Dual averaging as the planner would run it; its step sizes are its own, and no factor is put on them."""
     known = Known(
@@ -106,24 +99,23 @@ def planned(facts: Facts) -> Spec:
     ).spec
 
 
-def dual_spec(facts: Facts, a: str = "", share: float = 1.0, **changes: Any) -> Spec:
+def dual_spec(facts: Facts, a: Sequence | None = None, share: float = 1.0, **changes: Any) -> Spec:
     """Dual averaging with γ by the rule; a_t = t where h is strongly convex, as in Corollary 1, else a_t = 1."""
-    a = a or ("linear(1)" if facts.made_h.modulus > 0 else "constant(1)")
+    a = a or (linear(1) if facts.h.modulus > 0 else constant(1))
     spec = facts.spec("dual_averaging", algorithm__a=a, **changes)
-    gamma = dual_weight(facts, spec, make_sequence(a, spec.algorithm.rounds), share)
-    return spec.but(algorithm__gamma=write("constant", gamma))
+    return spec.but(algorithm__gamma=constant(dual_weight(facts, spec, a(spec.algorithm.rounds), share)))
 
 
 def algorithm1(facts: Facts) -> Spec:
     """The paper's Algorithm 1 as in its experiments: one random link a round, one record at each of its ends."""
     if facts.n == 1:
         return liu2022(facts)
-    return dual_spec(facts, network__activation="edges(1)", network__correct=True, privacy__sampling="one")
+    return dual_spec(facts, network__activation=Edges(1), network__correct=True, privacy__sampling=Fixed(1))
 
 
 def liu2022(facts: Facts) -> Spec:
     """Liu, Johansson and Shi 2022: everyone in every round, one record each."""
-    return dual_spec(facts, privacy__sampling="one")
+    return dual_spec(facts, privacy__sampling=Fixed(1))
 
 
 def conventional(facts: Facts) -> Spec:
@@ -131,9 +123,9 @@ def conventional(facts: Facts) -> Spec:
 
     a_t = 1, and γ_t = γ√(t/T) grows to the rule's γ.
     """
-    spec = dual_spec(facts, a="constant(1)")
-    last = float(make_sequence(spec.algorithm.gamma, 1)[0])
-    return spec.but(algorithm__gamma=write("sqrt", last / float(np.sqrt(spec.algorithm.rounds))))
+    spec = dual_spec(facts, a=constant(1))
+    last = float(spec.algorithm.gamma(1)[0])
+    return spec.but(algorithm__gamma=SEQUENCES.make("sqrt", last / float(np.sqrt(spec.algorithm.rounds))))
 
 
 LEAST = 0.5  # of the weights of mixup
@@ -149,12 +141,12 @@ def adpsgd(facts: Facts) -> Spec:
     """Xu, Zhang and Wang 2020: one worker at a tick, with one neighbour; no staleness."""
     if facts.n == 1:
         return dsgd(facts)
-    return stepped(facts, facts.spec("combine_first", network__activation="ticks", network__correct=True))
+    return stepped(facts, facts.spec("combine_first", network__activation=Ticks(), network__correct=True))
 
 
 def alone(facts: Facts) -> Spec:
     """Each node by itself, sending nothing."""
-    return stepped(facts, facts.spec("descent", network__weights="alone"), nodes=1)
+    return stepped(facts, facts.spec("descent", network__weights=WEIGHTS.make("alone")), nodes=1)
 
 
 def tracking(facts: Facts) -> Spec:
@@ -164,8 +156,8 @@ def tracking(facts: Facts) -> Spec:
 
 def muffliato(facts: Facts) -> Spec:
     """Cyffers et al. 2022: full gradients, accelerated gossip between them."""
-    gossip = acceleration(metropolis(facts.made_graph.adjacency()))
-    return stepped(facts, facts.spec(write("muffliato", *gossip), sampling="full"))
+    gossip = acceleration(metropolis(facts.network.adjacency()))
+    return stepped(facts, facts.spec(METHODS.make("muffliato", *gossip), sampling=Full()))
 
 
 def decor(facts: Facts) -> Spec:
@@ -173,16 +165,16 @@ def decor(facts: Facts) -> Spec:
 
     [Σ⁻¹]_ii ≤ (1/n + (1 − 1/n)/(1 + λ₂r²))/σ², so that r² = (n − 1)/(λ₂·waste) leaves all but that share of nσ².
     """
-    laplacian = np.diag(facts.made_graph.degrees) - facts.made_graph.adjacency()
+    laplacian = np.diag(facts.network.degrees) - facts.network.adjacency()
     second = float(np.linalg.eigvalsh(laplacian)[1])
     ratio = math.sqrt((facts.n - 1) / (second * WASTE))
-    law = write("pairs", round(ratio, 6))
-    return stepped(facts, facts.spec("descent", privacy__law=law, privacy__adversary="secret_pairs"))
+    law = PairsLaw(round(ratio, 6))
+    return stepped(facts, facts.spec("descent", privacy__law=law, privacy__adversary=SecretPairs()))
 
 
 def mixup(facts: Facts) -> Spec:
     """Xiao and Devadas 2021, gradient descent; the step makes up for the mean of λ."""
-    spec = facts.spec(write("mixup", LEAST), sampling="full")
+    spec = facts.spec(METHODS.make("mixup", LEAST), sampling=Full())
     return stepped(facts, spec, factor=1.0 / float(np.mean(mixing_weights(LEAST, spec.algorithm.rounds))))
 
 
@@ -190,26 +182,29 @@ def admm(facts: Facts) -> Spec:
     """Xiao and Devadas 2021, ADMM: the proximal term and the penalty have half of the rule's 1/η each."""
     spec = mixup(facts)
     eta = step_size(facts, spec) / float(np.mean(mixing_weights(LEAST, spec.algorithm.rounds)))
-    return spec.but(algorithm__method=write("admm", 0.25 / eta, LEAST), algorithm__eta=write("constant", 2.0 * eta))
+    return spec.but(algorithm__method=METHODS.make("admm", 0.25 / eta, LEAST), algorithm__eta=constant(2.0 * eta))
 
 
-def huang(facts: Facts, law: str = "laplace") -> Spec:
+def huang(facts: Facts, pure: bool = True) -> Spec:
     """Huang, Mitra and Vaidya 2015: the step falls to a hundredth over the run, the noise half as fast.
 
     For the rule, the noise of a Laplace run is that of one that spends ε/T in each round.
     """
-    spec = facts.spec("descent", sampling="full")
+    spec = facts.spec("descent", sampling=Full())
     T, equal = spec.algorithm.rounds, None
-    if law == "laplace":
+    if pure:
         equal = math.sqrt(2.0) * T * 2.0 * facts.L * math.sqrt(facts.m) / (facts.least * facts.epsilon)
     eta, ratio = step_size(facts, spec, sigma=equal), 0.01 ** (1.0 / T)
-    rho = write("huang", (1.0 + ratio) / 2.0)
-    return spec.but(algorithm__method=rho, algorithm__eta=write("geometric", eta, ratio), privacy__law=law)
+    return spec.but(
+        algorithm__method=METHODS.make("huang", (1.0 + ratio) / 2.0),
+        algorithm__eta=SEQUENCES.make("geometric", eta, ratio),
+        privacy__law=LaplaceLaw() if pure else GaussianLaw(),
+    )
 
 
 def huang_gaussian(facts: Facts) -> Spec:
     """The same with Gaussian noise, for (ε, δ)."""
-    return huang(facts, "gaussian")
+    return huang(facts, pure=False)
 
 
 def lonely(facts: Facts) -> str:
@@ -223,7 +218,7 @@ WARM = 2  # exchanges that only build the controls
 
 def _local(facts: Facts, method: str) -> Spec:
     """All users in every round; on the complete graph W = 11ᵀ/n is the server. Only whole exchanges are run."""
-    spec = facts.spec(method, 0, network__every=LOCAL, network__graph="complete")
+    spec = facts.spec(method, 0, network__every=LOCAL, network__graph=GRAPHS.make("complete"))
     rounds = max(LOCAL, spec.algorithm.rounds // LOCAL * LOCAL)
     return stepped(facts, spec.but(algorithm__rounds=rounds))
 
@@ -242,10 +237,10 @@ def scaffold_warm(facts: Facts) -> Spec:
     """DP-SCAFFOLD-warm; without a warm start where the run has no exchanges to spare."""
     spec = _local(facts, "scaffold")
     spare = spec.algorithm.rounds > 2 * WARM * LOCAL
-    return spec.but(algorithm__method=f"scaffold({WARM})") if spare else spec
+    return spec.but(algorithm__method=METHODS.make("scaffold", WARM)) if spare else spec
 
 
-IN_ONE_PLACE: dict[str, Any] = {"privacy__adversary": "central"}
+IN_ONE_PLACE: dict[str, Any] = {"privacy__adversary": Central()}
 
 
 def noisy_dual_averaging(facts: Facts) -> Spec:
@@ -265,29 +260,29 @@ def dpftrl(facts: Facts) -> Spec:
     """
     batches = math.ceil(facts.least / facts.b)
     height = math.ceil(math.log2(batches)) + 1
-    changes: dict[str, Any] = {"privacy__sampling": write("cyclic", facts.b), "privacy__law": "tree", **IN_ONE_PLACE}
-    return dual_spec(facts, "constant(1)", height / batches, **changes)
+    changes: dict[str, Any] = {"privacy__sampling": Cyclic(facts.b), "privacy__law": TreeLaw(), **IN_ONE_PLACE}
+    return dual_spec(facts, constant(1), height / batches, **changes)
 
 
 def output_perturbation(facts: Facts) -> Spec:
     """Chaudhuri, Monteleoni and Sarwate 2011: the exact minimiser plus noise."""
-    return facts.spec("output_perturbation", 1, sampling="full", **IN_ONE_PLACE)
+    return facts.spec("output_perturbation", 1, sampling=Full(), **IN_ONE_PLACE)
 
 
 def objective_perturbation(facts: Facts) -> Spec:
     """Chaudhuri, Monteleoni and Sarwate 2011, with Gaussian noise: the minimiser of a perturbed objective."""
-    return facts.spec("objective_perturbation", 1, sampling="full", **IN_ONE_PLACE)
+    return facts.spec("objective_perturbation", 1, sampling=Full(), **IN_ONE_PLACE)
 
 
 def flat(facts: Facts) -> str:
     """Output perturbation: stability needs curvature."""
-    certified = isinstance(facts.made_h, Separable) and facts.made_h.modulus > 0
+    certified = isinstance(facts.h, Separable) and facts.h.modulus > 0
     return "" if certified else "it needs an h with an l2 part, and a certified minimiser"
 
 
 def rough(facts: Facts) -> str:
     """Objective perturbation: the change of variables needs a smooth loss and h."""
-    h = facts.made_h
+    h = facts.h
     plain = isinstance(h, Separable) and h.mu > 0 and h.phi == 0 and not h.bounded
     return "" if plain and math.isfinite(facts.smoothness) else "it needs a smooth loss (logistic, …) and h = l2"
 

@@ -92,8 +92,8 @@ def load(
 
     Examples
     --------
-    >>> from sottovoce.problem.losses import make_loss
-    >>> found = load("breast_cancer", loss=make_loss("logistic"))
+    >>> from sottovoce.problem.losses import LOSSES
+    >>> found = load("breast_cancer", loss=LOSSES.make("logistic"))
     >>> found.deal(5).sizes.tolist(), len(found.test.y)
     ([91, 91, 91, 91, 91], 114)
     """

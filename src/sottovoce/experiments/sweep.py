@@ -9,30 +9,16 @@ For simulations only: runs that share their noise give each other away, since th
 """
 
 import os
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
-from sottovoce._types import Array
 from sottovoce.errors import SpecError
 from sottovoce.problem.shards import Shards
-from sottovoce.run.build import Prepared, prepare
-from sottovoce.run.result import History, Result, environment
-from sottovoce.run.solve import TOGETHER, check_engine, choose_engine, observation_rounds, observe
+from sottovoce.run.result import Result
+from sottovoce.run.solve import alike, simulate
 from sottovoce.run.spec import Execution, Spec
-
-NUMBERS: dict[str, Any] = {
-    "problem__h": "none",
-    "algorithm__a": "constant(1)",
-    "algorithm__gamma": "constant(1)",
-    "algorithm__eta": "constant(1)",
-    "privacy__noise": "none",
-    "privacy__clip": None,
-    "privacy__delta": 0.5,
-}
-"""What may differ between runs that share their draws, each in the form in which it makes no difference."""
 
 
 def sweep(
@@ -70,18 +56,16 @@ def sweep(
     from threadpoolctl import threadpool_limits
 
     execution = execution or Execution()
-    check_engine(execution.engine)
-    if execution.observations is None:  # a sweep's result is its history
-        execution = replace(execution, observations=1)
+    execution = replace(execution, observations=execution.observations or 1)  # a sweep's result is its history
     if any(spec.seed is None for spec in specs):
         raise SpecError("the runs of a sweep share their draws, so each needs a seed")
-    groups: dict[Spec, list[int]] = {}
+    groups: dict[str, list[int]] = {}
     for place, spec in enumerate(specs):
-        groups.setdefault(spec.but(**NUMBERS), []).append(place)
+        groups.setdefault(alike(spec), []).append(place)
     optima = f_star if f_star is not None else [float("nan")] * len(specs)
     shards.norms  # noqa: B018 - once, before the groups all need them
     work = [
-        delayed(_results)([specs[i] for i in places], shards, test, [optima[i] for i in places], execution, names)
+        delayed(simulate)([specs[i] for i in places], shards, test, [optima[i] for i in places], execution, **names)
         for places in groups.values()
     ]
     # groups side by side share the cores: matrix products that each take them all would wait for each other
@@ -91,64 +75,6 @@ def sweep(
     for places, found in zip(groups.values(), done, strict=True):
         results |= dict(zip(places, found, strict=True))
     return [results[i] for i in range(len(specs))]
-
-
-class Run(NamedTuple):
-    """A run that was made: what it was, the nodes' models at its end, and its history."""
-
-    prepared: Prepared
-    models: Array
-    history: History
-    engine: str
-
-
-def together(
-    specs: Sequence[Spec],
-    shards: Shards,
-    *,
-    test: Shards | None = None,
-    f_star: Sequence[float] | None = None,
-    execution: Execution | None = None,
-) -> list[Run]:
-    """Run specs that have the same draws, side by side; without looks where `execution` has none.
-
-    What a run guarantees is accounted when first asked for (`Run.prepared.statement`): many ask only how it ended.
-    """
-    execution = execution or Execution()
-    prepared = [prepare(specs[0], shards)]
-    prepared += [prepare(spec, shards, prepared[0].job.schedule) for spec in specs[1:]]
-    jobs = [p.job for p in prepared]
-    states = [job.start() for job in jobs]
-    histories = [History() for _ in specs]
-    T, t = specs[0].algorithm.rounds, 0
-    engine, looks = choose_engine(execution.engine, jobs[0]), execution.observations
-    best = f_star if f_star is not None else [float("nan")] * len(specs)
-    for stop in [T] if looks is None else observation_rounds(T, looks).tolist():
-        states = TOGETHER[engine](jobs, states, t + 1, stop)
-        t = stop
-        if looks is not None:
-            for history, row in zip(histories, observe(prepared, states, t, test, best), strict=True):
-                history.rows.append(row)
-    models = [job.method.average(state, T) for job, state in zip(jobs, states, strict=True)]
-    return [Run(*made, engine) for made in zip(prepared, models, histories, strict=True)]
-
-
-def _results(
-    specs: list[Spec],
-    shards: Shards,
-    test: Shards | None,
-    f_star: list[float],
-    execution: Execution,
-    names: dict[str, Any],
-) -> list[Result]:
-    """The results of one group."""
-    began = time.perf_counter()
-    runs = together(specs, shards, test=test, f_star=f_star, execution=execution)
-    about = environment(runs[0].engine, time.perf_counter() - began)
-    return [
-        Result(spec, run.models, run.history, run.prepared.statement, run.prepared.public, environment=about, **names)
-        for spec, run in zip(specs, runs, strict=True)
-    ]
 
 
 @contextmanager

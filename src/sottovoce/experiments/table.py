@@ -52,6 +52,11 @@ class Runs:
         """The rows of one run; none where it was not made yet."""
         return self._runs.get(self._key(head), [])
 
+    def like(self, **fields: Any) -> list[Row]:
+        """The rows of all runs with these values."""
+        wanted = {name: _meaning(value) for name, value in fields.items()}
+        return [row for row in self.rows if all(_meaning(row[name]) == value for name, value in wanted.items())]
+
     def add(self, rows: Sequence[Row]) -> None:
         """Keep the rows of one or several runs, in place of what was known of these runs."""
         for row in rows:
@@ -145,7 +150,8 @@ def _meaning(value: Any) -> Any:
 def _written(text: str) -> str:
     """A choice in its one notation, whichever way it was spelt; what is none stays as it is."""
     try:
-        name, args, named = parse(text)
+        call = parse(text)
     except SpecError:
         return text
-    return write(name, *args, **named)
+    numbers = [value for value in call.args if not isinstance(value, str)]
+    return write(call.name, *numbers, **call.kwargs) if len(numbers) == len(call.args) else text

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from sottovoce._types import Array, IntArray
 from sottovoce.errors import NetworkError
 from sottovoce.network.graphs import Graph
-from sottovoce.notation import parse
+from sottovoce.notation import Choices, write
 
 LIMIT = 200_000  # outcomes that are worth listing one by one
 STEPS = 10 * LIMIT  # of the search for matchings, before it is given up: a few seconds
@@ -191,12 +191,14 @@ class Sized(Activation):
     k: int
 
     def __post_init__(self) -> None:
-        """Refuse an idle round."""
+        """Refuse an idle round, and half a link."""
+        if not isinstance(self.k, int):
+            raise NetworkError(f"'{self}' needs a whole number of links or nodes, not {self.k!r}")
         if self.k < 1:
             raise NetworkError(f"'{self}' leaves every node idle; choose at least 1")
 
     def __str__(self) -> str:
-        return f"{type(self).__name__.lower()}({self.k})"
+        return write(type(self).__name__.lower(), self.k)
 
 
 class Edges(Sized):
@@ -398,31 +400,19 @@ class Ticks(Activation):
         return rng.integers(2 * len(graph.edges), size=(rounds, 1))
 
 
-ACTIVATIONS: dict[str, type[Activation]] = {
-    "edges": Edges,
-    "matching": Matching,
-    "nodes": Nodes,
-    "everyone": Everyone,
-    "ticks": Ticks,
-}
+ACTIVATIONS: Choices[Activation] = Choices(
+    "activation scheme",
+    {"edges": Edges, "matching": Matching, "nodes": Nodes, "everyone": Everyone, "ticks": Ticks},
+    NetworkError,
+)
+"""Every scheme by name.
 
-
-def make_activation(text: str) -> Activation:
-    """Read a scheme such as "edges(2)" or "everyone".
-
-    Examples
-    --------
-    >>> from sottovoce.network.graphs import make_graph
-    >>> two = make_activation("edges(2)")
-    >>> two.iota(make_graph("complete", 20))[0].item() == 4 / 21  # not 0.2: the two links may share a node
-    True
-    >>> two.draw(make_graph("complete", 4), 3, np.random.default_rng(1)).shape
-    (3, 2)
-    """
-    name, numbers, named = parse(text)
-    scheme = ACTIVATIONS.get(name)
-    fits = all(isinstance(k, int) for k in numbers) and not named
-    if scheme is None or not fits or len(numbers) != issubclass(scheme, Sized):
-        usage = ", ".join(f"{row}(k)" if issubclass(made, Sized) else row for row, made in ACTIVATIONS.items())
-        raise NetworkError(f"'{text}' is no activation scheme; write one of {usage}, k a whole number")
-    return scheme(*numbers)
+Examples
+--------
+>>> from sottovoce.network.graphs import GRAPHS
+>>> two = ACTIVATIONS.read("edges(2)")
+>>> two.iota(GRAPHS.read("complete")(20))[0].item() == 4 / 21  # not 0.2: the two links may share a node
+True
+>>> two.draw(GRAPHS.read("complete")(4), 3, np.random.default_rng(1)).shape
+(3, 2)
+"""

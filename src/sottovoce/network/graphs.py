@@ -1,26 +1,26 @@
 """Named graphs of nodes 0 … n − 1: the links that may ever be used. Only this file and `layout` know NetworkX.
 
 A graph is connected, or it is refused: nodes of different pieces could never agree. One node without links is a
-graph too, the centralised case. Adding a graph is one row of `GRAPHS`: a function of n and of named parameters that
+graph too, the centralised case. Adding a graph is one row of `_LINKS`: a function of n and of named parameters that
 returns pairs of nodes.
 
 Where to draw the nodes of a graph.
 """
 
-import inspect
 import math
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce._types import Array, IntArray
 from sottovoce.errors import NetworkError
+from sottovoce.notation import Choices, Chosen
 
 ATTEMPTS = 50  # random graphs drawn, each from a seed of its own, before we say that no connected one was found
 
@@ -93,7 +93,7 @@ class Graph:
 
         Examples
         --------
-        >>> make_graph("ring", 5).neighbours(0)
+        >>> GRAPHS.read("ring")(5).neighbours(0)
         array([1, 4])
         """
         here = self.edges == i
@@ -256,7 +256,17 @@ def _edge_list(n: int, path: str | Path) -> IntArray:
     return _in_order(n, pairs)
 
 
-GRAPHS: dict[str, Callable[..., IntArray]] = {
+def _graph(name: str, links: Callable[..., IntArray]) -> Callable[..., Graph]:
+    """The function from n and the parameters of `links` to the graph."""
+
+    @wraps(links)
+    def graph(n: int, **parameters: Any) -> Graph:
+        return Graph(name, n, links(_whole("the number of nodes", n, 1), **parameters))
+
+    return graph
+
+
+_LINKS: dict[str, Callable[..., IntArray]] = {
     "complete": _complete,
     "ring": _ring,
     "path": _path,
@@ -269,36 +279,20 @@ GRAPHS: dict[str, Callable[..., IntArray]] = {
     "edge_list": _edge_list,
 }
 
+Family: TypeAlias = Chosen[int, Graph]
+"""A kind of graph with its parameters, which becomes a graph once the number of nodes is known."""
 
-def make_graph(name: str, n: int, **parameters: Any) -> Graph:
-    """Build a graph by name.
+GRAPHS = Choices.of_functions("graph", {name: _graph(name, links) for name, links in _LINKS.items()}, NetworkError)
+"""Every kind of graph by name. The parameters: grid, torus: rows; erdos_renyi: p, seed; random_regular: degree, seed;
+small_world: k (neighbours before rewiring), p, seed; edge_list: path of a file with two node ids a line.
 
-    Parameters
-    ----------
-    name : a row of `GRAPHS`
-    n : number of nodes
-    **parameters : grid, torus: rows; erdos_renyi: p, seed; random_regular: degree, seed; small_world: k (neighbours
-        before rewiring), p, seed; edge_list: path of a file with two node ids a line
-
-    Examples
-    --------
-    >>> make_graph("grid", 6).edges.tolist()
-    [[0, 1], [0, 3], [1, 2], [1, 4], [2, 5], [3, 4], [4, 5]]
-    >>> make_graph("complete", 20).is_complete, make_graph("star", 4).degrees.tolist()
-    (True, [3, 1, 1, 1])
-    """
-    if name not in GRAPHS:
-        raise NetworkError(f"there is no graph '{name}'; choose one of {', '.join(GRAPHS)}")
-    n = _whole("the number of nodes", n, 1)
-    takes = inspect.signature(GRAPHS[name])
-    try:
-        takes.bind(n, **parameters)
-    except TypeError:
-        known = ", ".join(list(takes.parameters)[1:]) or "no parameter"
-        raise NetworkError(
-            f"graph '{name}' takes {known}, but got {', '.join(parameters) or 'none'}; give those it takes"
-        ) from None
-    return Graph(name, n, GRAPHS[name](n, **parameters))
+Examples
+--------
+>>> GRAPHS.read("grid")(6).edges.tolist()
+[[0, 1], [0, 3], [1, 2], [1, 4], [2, 5], [3, 4], [4, 5]]
+>>> GRAPHS.read("complete")(20).is_complete, GRAPHS.read("star")(4).degrees.tolist()
+(True, [3, 1, 1, 1])
+"""
 
 
 _FEW = 80  # nodes for which distances between all pairs are laid out; above, springs are faster

@@ -16,9 +16,8 @@ Frozen nodes cap the speed: β² ≥ (n(1 − ι) + p − 1)/(n − 1) ≥ 1 −
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -26,10 +25,12 @@ from sottovoce._types import Array, IntArray
 from sottovoce.errors import NetworkError
 from sottovoce.network.activation import LIMIT, Activation
 from sottovoce.network.graphs import Graph
+from sottovoce.notation import Choices, Chosen
 
 ROUNDING = 1e-12  # rows and columns of k weights sum to 1 up to k roundings; k is at most some thousands
 
-Rule = Callable[[Any], Array]  # adjacency -> W
+Rule: TypeAlias = Chosen[Any, Array]
+"""From the links of a round to W."""
 
 
 def _rest_to_self(W: Array) -> Array:
@@ -114,27 +115,11 @@ def alone(links: Any) -> Array:
     return np.broadcast_to(np.eye(shape[-1]), shape).copy()
 
 
-WEIGHTS: dict[str, Rule] = {
-    "metropolis": metropolis,
-    "uniform": uniform,
-    "max_degree": max_degree,
-    "lazy": lazy,
-    "alone": alone,
-}
-
-
-def make_weights(name: str) -> Rule:
-    """Look a rule up by name.
-
-    Examples
-    --------
-    >>> make_weights("metropolis")([[0, 1], [1, 0]])
-    array([[0.5, 0.5],
-           [0.5, 0.5]])
-    """
-    if name not in WEIGHTS:
-        raise NetworkError(f"there are no weights '{name}'; choose one of {', '.join(WEIGHTS)}")
-    return WEIGHTS[name]
+WEIGHTS = Choices.of_functions(
+    "rule of weights", {rule.__name__: rule for rule in (metropolis, uniform, max_degree, lazy, alone)}, NetworkError
+)
+"""Every rule by name."""
+METROPOLIS: Rule = WEIGHTS.read("metropolis")
 
 
 def check_doubly_stochastic(W: Array) -> None:
@@ -181,21 +166,20 @@ class Mixing:
 
 
 def beta(
-    graph: Graph, activation: Activation, weights: str, samples: int = 20_000, rng: np.random.Generator | None = None
+    graph: Graph, activation: Activation, rule: Rule, samples: int = 20_000, rng: np.random.Generator | None = None
 ) -> Mixing:
     """β of a scheme: exact where its outcomes can be listed or symmetry helps, else from sampled rounds.
 
     Examples
     --------
-    >>> from sottovoce.network.activation import make_activation
-    >>> from sottovoce.network.graphs import make_graph
-    >>> mixing = beta(make_graph("complete", 20), make_activation("edges(2)"), "metropolis")
+    >>> from sottovoce.network.activation import Edges
+    >>> from sottovoce.network.graphs import GRAPHS
+    >>> mixing = beta(GRAPHS.read("complete")(20), Edges(2), METROPOLIS)
     >>> round(mixing.beta, 6), mixing.exact
     (0.948258, True)
     """
-    rule = make_weights(weights)
     activation.width(graph)
-    if graph.n == 1 or rule is alone:  # nobody to agree with, or not meant to
+    if graph.n == 1 or rule.function is alone:  # nobody to agree with, or not meant to
         return Mixing(0.0 if graph.n == 1 else 1.0, 0.0, exact=True)
     if samples < 2 * BATCHES:
         raise NetworkError(f"{samples} samples are too few for an error bar; take at least {2 * BATCHES}")
@@ -217,7 +201,7 @@ def beta(
         )
     if rho > 1.0 - NEGLIGIBLE:
         raise NetworkError(
-            f"'{activation}' with {weights} weights never mixes on graph '{graph.name}' (β = 1), so that the nodes "
+            f"'{activation}' with {rule} weights never mixes on graph '{graph.name}' (β = 1), so that the nodes "
             "cannot agree; choose more links or nodes a round, or a graph with more links"
         )
     value = math.sqrt(rho) if rho > NEGLIGIBLE else 0.0
@@ -315,9 +299,9 @@ def activation_rate(graph: Graph, activation: Activation, correct: bool) -> tupl
 
     Examples
     --------
-    >>> from sottovoce.network.activation import make_activation
-    >>> from sottovoce.network.graphs import make_graph
-    >>> activation_rate(make_graph("path", 3), make_activation("edges(1)"), correct=True)
+    >>> from sottovoce.network.activation import Edges
+    >>> from sottovoce.network.graphs import GRAPHS
+    >>> activation_rate(GRAPHS.read("path")(3), Edges(1), correct=True)
     (0.6666666666666666, array([1.33333333, 0.66666667, 1.33333333]))
     """
     iota = activation.iota(graph)

@@ -18,7 +18,7 @@ from sottovoce._types import Array, IntArray
 from sottovoce.errors import NetworkError
 from sottovoce.network.activation import Activation
 from sottovoce.network.graphs import Graph
-from sottovoce.network.mixing import check_doubly_stochastic, make_weights
+from sottovoce.network.mixing import Rule, check_doubly_stochastic
 
 MEMORY = 1 << 30  # bytes of distinct weight matrices beyond which a schedule is refused
 
@@ -123,6 +123,13 @@ class Schedule:
         active = self.active[: self.starts[stop]]
         return np.bincount(active[self.speaks(1, stop)] if self.speakers else active, minlength=self.n)
 
+    def turns(self, i: int) -> IntArray:
+        """The rounds in which node i takes a gradient."""
+        places = np.flatnonzero(self.active == i)
+        if self.speakers:
+            places = places[self.speaks(1, self.T)[places]]
+        return np.searchsorted(self.starts, places, side="right")
+
     @cached_property
     def _traffic(self) -> IntArray:
         """Messages of each pattern."""
@@ -186,9 +193,7 @@ class Schedule:
             raise NetworkError("a round of the schedule names a node twice; draw the schedule anew")
 
 
-def draw_schedule(
-    graph: Graph, activation: Activation, weights: str, rounds: int, rng: np.random.Generator
-) -> Schedule:
+def draw_schedule(graph: Graph, activation: Activation, rule: Rule, rounds: int, rng: np.random.Generator) -> Schedule:
     """Draw who is active in each round, and put the weights of that round's links on them.
 
     Every distinct pattern is checked to be doubly stochastic. From the same generator a longer schedule begins with
@@ -196,17 +201,16 @@ def draw_schedule(
 
     Examples
     --------
-    >>> from sottovoce.network.activation import make_activation
-    >>> from sottovoce.network.graphs import make_graph
-    >>> rng = np.random.default_rng(1)
-    >>> run = draw_schedule(make_graph("complete", 20), make_activation("edges(1)"), "metropolis", 1000, rng)
+    >>> from sottovoce.network.activation import Edges
+    >>> from sottovoce.network.graphs import GRAPHS
+    >>> from sottovoce.network.mixing import METROPOLIS
+    >>> run = draw_schedule(GRAPHS.read("complete")(20), Edges(1), METROPOLIS, 1000, np.random.default_rng(1))
     >>> run.T, len(run.patterns), int(run.participations().sum()), int(run.up_to()[-1])
     (1000, 1, 2000, 2000)
     >>> run.weights(1)
     array([[0.5, 0.5],
            [0.5, 0.5]])
     """
-    rule = make_weights(weights)
     choice = activation.draw(graph, rounds, rng)
     if activation.count(graph) == 1:  # the same round for ever: keep the nodes' own order
         nodes, links = next(iter(activation.spread(graph, choice[:1])))

@@ -3,19 +3,24 @@
 A run that has released anything counts with *all* of its planned rounds, finished or not: it may go on at any time,
 and composition with a number of rounds that was chosen along the way is not what the accountant proves. A run that has
 released nothing costs nothing.
+
+An owner shows of a ledger: an overview, an export that others can keep, and a check against what they kept.
 """
 
+import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from sottovoce.errors import PrivacyError
+from sottovoce._version import __version__
+from sottovoce.errors import PrivacyError, StoreError
 from sottovoce.node.ledger import Row
-from sottovoce.privacy.accounting import Mechanism, epsilon
-from sottovoce.privacy.adversaries import make_adversary
-from sottovoce.privacy.events import ADJACENCY, Event
-from sottovoce.privacy.statement import check_delta
+from sottovoce.node.store import Store
+from sottovoce.privacy.accounting import check_delta, price
+from sottovoce.privacy.adversaries import Adversary
+from sottovoce.privacy.events import ADJACENCY, Event, read_event
 
 SLACK = 1e-9  # rounding of the sum itself
 
@@ -53,16 +58,27 @@ class Spending(NamedTuple):
 
 
 def opening(
-    name: str, node: str, dataset: str, fingerprint: str, event: Event, adversary: str, adjacency: str = ADJACENCY
+    name: str,
+    node: str,
+    dataset: str,
+    fingerprint: str,
+    event: Event,
+    adversary: Adversary,
+    adjacency: str = ADJACENCY,
+    messages: int | None = None,
 ) -> dict[str, Any]:
-    """Of the ledger's row that opens a run."""
+    """Of the ledger's row that opens a run: what is priced, and how many messages it may send.
+
+    These are two things: a node that only passes on sends a message too, and one price may cover several messages.
+    """
     return {
         "name": name,
         "node": node,
         "dataset": dataset,
         "fingerprint": fingerprint,
-        "event": asdict(event),
-        "adversary": adversary,
+        "event": event.to_dict(),
+        "messages": event.rounds if messages is None else messages,
+        "adversary": str(adversary),
         "adjacency": adjacency,
     }
 
@@ -90,7 +106,7 @@ def spendings(rows: Sequence[Row]) -> list[Spending]:
                 row.detail["name"],
                 row.detail["dataset"],
                 row.detail["fingerprint"],
-                Event(**row.detail["event"]),
+                read_event(row.detail["event"]),
                 released.get(row.run, 0),
                 ended.get(row.run, "open"),
                 row.detail.get("adjacency", ADJACENCY),
@@ -110,14 +126,9 @@ def counted(rows: Sequence[Row], dataset: str, fingerprint: str | None = None, b
     ]
 
 
-def spent(rows: Sequence[Row], dataset: str, fingerprint: str | None = None, but: str = "") -> list[Mechanism]:
+def spent(rows: Sequence[Row], dataset: str, fingerprint: str | None = None, but: str = "") -> list[Event]:
     """All that was or will be released of a data set."""
-    return [Mechanism.of(s.event) for s in counted(rows, dataset, fingerprint, but)]
-
-
-def total(mechanisms: Sequence[Mechanism], delta: float) -> float:
-    """ε of all of them together at δ."""
-    return epsilon(list(mechanisms), delta) if mechanisms else 0.0
+    return [s.event for s in counted(rows, dataset, fingerprint, but)]
 
 
 def refuse_unless_affordable(
@@ -125,7 +136,7 @@ def refuse_unless_affordable(
     dataset: str,
     fingerprint: str,
     event: Event,
-    adversary: str,
+    adversary: Adversary,
     run: str,
     adjacency: str = ADJACENCY,
 ) -> float:
@@ -142,17 +153,104 @@ def refuse_unless_affordable(
             f"data set '{dataset}' was accounted for '{same[0].adjacency}' before, and this run counts '{adjacency}'; "
             "what both cost together is not known: keep to one unit, or give these records another data set"
         )
-    before = [Mechanism.of(s.event) for s in same]
-    after = total([*before, Mechanism.of(event)], limit.delta)
+    before = [s.event for s in same]
+    after = price([*before, event], limit.delta, lower=False).epsilon
     if after > limit.epsilon * (1 + SLACK):
-        already = total(before, limit.delta)
+        already = price(before, limit.delta, lower=False).epsilon
         raise PrivacyError(
             f"this run would bring data set '{dataset}' to ε = {_number(after)} at δ = {limit.delta:g} (so far "
             f"{_number(already)}), over the owner's budget of ε = {limit.epsilon:g}, against "
-            f"'{make_adversary(adversary).name}' ({adjacency}); nothing was sent: plan more noise or fewer rounds"
+            f"'{adversary}' ({adjacency}); nothing was sent: plan more noise or fewer rounds"
         )
     return after
 
 
 def _number(value: float) -> str:
     return "∞ (no noise)" if math.isinf(value) else f"{value:.4g}"
+
+
+# -- what an owner shows --
+
+FORMAT = 1
+
+
+def overview(store: Store) -> dict[str, Any]:
+    """Runs, and what every data set has cost of its budget: ε with its δ, adversary and adjacency."""
+    rows = store.rows()
+    runs, sets = spendings(rows), []
+    opened = {row.run: row for row in rows if row.kind == "open"}
+    for name, limit in budgets(rows).items():
+        used = [s.fingerprint for s in runs if s.dataset == name]
+        units = {s.adjacency for s in runs if s.dataset == name}
+        events = spent(rows, name, used[-1] if used else None)
+        sets.append(
+            {
+                "dataset": name,
+                "epsilon": price(events, limit.delta, lower=False).epsilon,
+                "epsilon_budget": limit.epsilon,
+                "delta": limit.delta,
+                "adversary": ", ".join(sorted({row.detail["adversary"] for row in opened.values()})) or "transcript",
+                "adjacency": ", ".join(sorted(units)) or ADJACENCY,
+            }
+        )
+    return {
+        "rows": len(rows),
+        "head": rows[-1].hash.hex() if rows else "",
+        "datasets": sets,
+        "runs": [
+            {
+                "run": s.run,
+                "name": s.name,
+                "node": opened[s.run].detail["node"],
+                "dataset": s.dataset,
+                "state": s.state,
+                "rounds": s.event.rounds,
+                "released": s.released,
+                "sigma": s.event.sigma,
+            }
+            for s in runs
+        ],
+    }
+
+
+def export(store: Store) -> dict[str, Any]:
+    """The whole ledger and the high-water marks of the peers, as plain values; no records, no state, no key."""
+    return {
+        "format": FORMAT,
+        "sottovoce": __version__,
+        "ledger": store.identity,
+        "rows": [[*row[:6], row.hash.hex()] for row in store.rows()],
+        "seen": store.marks(),
+    }
+
+
+def read_export(path: Path) -> dict[str, Any]:
+    """An export from a file."""
+    try:
+        data = json.loads(path.read_text())
+        if data["format"] != FORMAT or not isinstance(data["rows"], list) or not isinstance(data["seen"], list):
+            raise ValueError
+    except (OSError, ValueError, KeyError, TypeError):
+        raise StoreError(f"'{path}' is no export of a ledger; make one with: sottovoce ledger export DIR") from None
+    return dict(data)
+
+
+def contradictions(rows: list[Row], identity: str, kept: dict[str, Any]) -> list[str]:
+    """What a ledger lacks of an earlier export of itself, or of what a peer saw from it."""
+    if kept["ledger"] == identity:
+        mine = [row.hash.hex() for row in rows]
+        theirs = [row[6] for row in kept["rows"]]
+        if mine[: len(theirs)] != theirs:
+            return [
+                f"an earlier export knows {len(theirs)} rows that this ledger of {len(mine)} does not begin with: it "
+                "is an old copy, or was written anew"
+            ]
+        return []
+    names = {row.run: row.detail.get("node") for row in rows if row.kind == "open"}
+    released = {(row.run, row.round): row.message for row in rows if row.kind == "release"}
+    return [
+        f"a peer saw round {mark['round']} of run {mark['run'][:12]}, which this ledger does not know with that "
+        "message: it is an old copy, or was written anew"
+        for mark in kept["seen"]
+        if names.get(mark["run"]) == mark["node"] and released.get((mark["run"], mark["round"])) != mark["message"]
+    ]

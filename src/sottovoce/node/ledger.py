@@ -3,7 +3,8 @@
 Every row carries the hash of itself and of the row before it. Kinds of rows:
 
     budget    the owner's total (ε, δ) for a data set
-    open      a run begins to release: plan, data set, fingerprint of the records, the event with its exact K_i
+    open      a run begins to release: its name, data set, fingerprint of the records, the event with its exact K_i, and
+              how many messages there will be
     release   round t of a run: the hash of the one message, whether or not anybody mixes it
     skip      the controller ordered an edge to be left out of round t
     close     all of the run's rounds are done
@@ -16,6 +17,7 @@ last message that they saw, and an export can be kept by whoever wants to check 
 
 import hashlib
 import json
+import math
 import os
 import sqlite3
 import struct
@@ -23,7 +25,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sottovoce.errors import StoreError
+from sottovoce.errors import PrivacyError, StoreError
+from sottovoce.privacy.events import read_event
 
 KINDS = ("budget", "open", "release", "skip", "close", "stop")
 GENESIS = bytes(32)
@@ -46,7 +49,7 @@ class Row(NamedTuple):
     seq: int
     kind: str
     run: str
-    """Digest of the plan; empty for a budget."""
+    """Digest of the run; empty for a budget."""
     round: int
     message: str
     """Hash of the message that was released, in hexadecimal."""
@@ -186,7 +189,7 @@ def faults(rows: Sequence[Row], kept: Head | None = None) -> list[str]:
 def _impossible(rows: Sequence[Row]) -> list[str]:
     """Histories that no honest node writes, even where their hashes are right."""
     found: list[str] = []
-    planned: dict[str, int] = {}
+    planned: dict[str, float] = {}
     latest: dict[str, int] = {}
     count: dict[str, int] = {}
     over: set[str] = set()
@@ -197,7 +200,11 @@ def _impossible(rows: Sequence[Row]) -> list[str]:
         elif row.kind == "open":
             if row.run in planned:
                 found.append(f"row {row.seq} opens run {short} a second time: a run was replayed")
-            planned[row.run] = int(row.detail.get("event", {}).get("rounds", 0))
+            try:
+                planned[row.run] = _messages(row.detail)
+            except (PrivacyError, KeyError, TypeError, ValueError):
+                planned[row.run] = math.inf
+                found.append(f"row {row.seq} opens run {short} with an event that cannot be accounted for")
         elif row.kind == "release":
             if row.run not in planned:
                 found.append(f"row {row.seq} releases for run {short}, which was never opened")
@@ -208,7 +215,19 @@ def _impossible(rows: Sequence[Row]) -> list[str]:
             latest[row.run] = max(row.round, latest.get(row.run, 0))
             count[row.run] = count.get(row.run, 0) + 1
             if count[row.run] == planned.get(row.run, 0) + 1:
-                found.append(f"row {row.seq} is one release more than run {short} was accounted for")
+                found.append(f"row {row.seq} is one release more than run {short} was opened for")
         elif row.kind in ("close", "stop"):
             over.add(row.run)
     return found
+
+
+def _messages(detail: dict[str, Any]) -> float:
+    """How many messages a run was opened for.
+
+    Version 0.1 wrote down what is priced and nothing else; where that is not a price for each message, there is no
+    telling how many there were to be.
+    """
+    event = read_event(detail["event"])
+    if "messages" in detail:
+        return int(detail["messages"])
+    return event.rounds if event.by_round else math.inf

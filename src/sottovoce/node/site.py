@@ -1,70 +1,117 @@
-"""A site's own records, read the way that the public run file says: columns, classes, bound, number of records.
+"""A site: where a node's records lie, read the way that the public schema says, and the node's own folder.
 
-Nothing is learnt from the data here: which columns there are, what counts as +1 and how many records a node has are in
-the run file, so that a node that has only one class, or a column out of place, gives nothing away and breaks nothing.
+Nothing is learnt from the data here: which columns there are and what they hold, what counts as +1 and how many
+records a node has are in the run file and its schema, so that a node that has only one class, or a column out of place,
+gives nothing away and breaks nothing.
+
+Over MPI the command's options say where the records are; in a consortium `site.toml` does, which stays at the site:
+
+    dataset = "records"           # the name under which their budget is kept
+    state = "../state"            # the node's own folder
+    file = "records.csv"          # or database = "postgresql+psycopg://…" and query = "SELECT …"
 """
+
+import os
+import re
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
 
 import numpy as np
 
-from sottovoce._types import Array
-from sottovoce.data.load import as_reals
-from sottovoce.data.tables import Table, unit_rows
+from sottovoce.data.schema import Encoded, Schema, from_lists
+from sottovoce.data.sql import answer_of
 from sottovoce.errors import DataError, SpecError
-from sottovoce.node.plan import Plan
+from sottovoce.node.runfile import Run, predicts_numbers
 from sottovoce.problem.objective import Problem
 from sottovoce.problem.shards import Shards
-from sottovoce.run.build import check_rows, loss_from_text, make_problem
+from sottovoce.run.build import check_rows, make_problem
+
+FILE = "site.toml"
+_KNOWN = {"dataset", "state", "file", "format", "database", "query"}
+_VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 
-def own_problem(plan: Plan, name: str, table: Table) -> Problem:
-    """The node's part of eq. (1): its own records, checked against the plan."""
-    promised, units = plan.sizes[plan.number(name)], None if plan.unit is None else table.groups
-    if plan.unit is not None and units is None:
-        raise DataError(f"'{table.name}' does not say whose a record is; it needs the column '{plan.unit}'")
-    count = table.n_records if units is None else len(np.unique(units))
+@dataclass(frozen=True)
+class Site:
+    """Where the records are, what their budget is kept under, and the node's own folder."""
+
+    dataset: str
+    state: Path
+    file: Path | None = None
+    format: str | None = None
+    database: str | None = None
+    query: str | None = None
+
+    def read(self, schema: Schema) -> Encoded:
+        """All records, encoded by the schema."""
+        if self.file is not None:
+            return schema.read(self.file, self.format)
+        if schema.numbered:
+            raise SpecError("the schema has numbered features, so the records must be an svmlight file")
+        name, answer = answer_of(str(self.database), str(self.query))
+        return schema.encode(from_lists(answer, name, schema.numbers, schema.texts, schema.missing_values))
+
+
+def read_site(path: str | Path) -> Site:
+    """Read a site.toml; paths in it are meant from its own folder."""
+    path = Path(path)
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError:
+        raise SpecError(f"'{path}' cannot be read; a site says there where its records are") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SpecError(f"'{path}' is no TOML: {error}") from None
+    odd = sorted(set(data) - _KNOWN)
+    if odd or not all(isinstance(value, str) for value in data.values()):
+        raise SpecError(f"'{path}' has texts named {', '.join(sorted(_KNOWN))}, and nothing else ({', '.join(odd)})")
+    if ("file" in data) == ("database" in data) or ("database" in data) != ("query" in data):
+        raise SpecError(f"'{path}' must name either a file, or a database and a query")
+    missing = [name for name in ("dataset", "state") if not data.get(name)]
+    if missing:
+        raise SpecError(f"'{path}' lacks '{missing[0]}'")
+    here = path.parent
+    return Site(
+        dataset=data["dataset"],
+        state=(here / data["state"]).resolve(),
+        file=(here / data["file"]).resolve() if "file" in data else None,
+        format=data.get("format"),
+        database=_expanded(data["database"]) if "database" in data else None,
+        query=data.get("query"),
+    )
+
+
+def _expanded(text: str) -> str:
+    def value(match: re.Match[str]) -> str:
+        if match[1] not in os.environ:
+            raise SpecError(f"{FILE} takes ${{{match[1]}}} from the environment, where it is not set; set it")
+        word = os.environ[match[1]]
+        return quote(word, safe="") if text[match.end() :].startswith("@") else word  # a password, as it is
+
+    return _VARIABLE.sub(value, text)
+
+
+def own_problem(run: Run, name: str, records: Encoded) -> Problem:
+    """The node's part of eq. (1): its own records, as many as the run file says, within its bounds."""
+    shards = Shards.of(records.X, records.y, np.array([0, len(records.y)]), units=records.units)
+    count, promised = int(shards.sizes[0]), run.sizes[run.number(name)]
     if count != promised:
         raise DataError(
-            f"node '{name}' has {count} {'records' if units is None else 'people'} in '{table.name}', but the run file "
-            f"says {promised}: noise and guarantee were computed from that number; correct the one or the other"
+            f"node '{name}' has {count} {'people' if shards.people else 'records'}, but the run file says {promised}: "
+            "noise and guarantee were computed from that number; correct the one or the other"
         )
-    if table.m != plan.width or (plan.features is not None and table.features not in (None, plan.features)):
-        raise DataError(f"'{table.name}' does not have the {plan.width} features of the run file, in their order")
-    X = unit_rows(table.X, plan.spec.problem.row_norm) if plan.unit_rows else table.X
-    shards = Shards.of(X, _targets(plan, table), np.array([0, table.n_records]), units=units)
-    problem = make_problem(plan.spec.problem, shards)
-    check_rows(plan.spec.problem, problem.shards)
-    return problem
+    return problem_of(run, shards)
 
 
-def _targets(plan: Plan, table: Table) -> Array:
-    if table.y is None:
-        raise DataError(f"'{table.name}' has no labels; name their column in the run file (label = …)")
-    if loss_from_text(plan.spec.problem.loss).targets == "real":
-        return as_reals(table.y)
-    outputs = plan.spec.problem.outputs
-    if plan.classes is None or len(plan.classes) != max(2, outputs):
+def problem_of(run: Run, shards: Shards) -> Problem:
+    """The problem over records that were read by the run's schema."""
+    spec, classes = run.spec.problem, run.schema.label.classes
+    if not predicts_numbers(run.spec) and (classes is None or len(classes) != max(2, spec.outputs)):
         raise SpecError(
-            f'the run file must name the {max(2, outputs)} classes (classes = ["no", "yes"], −1 first): a node that '
-            "found them out by looking would tell which labels it has"
+            f'the run file must name the {max(2, spec.outputs)} classes (classes = ["no", "yes"], −1 first): a node '
+            "that found them out by looking would tell which labels it has"
         )
-    values = np.asarray(table.y)
-    each = np.stack([values == _same_kind(label, table) for label in plan.classes])
-    unknown = np.flatnonzero(~each.any(axis=0))
-    if unknown.size:
-        raise DataError(
-            f"record {unknown[0] + 1} of '{table.name}' has a label that is none of the run file's classes "
-            f"{', '.join(map(repr, plan.classes))}; correct or drop it"
-        )
-    number = each.argmax(axis=0).astype(np.float64)
-    return 2.0 * number - 1.0 if outputs == 1 else number
-
-
-def _same_kind(label: object, table: Table) -> object:
-    """A class of the run file in the type of the labels as they were read."""
-    assert table.y is not None
-    if np.asarray(table.y).dtype.kind in "US":
-        return str(label)
-    try:
-        return float(str(label))
-    except ValueError:
-        return label
+    problem = make_problem(spec, shards)
+    check_rows(spec, problem.shards)
+    return problem

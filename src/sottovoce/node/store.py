@@ -30,9 +30,9 @@ from urllib.parse import quote
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.errors import SottovoceError, StoreError
+from sottovoce.errors import FolderInUse, SottovoceError, StoreError
 from sottovoce.node import entropy, ledger
-from sottovoce.node.wire import CHECK
+from sottovoce.node.message import CHECK
 
 FILE, LOCK = "node.sqlite", "lock"
 APPLICATION, VERSION = 0x53564F43, 1  # "SVOC", and the version of the tables
@@ -78,7 +78,7 @@ class Folder:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             self._release_lock()
-            raise StoreError(
+            raise FolderInUse(
                 f"another process uses the folder '{self.path}'; a node runs once: wait for it, or stop it"
             ) from None
 
@@ -239,6 +239,14 @@ class Store(Folder):
                     f"run '{name}' was begun on other records than these, and the noise of its rounds must not meet "
                     "two data sets; give it the same records, or begin a run of another name"
                 )
+            same = self._db.execute("SELECT run FROM runs WHERE name = ? AND run != ?", (name, run)).fetchall()
+            for (other,) in same:
+                if self.ledger.last(other):
+                    raise StoreError(
+                        f"run '{name}' was begun in '{self.path}' under another digest ({other[:12]}, now {run[:12]}): "
+                        "its run file, or the version of sottovoce that reads it, has changed since; go on with those "
+                        "of then, or give this run another name, which is a run of its own with its own cost"
+                    )
             for row in self.ledger.rows():
                 if row.kind == "stop" and row.run == run:
                     raise StoreError(f"this node stopped for good in run '{name}': {row.detail['reason']}")

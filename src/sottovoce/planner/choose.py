@@ -1,31 +1,147 @@
-"""The choice of a plan: price every candidate by the predicted loss, take the cheapest of the best, say why."""
+"""The planner: a whole spec from public numbers alone. It sees no data.
+
+What may be known is `Facts`; every candidate is priced by the predicted loss of accuracy (`predict`), and the cheapest
+of the best is taken. `Choice` says which it is, why in plain sentences, and what else there was.
+"""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from sottovoce._types import FLOAT_BYTES
-from sottovoce.algorithm.stepsizes import make_sequence
+from sottovoce.algorithm.method import SEQUENCES, Sequence, constant
 from sottovoce.errors import SpecError
-from sottovoce.network.activation import make_activation
-from sottovoce.network.mixing import activation_rate, beta
+from sottovoce.network.activation import ACTIVATIONS, Activation, Everyone, Matching
+from sottovoce.network.graphs import GRAPHS, Family
+from sottovoce.network.mixing import METROPOLIS, WEIGHTS, activation_rate, beta
 from sottovoce.network.schedule import draw_schedule
-from sottovoce.notation import write
+from sottovoce.notation import Choices, Field
 from sottovoce.planner import predict
-from sottovoce.planner.explain import others, reasons
-from sottovoce.planner.facts import Choice, Facts, Plan
-from sottovoce.privacy.sampling import make_sampling
-from sottovoce.problem.losses import Joint
-from sottovoce.problem.objective import weigh
-from sottovoce.run.build import h_from_text, loss_from_text, make_lipschitz, make_network
+from sottovoce.privacy.accounting import check_delta
+from sottovoce.privacy.adversaries import ADVERSARIES, Adversary, refuse_unless_runnable
+from sottovoce.privacy.calibration import Private
+from sottovoce.privacy.sampling import SAMPLINGS, Full, Poisson, Sampling
+from sottovoce.problem import objective
+from sottovoce.problem.losses import LOSSES, Joint, Loss
+from sottovoce.problem.objective import ByRecords, Weights
+from sottovoce.problem.regularisers import REGULARISERS, Regulariser, Separable, elastic_net, l1, l2
+from sottovoce.run.build import make_lipschitz
 from sottovoce.run.spec import AlgorithmSpec, NetworkSpec, PrivacySpec, ProblemSpec, Spec
+
+PENALTIES = ("l2", "l1", "elastic_net", "none")
+MAX_ROUNDS = 1000
+"""More rounds than this hardly raise the accuracy of anything tried, and each costs a round trip."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What may be known of a problem before anybody looks at a record.
+
+    Attributes
+    ----------
+    sizes : q_i, the records (or persons, where they are the unit of privacy) of each node
+    features : the columns of a record, the intercept's included
+    outputs : the classes that have weights of their own; 1 for two classes and for regression
+    row_norm, intercept : R and B, the public bounds of a row
+    penalty : 'l2', 'l1', 'elastic_net' or 'none'
+    max_rounds, max_bytes : what may be spent on the network; None for the default of 1000 rounds, and any bytes
+    """
+
+    sizes: tuple[int, ...]
+    features: int
+    epsilon: float
+    delta: float
+    loss: Field[Loss] = Field(LOSSES, LOSSES.make("hinge"))
+    outputs: int = 1
+    adversary: Field[Adversary] = Field(ADVERSARIES, ADVERSARIES.make("transcript"))
+    graph: Field[Family] = Field(GRAPHS, GRAPHS.make("complete"))
+    row_norm: float = 1.0
+    intercept: float = 0.0
+    penalty: str = "l2"
+    max_rounds: int | None = None
+    max_bytes: float | None = None
+
+    def __post_init__(self) -> None:
+        """Facts that no problem has are errors."""
+        if not self.sizes or min(self.sizes) < 1:
+            raise SpecError("a plan needs nodes, each with at least one record; give the numbers of their records")
+        if not 0 < self.epsilon < math.inf:
+            raise SpecError(f"a plan needs an ε that is finite and over 0, not {self.epsilon}")
+        check_delta(self.delta)
+        refuse_unless_runnable(self.adversary)
+        for name, value in (
+            ("features", self.features),
+            ("outputs", self.outputs),
+            ("row_norm", self.row_norm),
+            ("max_rounds", self.rounds),
+            ("max_bytes", math.inf if self.max_bytes is None else self.max_bytes),
+        ):
+            if not value > 0:
+                raise SpecError(f"{name} must be over 0, not {value}")
+        if self.penalty not in PENALTIES:
+            raise SpecError(f"there is no penalty '{self.penalty}'; choose one of {', '.join(PENALTIES)}")
+
+    @property
+    def n(self) -> int:
+        """Number of nodes."""
+        return len(self.sizes)
+
+    @property
+    def m(self) -> int:
+        """Dimension of the model."""
+        return self.features * self.outputs
+
+    @property
+    def rounds(self) -> int:
+        """The most rounds there may be."""
+        return MAX_ROUNDS if self.max_rounds is None else self.max_rounds
+
+
+class Plan(NamedTuple):
+    """One way to run, and what is foreseen of it."""
+
+    activation: Activation
+    sampling: Sampling
+    rounds: int
+    reach: float
+    """τ: the model is −τ times the weighted mean of the gradients that were released."""
+    noise: float
+    """c, the deviation that the noise leaves in each coordinate of that mean."""
+    loss: float
+    """Predicted loss of accuracy."""
+    bytes: float
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A plan, why it was chosen, and what else there was."""
+
+    spec: Spec
+    """All of a run but its seed."""
+    reasons: list[str]
+    predicted: float
+    """Share of records that the model will get wrong beyond the best linear model's, foreseen roughly."""
+    alternatives: list[dict[str, Any]]
+    """The chosen plan and the best of the others: activation, sampling, rounds, noise, predicted loss, bytes."""
+
 
 FIXED = (
     "sampling", "batch", "rounds", "activation", "alpha", "l1_ratio", "gamma", "a", "clip", "weights", "h", "mixing",
     "correct", "on_violation", "primal",
 )  # fmt: skip
+TABLES: dict[str, Choices[Any]] = {
+    "sampling": SAMPLINGS,
+    "activation": ACTIVATIONS,
+    "gamma": SEQUENCES,
+    "a": SEQUENCES,
+    "weights": objective.WEIGHTS,
+    "h": REGULARISERS,
+    "mixing": WEIGHTS,
+}
+"""Where the settings that may be given as text are read."""
 ROUNDS = (2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 1000, 1500, 2000, 3000, 5000, 10_000)
 FEWEST = 200
 """Rounds that a plan has at the least, if the budget allows: the average over few rounds is of models that had hardly
@@ -52,7 +168,7 @@ GENTLER = {"logistic": 0.5, "softmax": 0.5}
 class _Network:
     """A way to activate nodes, and what follows from it."""
 
-    activation: str
+    activation: Activation
     iota: float
     beta: float
     messages: float
@@ -65,7 +181,7 @@ class _Scale:
     lipschitz: float
     clip: float | None
     row: float
-    weights: str
+    weights: Weights
     z1: float
     noise: float
     """c of full batches, over L."""
@@ -90,15 +206,15 @@ def choose(facts: Facts, **fixed: Any) -> Choice:
     --------
     >>> facts = Facts(sizes=(1600,) * 20, features=123, loss="hinge", epsilon=1.0, delta=1e-5)
     >>> choice = choose(facts)
-    >>> choice.spec.network.activation, choice.spec.privacy.sampling
-    ('everyone', 'full')
+    >>> print(choice.spec.network.activation, choice.spec.privacy.sampling)
+    everyone full
     >>> choose(facts, rounds=50, sampling="poisson(64)").spec.algorithm.rounds
     50
     """
     odd = sorted(set(fixed) - set(FIXED))
     if odd:
         raise SpecError(f"the planner has no setting '{odd[0]}'; it knows {', '.join(FIXED)}")
-    given = {k: v for k, v in fixed.items() if v is not None}
+    given = {name: _read(name, value) for name, value in fixed.items() if value is not None}
     scale = _scale(facts, given)
     networks = _networks(facts, given)
     plans = [_plan(facts, given, scale, network, T) for network in networks for T in _rounds(facts, given)]
@@ -119,32 +235,31 @@ def _seconds(facts: Facts, plan: Plan) -> float:
 
 
 def _scale(facts: Facts, given: dict[str, Any]) -> _Scale:
-    loss, row = loss_from_text(facts.loss), math.hypot(facts.row_norm, facts.intercept)
+    loss, row = facts.loss, math.hypot(facts.row_norm, facts.intercept)
     joint, clip = Joint(loss, facts.outputs), given.get("clip")
     if clip is None and (loss.name in GENTLER or joint.one_vs_rest) and math.isfinite(loss.slope_bound):
         # one class against the rest: as if one of them were wrong at a time
         clip = loss.slope_bound * row * GENTLER.get(loss.name, 1.0)
-    problem = ProblemSpec(facts.loss, outputs=facts.outputs, row_norm=facts.row_norm, intercept=facts.intercept)
-    lipschitz = make_lipschitz(loss, Spec(AlgorithmSpec(1), problem, privacy=PrivacySpec(clip=clip)))
+    problem = ProblemSpec(loss, outputs=facts.outputs, row_norm=facts.row_norm, intercept=facts.intercept)
+    lipschitz = make_lipschitz(Spec(AlgorithmSpec(1), problem, privacy=PrivacySpec(clip=clip)))
     sizes, z1 = np.array(facts.sizes), predict.single(facts.epsilon, facts.delta)
     uneven = max(facts.sizes) > UNEVEN * min(facts.sizes)
-    weights = given.get("weights") or (write("records", round(predict.typical_size(z1), 1)) if uneven else "records")
-    return _Scale(lipschitz, clip, row, weights, z1, predict.level(weigh(weights, sizes), sizes, 1.0, z1))
+    weights = given.get("weights", ByRecords(round(predict.typical_size(z1), 1) if uneven else 0.0))
+    return _Scale(lipschitz, clip, row, weights, z1, predict.level(weights(sizes), sizes, 1.0, z1))
 
 
 def _networks(facts: Facts, given: dict[str, Any]) -> list[_Network]:
     """Everyone, or what is fixed; on the complete graph also pairs, who send n messages a round and not n(n − 1)."""
-    names = [given["activation"]] if "activation" in given else ["everyone"]
-    if "activation" not in given and facts.graph == "complete" and facts.n > 3:
-        names.append(write("matching", facts.n // 2))
-    spec = NetworkSpec(graph=facts.graph, weights=given.get("mixing", "metropolis"))
-    graph, found = make_network(spec, facts.n), []
-    for name in names:
-        activation = make_activation("everyone" if facts.n == 1 else name)
-        iota, _ = activation_rate(graph, activation, bool(given.get("correct")))
-        sample = draw_schedule(graph, activation, spec.weights, 200, np.random.default_rng(0))
+    schemes = [given.get("activation", Everyone())]
+    graph, rule = facts.graph(facts.n), given.get("mixing", METROPOLIS)
+    if "activation" not in given and graph.is_complete and facts.n > 3:
+        schemes.append(Matching(facts.n // 2))
+    found = []
+    for scheme in schemes if facts.n > 1 else [Everyone()]:
+        iota, _ = activation_rate(graph, scheme, bool(given.get("correct")))
+        sample = draw_schedule(graph, scheme, rule, 200, np.random.default_rng(0))
         messages = float(sample.up_to()[-1]) / 200
-        found.append(_Network(name, iota, beta(graph, activation, spec.weights).beta, messages))
+        found.append(_Network(scheme, iota, beta(graph, scheme, rule).beta, messages))
     return found
 
 
@@ -159,37 +274,38 @@ def _plan(facts: Facts, given: dict[str, Any], scale: _Scale, network: _Network,
     """The best plan with this activation and T rounds."""
     iota = network.iota
     releases = max(1.0, iota * T)
-    sampling = make_sampling(_sampling(facts, given, scale, releases))
+    sampling = _sampling(facts, given, scale, releases)
+    full = isinstance(sampling, Full)
     sizes = np.array(facts.sizes)
-    rates = [1.0 if sampling.kind == "full" else sampling.batch(int(q)) / q for q in sizes]
+    rates = [1.0 if full else sampling.batch(int(q)) / q for q in sizes]
     more = max(predict.excess(sampling.kind, rate, releases, scale.z1) for rate in set(rates))
-    a = make_sequence(given.get("a", "constant(1)"), T)
+    a = given.get("a", constant(1))(T)
     uneven = T * float(np.sum(a**2)) / float(np.sum(a)) ** 2  # weights that grow use the releases unevenly
-    drawn = 0.0 if sampling.kind == "full" else 1 / (facts.features * releases * float(np.dot(rates, sizes)))
+    drawn = 0.0 if full else 1 / (facts.features * releases * float(np.dot(rates, sizes)))
     apart = facts.n * network.beta**2 / (releases * (1 - network.beta**2))  # recent noise has not mixed yet
     c = math.sqrt((scale.noise * more) ** 2 * uneven * (1 + apart) + drawn)
     reach = _reach(facts, given, scale, c, T, iota)
     foreseen = float(predict.loss(reach, c, facts.features, releases)) + (APART if network.beta > 0 else 0.0)
     sent = network.messages * T * facts.m * FLOAT_BYTES
-    return Plan(network.activation, sampling.text, T, reach / scale.reach, c * scale.lipschitz, foreseen, sent)
+    return Plan(network.activation, sampling, T, reach / scale.reach, c * scale.lipschitz, foreseen, sent)
 
 
-def _sampling(facts: Facts, given: dict[str, Any], scale: _Scale, releases: float) -> str:
+def _sampling(facts: Facts, given: dict[str, Any], scale: _Scale, releases: float) -> Sampling:
     if "sampling" in given:
-        return str(given["sampling"])
+        return given["sampling"]
     if "batch" in given:
-        return write("poisson", int(given["batch"]))
+        return Poisson(int(given["batch"]))
     work = releases * sum(facts.sizes) * min(facts.features, ENTRIES) * facts.outputs
     rate = max(predict.enough(releases, scale.z1), float(f"{WORK / work:.1g}")) if work > WORK else 1.0
-    return write("poisson", rate) if rate < 1 else "full"
+    return Poisson(rate) if rate < 1 else Full()
 
 
 def _reach(facts: Facts, given: dict[str, Any], scale: _Scale, c: float, T: int, iota: float) -> float:
     """τ in units of the bounds: the best one, or what the user's γ and μ leave of it."""
-    A = iota * float(np.sum(make_sequence(given.get("a", "constant(1)"), T)))
+    A = iota * float(np.sum(given.get("a", constant(1))(T)))
     mu = _modulus(facts, given)
     if "gamma" in given:
-        return scale.reach / (mu + float(make_sequence(_sequence(given["gamma"]), T)[-1]) / A)
+        return scale.reach / (mu + float(given["gamma"](T)[-1]) / A)
     best, _ = predict.best_reach(c, facts.features, max(1, round(iota * T)))
     return 1 / max(1 / best, mu / scale.reach + 1 / (predict.LONGEST_STEP * iota * T)) if mu else best
 
@@ -197,36 +313,36 @@ def _reach(facts: Facts, given: dict[str, Any], scale: _Scale, c: float, T: int,
 def _modulus(facts: Facts, given: dict[str, Any]) -> float:
     """μ, where the user has fixed it; 0 where it is the planner's to choose."""
     if "h" in given:
-        return h_from_text(given["h"]).modulus
+        return float(given["h"].modulus)
     if "alpha" not in given:
         return 0.0
     share = {"l2": 1.0, "elastic_net": 1 - given.get("l1_ratio", 0.5)}.get(facts.penalty, 0.0)
     return float(given["alpha"]) * share
 
 
-def _penalty(facts: Facts, given: dict[str, Any], plan: Plan) -> str:
+def _penalty(facts: Facts, given: dict[str, Any], plan: Plan) -> Regulariser:
     """h: what the user fixed; else a tenth of the shrinkage, and a threshold of one deviation of the noise for l1."""
     if "h" in given:
-        return str(given["h"])
+        return given["h"]
     ratio = {"l2": 0.0, "l1": 1.0}.get(facts.penalty, given.get("l1_ratio", 0.5))
     phi, mu = (given["alpha"],) * 2 if "alpha" in given else (_short(plan.noise), _short(STRONG / plan.reach))
     if facts.penalty == "elastic_net":
-        return write("elastic_net", float(ratio * phi), float((1 - ratio) * mu))
-    return {"none": "none", "l1": write("l1", float(phi)), "l2": write("l2", float(mu))}[facts.penalty]
+        return elastic_net(float(ratio * phi), float((1 - ratio) * mu))
+    return {"none": Separable(), "l1": l1(float(phi)), "l2": l2(float(mu))}[facts.penalty]
 
 
 def _spec(facts: Facts, given: dict[str, Any], scale: _Scale, plan: Plan, iota: float) -> Spec:
-    a = given.get("a", "constant(1)")
+    a: Sequence = given.get("a", constant(1))
     h = _penalty(facts, given, plan)
-    A = iota * float(np.sum(make_sequence(a, plan.rounds)))
-    gamma = write("constant", _short(A * (1 / plan.reach - h_from_text(h).modulus)))
+    A = iota * float(np.sum(a(plan.rounds)))
+    gamma = given.get("gamma") or constant(_short(A * (1 / plan.reach - h.modulus)))
     spec = Spec(
-        AlgorithmSpec(plan.rounds, a=a, gamma=_sequence(given.get("gamma", gamma))),
+        AlgorithmSpec(plan.rounds, a=a, gamma=gamma),
         ProblemSpec(facts.loss, h, scale.weights, facts.intercept, facts.row_norm, outputs=facts.outputs),
         NetworkSpec(facts.graph, plan.activation),
         PrivacySpec(
             sampling=plan.sampling,
-            noise=write("private", facts.epsilon),
+            noise=Private(facts.epsilon),
             delta=facts.delta,
             clip=scale.clip,
             adversary=facts.adversary,
@@ -246,5 +362,84 @@ def _short(value: float) -> float:
     return float(f"{value:.4g}")
 
 
-def _sequence(value: str | float) -> str:
-    return value if isinstance(value, str) else write("constant", float(value))
+def _read(name: str, value: Any) -> Any:
+    """A setting as a value: text is read here, and a plain γ or a is the same in every round."""
+    if name in ("a", "gamma") and isinstance(value, int | float):
+        return constant(float(value))
+    return TABLES[name].read(value) if name in TABLES and isinstance(value, str) else value
+
+
+def reasons(facts: Facts, given: dict[str, Any], plan: Plan, spec: Spec, shortest: bool) -> list[str]:
+    """One sentence for each thing that was chosen or fixed."""
+    n, total = facts.n, sum(facts.sizes)
+    said = [
+        f"ε = {facts.epsilon:g} and δ = {facts.delta:g} against '{facts.adversary}' leave noise of deviation "
+        f"{plan.noise:.2g} in each coordinate of the mean gradient, however many rounds there are.",
+        _why_these_speak(given, plan, n),
+        _why_these_records(given, plan, total),
+        _why_these_rounds(facts, given, plan, shortest),
+        _why_these_steps(given, plan, spec),
+    ]
+    if spec.privacy.clip is not None and "clip" not in given:
+        said.append(
+            f"Each record's gradient is clipped at {spec.privacy.clip:.3g}, below the bound of the loss: few records "
+            "are as steep, and the noise is made for the clip."
+        )
+    weights = spec.problem.weights
+    if isinstance(weights, ByRecords) and weights.kappa and "weights" not in given:
+        said.append(
+            f"Nodes are weighed by their records, those with fewer than some {weights.kappa:.2g} less: their noise "
+            "would drown what they have to say."
+        )
+    return said
+
+
+def _why_these_speak(given: dict[str, Any], plan: Plan, n: int) -> str:
+    if "activation" in given:
+        return f"Who speaks in a round was fixed: {plan.activation}."
+    if n == 1:
+        return "A single node has nobody to wait for."
+    if isinstance(plan.activation, Everyone):
+        return f"Everyone speaks in every round: the noise of {n} nodes averages out, and silence saves no privacy."
+    return f"Nodes speak in pairs, {plan.activation}: that sends {n} messages a round and not {n * (n - 1)}."
+
+
+def _why_these_records(given: dict[str, Any], plan: Plan, total: int) -> str:
+    if "sampling" in given or "batch" in given:
+        return f"How records are drawn was fixed: {plan.sampling}."
+    if isinstance(plan.sampling, Full):
+        return f"All {total:,} records are used in every round: sampling would save work, but never noise."
+    share = getattr(plan.sampling, "size", 1.0)
+    return f"A round uses each record with probability {share:g}: hardly more noise than all of them, less work."
+
+
+def _why_these_rounds(facts: Facts, given: dict[str, Any], plan: Plan, shortest: bool) -> str:
+    sent = f"{plan.rounds:,} rounds send {plan.bytes / 1e6:,.1f} MB"
+    if "rounds" in given:
+        return f"{sent}: as fixed."
+    if plan.rounds == facts.rounds or not shortest:
+        return f"{sent}: as many as the budget allows."
+    return f"{sent}: more would gain less than they cost, at a point of accuracy for ten minutes."
+
+
+def _why_these_steps(given: dict[str, Any], plan: Plan, spec: Spec) -> str:
+    chosen = [f"γ = {spec.algorithm.gamma}"] if "gamma" not in given else []
+    chosen += [f"h = {spec.problem.h}"] if not {"h", "alpha"} & set(given) else []
+    what = " and ".join(chosen) or "the fixed γ and h"
+    return (
+        f"With {what} the model follows the mean gradient for τ = {plan.reach:.3g}: shorter would miss the optimum by "
+        f"more, longer would pick up more noise. Predicted loss of accuracy: {100 * plan.loss:.1f} points."
+    )
+
+
+def others(plans: Iterable[Plan], best: Plan, count: int = 8) -> list[dict[str, Any]]:
+    """The chosen plan, and for each number of rounds near it the best of the rest."""
+    near = sorted((p for p in plans if p is not best), key=lambda p: (abs(math.log(p.rounds / best.rounds)), p.loss))[
+        : count - 1
+    ]
+    return [_told(p) for p in (best, *sorted(near, key=lambda p: p.loss))]
+
+
+def _told(plan: Plan) -> dict[str, Any]:
+    """A plan for a table or JSON: choices in their notation."""
+    return plan._asdict() | {"activation": str(plan.activation), "sampling": str(plan.sampling)}

@@ -28,12 +28,12 @@ import math
 import numpy as np
 
 from sottovoce._types import Array, IntArray
-from sottovoce.privacy.calibration import noise_multiplier
+from sottovoce.privacy import calibration
 
 
 def single(epsilon: float, delta: float) -> float:
     """z₁: noise over sensitivity of one Gaussian release that is (ε, δ)-DP."""
-    return noise_multiplier("full", 1.0, 1, epsilon, delta)
+    return calibration.single(epsilon, delta)
 
 
 def excess(kind: str, rate: float, releases: float, z1: float) -> float:

@@ -13,15 +13,13 @@ import numpy as np
 
 from sottovoce._types import FLOAT_BYTES, IntArray
 from sottovoce.algorithm import bounds
-from sottovoce.algorithm.stepsizes import StepSizes, make_sequence, prefix_sums
+from sottovoce.algorithm.method import StepSizes, prefix_sums
 from sottovoce.network.activation import Activation
 from sottovoce.network.graphs import Graph
 from sottovoce.network.mixing import activation_rate, beta
 from sottovoce.network.schedule import draw_schedule
-from sottovoce.privacy.calibration import sigma as calibrated_sigma
-from sottovoce.privacy.sampling import make_sampling
-from sottovoce.problem.objective import weigh
-from sottovoce.run.build import h_from_text, make_network, scheme_of
+from sottovoce.privacy.planning import calibrate
+from sottovoce.run.build import make_lipschitz, scheme_of
 from sottovoce.run.spec import Spec
 
 
@@ -45,29 +43,29 @@ class Price:
     bytes: float
 
 
-def price(spec: Spec, sizes: IntArray, m: int, lipschitz: float, epsilon: float, delta: float) -> Price:
+def price(spec: Spec, sizes: IntArray, m: int, epsilon: float) -> Price:
     """The price of a spec's plan for nodes with the given numbers of records."""
-    n, T = len(sizes), spec.algorithm.rounds
-    graph = make_network(spec.network, n)
+    n, T, lipschitz, delta = len(sizes), spec.algorithm.rounds, make_lipschitz(spec), spec.privacy.delta
+    graph = spec.network.graph(n)
     activation = scheme_of(spec, n)
     iota, factors = activation_rate(graph, activation, spec.network.correct)
     mixing = beta(graph, activation, spec.network.weights)
-    sampling = make_sampling(spec.privacy.sampling)
+    sampling = spec.privacy.sampling
     busiest = float(np.max(activation.iota(graph)))
     needed = {
-        q: calibrated_sigma(sampling.kind, q, sampling.batch(q), lipschitz, T, epsilon, delta, activity=busiest)
+        q: calibrate(sampling, q, T, epsilon, clip=lipschitz, delta=delta, activity=busiest)
         for q in sorted({int(q) for q in sizes})
     }
     sigmas = np.array([needed[int(q)] for q in sizes])
-    steps = StepSizes(make_sequence(spec.algorithm.a, T), make_sequence(spec.algorithm.gamma, T))
-    h = h_from_text(spec.problem.h)
-    scale = n * weigh(spec.problem.weights, sizes) * factors  # both act on what is already noised
+    steps = StepSizes(spec.algorithm.a(T), spec.algorithm.gamma(T))
+    h = spec.problem.h
+    scale = n * spec.problem.weights(sizes) * factors  # both act on what is already noised
     rms = float(np.sqrt(np.mean((scale * sigmas) ** 2)))
     setting = bounds.Setting(L=lipschitz, m=m, n=n, iota=iota, beta=mixing.beta, mu=h.modulus, sigma=rms)
     links = _messages_a_round(spec, graph, activation)
     used = sum(sampling.batch(int(q)) for q in sizes)
     return Price(
-        sampling=sampling.text,
+        sampling=str(sampling),
         activation=str(activation),
         rounds=T,
         epochs=iota * T * used / float(np.sum(sizes)),

@@ -1,35 +1,30 @@
 """The accountant: a node's whole participation in, a true (ε, δ) out.
 
+`price` is what everybody asks: statements, ledgers, budgets, reports. Events in, an `Account` out; equal questions are
+answered once. Below it the same is said of parts: so many rounds of one mechanism each (`composition.Part`).
+
 Every answer of `epsilon` and `delta` is an upper bound and every one of `epsilon_lower` a lower one, numerical slack
 included; grids are refined until the answer no longer moves by more than a few thousandths.
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import astuple, dataclass
+from functools import lru_cache
 
 import numpy as np
 import scipy  # not its parts: they load when first used
 
 from sottovoce.errors import PrivacyError
 from sottovoce.privacy import profiles
-from sottovoce.privacy.composition import compose, moments
-from sottovoce.privacy.events import Mechanism, gaussian, joint, merge, parts, pure
-
-__all__ = [
-    "Account",
-    "Mechanism",
-    "account",
-    "delta",
-    "epsilon",
-    "epsilon_lower",
-    "epsilon_rdp",
-    "refine",
-    "tradeoff",
-]
+from sottovoce.privacy.composition import Part, compose, moments
+from sottovoce.privacy.events import Priced, WholeEvent
+from sottovoce.privacy.profiles import FixedPair, Pair
 
 FINEST = 2**20
 FAINTEST = 1e-5  # a noise multiplier below this (ε over 10⁹) counts as no noise at all
+SMALLEST = 1e-15
+"""No δ below this is promised: a normal that is drawn never exceeds 9.49 σ, so that the far tail is not a normal's."""
 _COARSEST = 2**14
 _STILL = 2e-3  # grids are quadrupled until ε moves by less than this share of itself
 _UNLUCKY = 0.01  # the probability of speaking less often than a lower bound counts on
@@ -42,7 +37,7 @@ class Account:
     epsilon: float
     """The guarantee."""
     epsilon_lower: float
-    """No smaller ε can be promised: an instance of the mechanism really reaches it."""
+    """No smaller ε can be promised: an instance of the mechanism really reaches it. 0 where nothing is known."""
     epsilon_rdp: float
     """The same guarantee by Rényi moments: a looser upper bound from another calculation."""
     delta: float
@@ -50,39 +45,152 @@ class Account:
     """By how much the grid may have raised `epsilon`, as a share of it."""
 
 
-def epsilon(mechanisms: Sequence[Mechanism], delta: float) -> float:
+def price(events: Iterable[Priced], delta: float, lower: bool = True) -> Account:
+    """What one or several participations of the same records cost together at δ.
+
+    Silence costs nothing; speaking without noise costs everything. Without `lower` nothing from below is computed,
+    in half of the time; where not all events are realised, nothing is known from below.
+
+    Examples
+    --------
+    >>> from sottovoce.privacy.events import FixedEvent, FullEvent
+    >>> round(price([FixedEvent(20000, 1, 1.0, 0.9, 60000)], 1e-5).epsilon, 2)
+    2.22
+    >>> run = FullEvent(100, 100, 1.0, 0.2, 50)
+    >>> price([run, run], 1e-5).epsilon == price([FullEvent(100, 100, 1.0, 0.2, 100)], 1e-5).epsilon
+    True
+    """
+    check_delta(delta)
+    return _price(_known(events), delta, lower)
+
+
+@lru_cache(maxsize=4096)  # the runs of a sweep ask the same over and over
+def _price(events: tuple[Priced, ...], delta: float, lower: bool) -> Account:
+    spoken = [event for event in events if event.count]
+    if any(event.noise_multiplier == 0 for event in spoken):
+        return Account(math.inf, math.inf, math.inf, delta, 0.0)
+    if len(spoken) == 1 and isinstance(spoken[0], WholeEvent):
+        value, check = spoken[0].bounds(delta)
+        return Account(value, 0.0, check, delta, 0.0)
+    return account([event.part for event in spoken], delta, lower and all(event.realised for event in spoken))
+
+
+def risk(events: Iterable[Priced], fpr: float) -> float:
+    """The largest share of true alarms that an attacker can have at a share of false ones.
+
+    Examples
+    --------
+    >>> from sottovoce.privacy.events import FullEvent
+    >>> round(risk([FullEvent(2, 2, 1.0, 1.0, 1)], 0.01), 2)
+    0.09
+    """
+    return _risk(_known(events), fpr)
+
+
+@lru_cache(maxsize=256)
+def _risk(events: tuple[Priced, ...], fpr: float) -> float:
+    spoken = [event for event in events if event.count]
+    if any(event.noise_multiplier == 0 for event in spoken):
+        return 1.0
+    if len(spoken) == 1 and isinstance(spoken[0], WholeEvent):
+        return spoken[0].risk(fpr)
+    return tradeoff([event.part for event in spoken], fpr)
+
+
+def _known(events: Iterable[Priced]) -> tuple[Priced, ...]:
+    """What the accountant has never heard of is an error, never a guess."""
+    listed = tuple(events)
+    for event in listed:
+        if not isinstance(event, Priced):
+            raise PrivacyError(f"there is no way to account for {event!r}; give an event of `privacy.events`")
+    return listed
+
+
+def check_delta(delta: float) -> None:
+    """A δ of 0 needs pure noise, a δ of 1 promises nothing, and one below `SMALLEST` is more than the noise keeps."""
+    _check(delta)
+    if delta < SMALLEST:
+        raise PrivacyError(
+            f"δ (delta) must be at least {SMALLEST:g}, not {delta:g}: noise as it is drawn ends at 9.49 σ, so that "
+            "nothing smaller could be promised"
+        )
+
+
+def _check(delta: float) -> None:
+    if not 0 < delta < 1:
+        raise PrivacyError(f"δ (delta) must lie strictly between 0 and 1, not {delta}")
+
+
+def merge(parts: Sequence[Part]) -> list[Part]:
+    """Equal mechanisms in one, in an order of their own: the answer can't depend on how a list was written."""
+    rounds: dict[tuple[Pair, float], int] = {}
+    for part in parts:
+        key = part.pair, part.activity
+        rounds[key] = rounds.get(key, 0) + part.count
+    merged = [Part(pair, count, activity) for (pair, activity), count in rounds.items() if count]
+    return sorted(merged, key=lambda part: (type(part.pair).__name__, *astuple(part.pair), part.activity))
+
+
+def whole(merged: Sequence[Part]) -> list[Part]:
+    """What to compose; what is Gaussian is one part, exactly."""
+    plain = [part for part in merged if part.gaussian]
+    rest = [part for part in merged if not part.gaussian]
+    return [*rest, Part(FixedPair(_joint(plain)), 1)] if plain else rest
+
+
+def _joint(merged: Sequence[Part]) -> float:
+    """The multiplier of the one Gaussian mechanism that several compose to (Dong, Roth and Su 2022, Corollary 3.3)."""
+    apart = [part.pair.apart or 0.0 for part in merged]
+    return math.fsum(part.count * a * a for part, a in zip(merged, apart, strict=True)) ** -0.5
+
+
+def _gaussian(merged: Sequence[Part]) -> bool:
+    """Whether the whole is one Gaussian mechanism, for which there is a formula."""
+    return all(part.gaussian for part in merged)
+
+
+def _faint(merged: Sequence[Part]) -> bool:
+    return any(part.pair.multiplier < FAINTEST for part in merged)
+
+
+def _pure(merged: Sequence[Part]) -> float:
+    """The ε at which δ is 0, infinite where there is none: pure DP adds up."""
+    return math.fsum(part.count / part.pair.multiplier if part.pair.bounded else math.inf for part in merged)
+
+
+def epsilon(parts: Sequence[Part], delta: float) -> float:
     """The least ε at which all the rounds together are certainly (ε, δ)-DP.
 
     Examples
     --------
-    >>> round(epsilon([Mechanism("fixed", 1 / 20000, 0.45, 60000)], 1e-5), 2)
+    >>> round(epsilon([Part(FixedPair(0.45, rate=1 / 20000), 60000)], 1e-5), 2)
     2.22
-    >>> round(epsilon([Mechanism("full", 1, 10.0, 100)], 1e-5), 3)
+    >>> round(epsilon([Part(FixedPair(10.0), 100)], 1e-5), 3)
     4.377
     """
-    return refine(mechanisms, delta)[0]
+    return refine(parts, delta)[0]
 
 
-def refine(mechanisms: Sequence[Mechanism], delta: float, finest: int = FINEST) -> tuple[float, float]:
+def refine(parts: Sequence[Part], delta: float, finest: int = FINEST) -> tuple[float, float]:
     """ε on grids of up to `finest` points, and the share of it by which the last refinement moved it."""
     _check(delta)
-    merged = merge(mechanisms)
+    merged = merge(parts)
     if not merged:
         return 0.0, 0.0
-    if any(m.multiplier < FAINTEST for m in merged):
+    if _faint(merged):
         return math.inf, 0.0
-    if gaussian(merged):
-        return profiles.gaussian_epsilon(delta, joint(merged)), 0.0
-    whole = parts(merged)
-    found = moments(whole, math.log(delta))
-    level = min(found.bound(delta), pure(merged))
+    if _gaussian(merged):
+        return profiles.gaussian_epsilon(delta, _joint(merged)), 0.0
+    composed = whole(merged)
+    found = moments(composed, math.log(delta))
+    level = min(found.bound(delta), _pure(merged))
     value, moved, size = math.inf, math.inf, min(_COARSEST, finest)
     while size <= finest and moved > _STILL:
         before, about = value, min(level, value, found.level(math.log(delta))[0])
-        value = compose(whole, found, (max(about, 0.0), math.log(delta)), size).epsilon(delta)
+        value = compose(composed, found, (max(about, 0.0), math.log(delta)), size).epsilon(delta)
         moved, size = _moved(before, value), 4 * size
         if value < 0.5 * about:
-            found = moments(whole, math.log(delta), value)  # rare large losses had misled Chernoff's bound
+            found = moments(composed, math.log(delta), value)  # rare large losses had misled Chernoff's bound
             level = min(level, found.bound(delta))
     return min(level, value), min(moved, _moved(level, value))
 
@@ -94,105 +202,106 @@ def _moved(before: float, value: float) -> float:
     return abs(before - value) / value if value > 0 else 0.0 if before == 0 else math.inf
 
 
-def delta(mechanisms: Sequence[Mechanism], epsilon: float) -> float:
+def delta(parts: Sequence[Part], epsilon: float) -> float:
     """The least δ at which all the rounds together are certainly (ε, δ)-DP.
 
     Examples
     --------
-    >>> round(delta([Mechanism("fixed", 1 / 20000, 0.45, 60000)], 2.2194), 7)
+    >>> round(delta([Part(FixedPair(0.45, rate=1 / 20000), 60000)], 2.2194), 7)
     1e-05
     """
     if not 0 <= epsilon < math.inf:
         raise PrivacyError(f"an epsilon is finite and not negative, not {epsilon}")
-    merged = merge(mechanisms)
+    merged = merge(parts)
     if not merged:
         return 0.0
-    if any(m.multiplier < FAINTEST for m in merged):
+    if _faint(merged):
         return 1.0
-    if gaussian(merged):
-        return profiles.gaussian_delta(epsilon, joint(merged))
-    if epsilon >= pure(merged):
+    if _gaussian(merged):
+        return profiles.gaussian_delta(epsilon, _joint(merged))
+    if epsilon >= _pure(merged):
         return 0.0
-    whole = parts(merged)
+    composed = whole(merged)
     # how small a probability matters is known once δ is, so that each look begins with what the last one found
-    found = moments(whole, -60.0, epsilon)
+    found = moments(composed, -60.0, epsilon)
     best = min(math.exp(max(found.order(epsilon)[1], -300.0)) + found.lost, 1.0)
     moved, size = math.inf, _COARSEST
     while size <= FINEST and moved > _STILL and best > 0:
         log_delta = max(math.log(best), -600.0)
-        value = compose(whole, moments(whole, log_delta, epsilon), (epsilon, log_delta), size).delta(epsilon)
+        value = compose(composed, moments(composed, log_delta, epsilon), (epsilon, log_delta), size).delta(epsilon)
         moved, best, size = _moved(best, value), min(best, value), 4 * size
     return best
 
 
-def epsilon_lower(mechanisms: Sequence[Mechanism], delta: float, above: float | None = None) -> float:
+def epsilon_lower(parts: Sequence[Part], delta: float, above: float | None = None) -> float:
     """An ε below which these rounds are certainly not (ε, δ)-DP for the worst data: a lower bound, slack included.
 
     `above` is what `epsilon` says, where that is known; it saves time, and no answer's validity depends on it.
 
     Examples
     --------
-    >>> round(epsilon_lower([Mechanism("fixed", 0.01, 1.0, 1000)], 1e-5), 2)
+    >>> round(epsilon_lower([Part(FixedPair(1.0, rate=0.01), 1000)], 1e-5), 2)
     1.83
     """
     _check(delta)
-    merged = merge(mechanisms)
+    merged = merge(parts)
     if not merged:
         return 0.0
-    if any(m.multiplier < FAINTEST for m in merged):
-        return math.inf if any(m.multiplier == 0 for m in merged) else 0.0
+    if _faint(merged):
+        return math.inf if any(part.pair.multiplier == 0 for part in merged) else 0.0
     certain = []
-    for m in merged:
-        rounds = m.rounds
-        if m.activity < 1:
+    for part in merged:
+        rounds = part.count
+        if part.activity < 1:
             # δ = E δ_K over how often the node speaks, and δ_K grows with K: so δ ≥ P(K ≥ k) δ_k
             quantile = float(
-                scipy.special.bdtrik(_UNLUCKY, m.rounds, m.activity)
+                scipy.special.bdtrik(_UNLUCKY, part.count, part.activity)
             )  # not a number where even 0 is likelier
             rounds = math.floor(quantile) + 1 if quantile > 0 else 0
             delta /= 1.0 - _UNLUCKY
-        certain.append(Mechanism(m.kind, m.rate, m.multiplier, rounds))
+        certain.append(Part(part.pair, rounds))
     certain = merge(certain)
     if not certain or delta >= 1.0:
         return 0.0
-    if gaussian(certain):
-        return profiles.gaussian_epsilon(delta, joint(certain))
+    if _gaussian(certain):
+        return profiles.gaussian_epsilon(delta, _joint(certain))
     if above is None or certain != merged:
         above = refine(certain, delta, 4 * _COARSEST)[0]
-    found = moments(parts(certain), math.log(delta), above)
+    composed = whole(certain)
+    found = moments(composed, math.log(delta), above)
     target = max(found.level(math.log(delta))[0], 0.0), math.log(delta)
-    real = parts(certain, realised=True)
+    real = [Part(part.pair.realised, part.count) for part in composed]
     best, moved, size = 0.0, math.inf, _COARSEST
     while size <= FINEST and moved > _STILL:
         value = compose(real, found, target, size, lower=True).epsilon_lower(delta)
         moved, best, size = _moved(best, value) if value else math.inf, max(best, value), 4 * size
     if best == 0.0 and len(certain) > 1:
-        return max(epsilon_lower([m], delta) for m in certain)  # the whole tells at least as much as each part
+        return max(epsilon_lower([part], delta) for part in certain)  # the whole tells at least as much as each part
     return best
 
 
-def epsilon_rdp(mechanisms: Sequence[Mechanism], delta: float) -> float:
+def epsilon_rdp(parts: Sequence[Part], delta: float) -> float:
     """The ε that the Rényi moments of the same pairs give: always valid, and looser, without any convolution.
 
     Examples
     --------
-    >>> round(epsilon_rdp([Mechanism("full", 1, 1.0, 1)], 1e-5), 2)
+    >>> round(epsilon_rdp([Part(FixedPair(1.0), 1)], 1e-5), 2)
     4.73
     """
     _check(delta)
-    merged = merge(mechanisms)
+    merged = merge(parts)
     if not merged:
         return 0.0
-    if any(m.multiplier < FAINTEST for m in merged):
+    if _faint(merged):
         return math.inf
-    whole = parts(merged)
-    found = moments(whole, math.log(delta))
+    composed = whole(merged)
+    found = moments(composed, math.log(delta))
     order = found.level(math.log(delta))[1]
-    cells = [part.cells(found.top, 8000) for part in whole]
+    cells = [part.cells(found.top, 8000) for part in composed]
 
     def bound(log_order: float) -> float:
         at = np.array([math.exp(log_order)])
-        values = [part.log_moments(at, found.top, its) for part, its in zip(whole, cells, strict=True)]
+        values = [part.log_moments(at, found.top, its) for part, its in zip(composed, cells, strict=True)]
         moment = math.fsum(float(v[0][0]) for v in values)
         left = delta - math.fsum(v[1] for v in values)  # a loss over top goes to δ
         if left <= 0 or not math.isfinite(moment):
@@ -204,57 +313,53 @@ def epsilon_rdp(mechanisms: Sequence[Mechanism], delta: float) -> float:
     best = scipy.optimize.minimize_scalar(
         bound, bounds=(math.log(order) - 1.5, math.log(order) + 1.5), method="bounded"
     )
-    return max(min(float(best.fun), pure(merged)), 0.0)
+    return max(min(float(best.fun), _pure(merged)), 0.0)
 
 
-def account(mechanisms: Sequence[Mechanism], delta: float, lower: bool = True) -> Account:
-    """All that is known about a participation at δ; without `lower`, nothing from below, in half of the time.
+def account(parts: Sequence[Part], delta: float, lower: bool = True) -> Account:
+    """All that is known about some rounds at δ; without `lower`, nothing from below, in half of the time.
 
     Examples
     --------
-    >>> account([Mechanism("poisson", 0.01, 1.0, 100)], 1e-5).epsilon < 1.0
+    >>> from sottovoce.privacy.profiles import PoissonPair
+    >>> account([Part(PoissonPair(1.0, rate=0.01), 100)], 1e-5).epsilon < 1.0
     True
     """
-    value, error = refine(mechanisms, delta)
-    renyi = epsilon_rdp(mechanisms, delta)
+    value, error = refine(parts, delta)
+    renyi = epsilon_rdp(parts, delta)
     # two upper bounds; beyond ε of a million, where the grid is too coarse, the second can be the smaller by a hair
-    below = epsilon_lower(mechanisms, delta, value) if lower else 0.0
+    below = epsilon_lower(parts, delta, value) if lower else 0.0
     return Account(min(value, renyi), below, renyi, delta, error)
 
 
-def tradeoff(mechanisms: Sequence[Mechanism], fpr: float) -> float:
+def tradeoff(parts: Sequence[Part], fpr: float) -> float:
     """The largest true-positive rate that any attacker can have at this false-positive rate.
 
     Every point of the curve bounds it: TPR ≤ e^ε FPR + δ(ε), and 1 − FPR ≤ e^ε (1 − TPR) + δ(ε).
 
     Examples
     --------
-    >>> round(tradeoff([Mechanism("full", 1, 1.0, 1)], 0.01), 2)
+    >>> round(tradeoff([Part(FixedPair(1.0), 1)], 0.01), 2)
     0.09
     """
     if not 0 <= fpr <= 1:
         raise PrivacyError(f"a false-positive rate is a probability, not {fpr}")
-    merged = merge(mechanisms)
+    merged = merge(parts)
     if not merged:
         return float(fpr)
-    if any(m.multiplier < FAINTEST for m in merged):
+    if _faint(merged):
         return 1.0
-    if gaussian(merged):
+    if _gaussian(merged):
         # the trade-off of two Gaussians (Dong, Roth and Su 2022)
-        return float(scipy.special.ndtr(1.0 / joint(merged) + scipy.special.ndtri(fpr)))
+        return float(scipy.special.ndtr(1.0 / _joint(merged) + scipy.special.ndtri(fpr)))
     best = 1.0
-    whole = parts(merged)
+    composed = whole(merged)
     for log_delta in np.log(np.geomspace(max(min(fpr, 0.5), 1e-9) / 30.0, 0.9, 5)).tolist():
-        found = moments(whole, log_delta)
-        curve = compose(whole, found, (max(found.level(log_delta)[0], 0.0), log_delta), FINEST // 8)
+        found = moments(composed, log_delta)
+        curve = compose(composed, found, (max(found.level(log_delta)[0], 0.0), log_delta), FINEST // 8)
         keep = (curve.losses >= 0) & (curve.losses < 700)
         e, d = curve.losses[keep], curve.deltas()[keep]
         if len(e):
             bounds = np.minimum(np.exp(e) * fpr + d, 1.0 - np.exp(-e) * (1.0 - fpr - d))
             best = min(best, float(bounds.min()))
     return max(best, float(fpr))
-
-
-def _check(delta: float) -> None:
-    if not 0 < delta < 1:
-        raise PrivacyError(f"a delta lies strictly between 0 and 1, not {delta}")

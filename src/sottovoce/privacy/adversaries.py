@@ -1,48 +1,133 @@
 """Who is watching. A guarantee means nothing without this name beside it.
 
-How each adversary changes the accounting of a node's participation.
+An adversary says what it sees, on what a guarantee against it rests, which runs can claim to be safe from it and no
+more, and how it sees a node of which it is only known how likely it is to speak.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import ClassVar
 
 from sottovoce.errors import PrivacyError
-from sottovoce.privacy.accounting import Mechanism
-from sottovoce.privacy.events import Event
+from sottovoce.notation import Choices
+from sottovoce.privacy.events import Event, Hidden, Priced, Seldom
 
 
 @dataclass(frozen=True)
 class Adversary:
-    """What an observer sees, and which runs can claim to be safe from it and no more."""
+    """An observer; ``str()`` is its name."""
 
-    name: str
-    sees: str
-    refusal: str = ""
+    name: ClassVar[str]
+    sees: ClassVar[str]
+    refusal: ClassVar[str] = ""
     """Why an ordinary run cannot claim it; empty where it can."""
 
+    def __str__(self) -> str:
+        """In a spec."""
+        return self.name
 
-_ROWS = (
-    Adversary("transcript", "every message of every node, and who was active in every round"),
-    Adversary(
-        "hidden_participation",
-        "messages that cannot be linked to the node that sent them",
-        "a message carries z_i, which changes only when node i is active, so participation can always be linked",
-    ),
-    Adversary(
-        "secret_pairs",
-        "every message, but not the seeds that pairs of nodes share",
-        "dual averaging adds independent noise, so there are no pairwise secrets to rely on",
-    ),
-    Adversary(
-        "central",
-        "the final model only",
-        "nodes send their messages to one another in clear, so a neighbour sees more than the final model",
-    ),
+    def fits(self, secrets: bool, nodes: int) -> bool:
+        """Whether a run really faces it: its messages carry noise whose seeds pairs of nodes share or not."""
+        return not self.refusal
+
+    def assumptions(self, coalition: tuple[int, ...] | None) -> tuple[str, ...]:
+        """On what a guarantee against it rests besides; `coalition` is whose secrets count as known."""
+        return ()
+
+    def helped(self, coalition: tuple[int, ...] | None) -> str:
+        """Its name, and who helps it where that matters."""
+        return f"'{self.name}'"
+
+    def seen(self, event: Event, activity: float = 1.0) -> Priced:
+        """What it sees of a node that speaks in each of `event.rounds` rounds with a probability."""
+        raise PrivacyError(f"'{self}' cannot be accounted for this algorithm: {self.refusal}; use 'transcript'")
+
+
+@dataclass(frozen=True)
+class Transcript(Adversary):
+    """Everything that is ever sent."""
+
+    name: ClassVar[str] = "transcript"
+    sees: ClassVar[str] = "every message of every node, and who was active in every round"
+
+    def seen(self, event: Event, activity: float = 1.0) -> Priced:
+        """Who spoke is seen: a sleeping round releases nothing, an active one is a release."""
+        return Seldom(event, activity)
+
+
+@dataclass(frozen=True)
+class HiddenParticipation(Adversary):
+    """A what-if: the adversary that the paper's theorem counts on."""
+
+    name: ClassVar[str] = "hidden_participation"
+    sees: ClassVar[str] = "messages that cannot be linked to the node that sent them"
+    refusal: ClassVar[str] = (
+        "a message carries z_i, which changes only when node i is active, so participation can always be linked"
+    )
+
+    def seen(self, event: Event, activity: float = 1.0) -> Priced:
+        """Every round is a release, at a smaller rate."""
+        return Hidden(event, activity)
+
+
+@dataclass(frozen=True)
+class SecretPairs(Adversary):
+    """Everything that is sent, but not what pairs of nodes have agreed on before."""
+
+    name: ClassVar[str] = "secret_pairs"
+    sees: ClassVar[str] = "every message, but not the seeds that pairs of nodes share"
+    refusal: ClassVar[str] = "dual averaging adds independent noise, so there are no pairwise secrets to rely on"
+
+    def fits(self, secrets: bool, nodes: int) -> bool:
+        """Where there are secrets."""
+        return secrets
+
+    def assumptions(self, coalition: tuple[int, ...] | None) -> tuple[str, ...]:
+        """Every node is an observer too, and knows its own seeds."""
+        if coalition is None:  # in this way version 0.1 left it open
+            return ("the seeds that pairs of nodes share stay secret, but for those of the declared coalition",)
+        if not coalition:
+            return ("there is no coalition: no node is curious, and each seed is known to the two that share it alone",)
+        return (
+            f"the coalition of {_nodes(coalition)} tells the observer all it knows; no other node is curious, and the "
+            "seeds that two others share are known to those two alone",
+        )
+
+    def helped(self, coalition: tuple[int, ...] | None) -> str:
+        """An ε without the coalition would be a different promise."""
+        if coalition is None:
+            return super().helped(coalition)
+        return f"'{self.name}' with {f'the help of {_nodes(coalition)}' if coalition else 'no help from any node'}"
+
+
+def _nodes(coalition: tuple[int, ...]) -> str:
+    return f"node{'s' * (len(coalition) > 1)} {', '.join(map(str, coalition))}"
+
+
+@dataclass(frozen=True)
+class Central(Adversary):
+    """Who gets the model of a trusted place."""
+
+    name: ClassVar[str] = "central"
+    sees: ClassVar[str] = "the final model only"
+    refusal: ClassVar[str] = (
+        "nodes send their messages to one another in clear, so a neighbour sees more than the final model"
+    )
+
+    def fits(self, secrets: bool, nodes: int) -> bool:
+        """One node sends no messages; the accounting of every round covers the final model."""
+        return nodes == 1
+
+    def assumptions(self, coalition: tuple[int, ...] | None) -> tuple[str, ...]:
+        """Trust."""
+        return ("there is one trusted place that holds all records and publishes nothing but the final model",)
+
+
+ADVERSARIES: Choices[Adversary] = Choices(
+    "adversary", {kind.name: kind for kind in (Transcript, HiddenParticipation, SecretPairs, Central)}, PrivacyError
 )
 
-ADVERSARIES: dict[str, Adversary] = {row.name: row for row in _ROWS}
 
-
-def make_adversary(name: str) -> Adversary:
+def make_adversary(name: Adversary | str) -> Adversary:
     """Look an adversary up by name.
 
     Examples
@@ -50,45 +135,17 @@ def make_adversary(name: str) -> Adversary:
     >>> make_adversary("transcript").sees
     'every message of every node, and who was active in every round'
     """
-    if name not in ADVERSARIES:
-        raise PrivacyError(f"there is no adversary '{name}'; choose one of {', '.join(ADVERSARIES)}")
-    return ADVERSARIES[name]
+    return ADVERSARIES.read(name) if isinstance(name, str) else name
 
 
-def refuse_unless_runnable(adversary: Adversary, law: str = "gaussian", nodes: int = 2) -> None:
+def refuse_unless_runnable(adversary: Adversary, secrets: bool = False, nodes: int = 2) -> None:
     """A run may only be made under an adversary that its messages really face.
 
-    A trusted centre (one node) sends no messages: all that is seen is the final model, and the accounting of every
-    round covers that. Noise that pairs of nodes cancel is worth what it is only where their seeds are secret.
+    Noise that pairs of nodes cancel is worth what it is only where their seeds are secret.
     """
-    if law == "pairs" and adversary.name != "secret_pairs":
+    if secrets and not isinstance(adversary, SecretPairs):
         raise PrivacyError("noise that pairs of nodes share protects against 'secret_pairs' only; name that adversary")
-    runnable = not adversary.refusal or {"central": nodes == 1, "secret_pairs": law == "pairs"}.get(adversary.name)
-    if not runnable:
+    if not adversary.fits(secrets, nodes):
         raise PrivacyError(
-            f"a run cannot be protected against '{adversary.name}' only: {adversary.refusal}; use 'transcript'"
+            f"a run cannot be protected against '{adversary}' only: {adversary.refusal}; use 'transcript'"
         )
-
-
-def mechanism(adversary: Adversary, event: Event, activity: float = 1.0) -> Mechanism:
-    """What an adversary sees of a node that is active in each of `event.rounds` rounds with the given probability.
-
-    `transcript`: who spoke is seen, so a sleeping round releases nothing and an active one is a release at rate b/q:
-    the mixture of the two (with activity = 1 and the exact count K_i once the schedule is fixed).
-    `hidden_participation`: every round is a release at rate activity/q. A what-if: no run can claim it. Only for single
-    records: when i is silent another node's message takes its place, and that one may be 2L away, not 2L/b.
-    """
-    if not 0 < activity <= 1:
-        raise PrivacyError(f"the activity of a node is a probability over 0 and at most 1, not {activity}")
-    seen = Mechanism.of(event)
-    if adversary.name == "transcript":
-        return replace(seen, activity=activity)
-    if adversary.name == "hidden_participation":
-        if event.sampling != "fixed" or event.batch != 1:
-            raise PrivacyError(
-                "hidden participation can be priced for one record a round only (sampling fixed, batch 1)"
-            )
-        return replace(seen, rate=seen.rate * activity)
-    raise PrivacyError(
-        f"'{adversary.name}' cannot be accounted for this algorithm: {adversary.refusal}; use 'transcript'"
-    )

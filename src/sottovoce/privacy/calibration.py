@@ -1,47 +1,90 @@
-"""From a budget back to the noise, or to the number of rounds. Every answer lies on the private side of the root.
+"""How much noise: from a budget back to σ, or to the number of rounds, and from what a spec says to every node's σ_i.
 
-Roots are bracketed on a coarse grid, where a look takes hundredths of a second, and finished on the fine one with
-which `accounting.epsilon` answers.
+`sigma` answers for an event; `noise_multiplier`, `rounds` and `remaining`, in units of the sensitivity, for parts.
+Every answer lies on the private side of the root. Roots are bracketed on a coarse grid, where a look takes hundredths
+of a second, and finished on the fine one with which `accounting.epsilon` answers.
+
+What a spec holds is one of `NOISES`. ``private(ε)``: as much as a true (ε, δ) needs. ``gaussian(σ, …)``: one σ for all,
+or one for each node. ``theorem1(ε, δ₀)``: the paper's formula, with the claims that it makes. ``none``: no noise, which
+protects nobody.
 """
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Protocol
 
 import scipy  # not its parts: they load when first used
 
-from sottovoce.errors import PrivacyError
-from sottovoce.privacy import objective, profiles
-from sottovoce.privacy.accounting import FINEST, Mechanism, refine
-from sottovoce.privacy.events import Event
+from sottovoce._types import IntArray
+from sottovoce.errors import PrivacyError, SpecError
+from sottovoce.notation import Choices, write
+from sottovoce.privacy.accounting import FINEST, check_delta, refine
+from sottovoce.privacy.composition import Part
+from sottovoce.privacy.events import Event, Priced, WholeEvent
+from sottovoce.privacy.profiles import FixedPair, Pair, gaussian_multiplier
+from sottovoce.privacy.release import NodeTurns, Release
+from sottovoce.privacy.theorem1 import Theorem1, check_claim
 
 _ROUGH = 2**14
 _TOLERANCE = 5e-4
 
 
-def noise_multiplier(kind: str, rate: float, rounds: int, epsilon: float, delta: float, activity: float = 1.0) -> float:
-    """The least noise multiplier, to a thousandth, with which so many rounds are (ε, δ)-DP.
+def sigma(unit: Priced, epsilon: float, delta: float) -> float:
+    """The least σ, to a thousandth, for which an event like this one, stated for σ = 1, is (ε, δ)-DP.
+
+    Examples
+    --------
+    >>> from sottovoce.privacy.events import FullEvent
+    >>> round(sigma(FullEvent(20000, 20000, 1.0, 1.0, 3), 1.0, 1e-5), 6)
+    0.000646
+    """
+    _check(epsilon)
+    check_delta(delta)
+    if isinstance(unit, WholeEvent):
+        z = unit.needed_multiplier(epsilon, delta)
+    elif unit.part.pair.bounded:  # pure: ε adds up, and δ is not needed
+        z = max(unit.count, 1) / epsilon
+    else:
+        z = noise_multiplier(unit.part, epsilon, delta)
+    return z / unit.noise_multiplier
+
+
+def noise_multiplier(part: Part, epsilon: float, delta: float) -> float:
+    """The least noise multiplier, to a thousandth, with which so many rounds are (ε, δ)-DP, whatever it is in the part.
 
     A node that never speaks gets the noise of one round.
 
     Examples
     --------
-    >>> round(2 * noise_multiplier("fixed", 1 / 20000, 60000, 1.0, 1e-5), 2)
+    >>> from sottovoce.privacy.profiles import FixedPair
+    >>> round(2 * noise_multiplier(Part(FixedPair(1.0, rate=1 / 20000), 60000), 1.0, 1e-5), 2)
     1.01
     """
     _check(epsilon)
-    return _least(kind, rate, max(rounds, 1), epsilon, delta, activity)
+    return _least(replace(part, pair=replace(part.pair, multiplier=1.0), count=max(part.count, 1)), epsilon, delta)
+
+
+def single(epsilon: float, delta: float) -> float:
+    """The least noise multiplier of one Gaussian release that is (ε, δ)-DP.
+
+    Examples
+    --------
+    >>> round(single(1.0, 1e-5), 2)
+    3.73
+    """
+    return noise_multiplier(Part(FixedPair(1.0), 1), epsilon, delta)
 
 
 @lru_cache(maxsize=4096)  # the runs of a sweep ask the same over and over
-def _least(kind: str, rate: float, count: int, epsilon: float, delta: float, activity: float) -> float:
-    trial = Mechanism(kind, rate, 1.0, count, activity)
-    if trial.gaussian:
-        # K rounds are one round with z/√K, and Poisson sampling at rate 1 has its means 2 apart
-        return _gaussian(epsilon, delta) * math.sqrt(count) * (2.0 if kind == "poisson" else 1.0)
+def _least(unit: Part, epsilon: float, delta: float) -> float:
+    if unit.gaussian and unit.pair.apart is not None:  # K rounds are one round with z/√K
+        return gaussian_multiplier(epsilon, delta) * math.sqrt(unit.count) * unit.pair.apart
 
     def over(log_z: float, finest: int) -> float:
-        return _over([Mechanism(kind, rate, math.exp(log_z), count, activity)], epsilon, delta, finest)
+        trial = replace(unit, pair=replace(unit.pair, multiplier=math.exp(log_z)))
+        return _over([trial], epsilon, delta, finest)
 
     low = high = math.log(0.5)
     while over(high, _ROUGH) > 0:
@@ -69,64 +112,31 @@ def _finish(over: Callable[[float, int], float], low: float, high: float) -> flo
     return private
 
 
-def sigma(
-    kind: str,
-    records: int,
-    batch: int,
-    lipschitz: float,
-    rounds: int,
-    epsilon: float,
-    delta: float,
-    activity: float = 1.0,
-) -> float:
-    """The least σ, to a thousandth, for a node with q records that releases means of b of them, each within L.
-
-    Examples
-    --------
-    >>> round(sigma("full", 20000, 20000, 1.0, 3, 1.0, 1e-5), 6)
-    0.000646
-    """
-    unit = Event(kind, records, batch, lipschitz, 1.0, rounds)  # the one place where σ becomes a multiplier
-    return noise_multiplier(kind, unit.rate, rounds, epsilon, delta, activity) / unit.noise_multiplier
-
-
-def sigma_for(unit: Event, epsilon: float, delta: float) -> float:
-    """The least σ, to a thousandth, for which an event like this one, stated for σ = 1, is (ε, δ)-DP."""
-    if unit.law == "objective":
-        return _gaussian(*objective.gaussian_target(unit.extra, epsilon, delta)) / unit.noise_multiplier
-    needed = Mechanism.of(unit)
-    if needed.kind == "laplace":  # pure: ε adds up, and δ is not needed
-        _check(epsilon)
-        return max(needed.rounds, 1) / epsilon / unit.noise_multiplier
-    z = noise_multiplier(needed.kind, needed.rate, needed.rounds, epsilon, delta)
-    return z / unit.noise_multiplier
-
-
-def rounds(kind: str, rate: float, multiplier: float, epsilon: float, delta: float) -> int:
+def rounds(pair: Pair, epsilon: float, delta: float) -> int:
     """The largest number of rounds, to one in ten thousand, that is (ε, δ)-DP.
 
     Examples
     --------
-    >>> rounds("full", 1.0, 10.0, 4.38, 1e-5)
+    >>> from sottovoce.privacy.profiles import FixedPair
+    >>> rounds(FixedPair(10.0), 4.38, 1e-5)
     100
     """
-    return remaining([], kind, rate, multiplier, epsilon, delta)
+    return remaining([], pair, epsilon, delta)
 
 
-def remaining(
-    spent: Sequence[Mechanism], kind: str, rate: float, multiplier: float, epsilon: float, delta: float
-) -> int:
+def remaining(spent: Sequence[Part], pair: Pair, epsilon: float, delta: float) -> int:
     """How many further rounds fit into a budget of which `spent` is gone; 0 where nothing is left.
 
     Examples
     --------
-    >>> remaining([Mechanism("full", 1.0, 10.0, 60)], "full", 1.0, 10.0, 4.38, 1e-5)
+    >>> from sottovoce.privacy.profiles import FixedPair
+    >>> remaining([Part(FixedPair(10.0), 60)], FixedPair(10.0), 4.38, 1e-5)
     40
     """
     _check(epsilon)
 
     def fits(count: int, finest: int) -> bool:
-        return _over([*spent, Mechanism(kind, rate, multiplier, count)], epsilon, delta, finest) <= 0
+        return _over([*spent, Part(pair, count)], epsilon, delta, finest) <= 0
 
     if not fits(1, FINEST):
         return 0
@@ -154,24 +164,167 @@ def _endless() -> int:
     raise PrivacyError("any number of rounds would fit this budget; ask for a smaller epsilon or delta")
 
 
-def _over(mechanisms: Sequence[Mechanism], epsilon: float, delta: float, finest: int) -> float:
+def _over(parts: Sequence[Part], epsilon: float, delta: float, finest: int) -> float:
     """log of ε over its target: at most 0 on the private side."""
-    value = refine(mechanisms, delta, finest)[0]
+    value = refine(parts, delta, finest)[0]
     return math.log(max(value, 1e-9 * epsilon) / epsilon) if value < math.inf else math.inf
-
-
-def _gaussian(epsilon: float, delta: float) -> float:
-    """The multiplier of one Gaussian mechanism (Balle and Wang 2018), from the private side."""
-
-    def over(log_z: float) -> float:
-        return math.log(max(profiles.gaussian_delta(epsilon, math.exp(log_z)), 1e-300) / delta)
-
-    root = math.exp(float(scipy.optimize.brentq(over, math.log(1e-8), math.log(1e8), xtol=1e-13)))
-    while profiles.gaussian_epsilon(delta, root) > epsilon:
-        root *= 1.0 + 1e-9
-    return root * (1.0 + 1e-9)  # √K and σ round it, and ε is computed anew: by none of that may it pass its target
 
 
 def _check(epsilon: float) -> None:
     if not 0 < epsilon < math.inf:
         raise PrivacyError(f"a budget epsilon is finite and over 0, not {epsilon}")
+
+
+Scales = tuple[tuple[float, ...], tuple[Theorem1, ...]]
+"""σ_i for every node, and the claims of Theorem 1 where that is where they come from."""
+
+
+@dataclass(frozen=True, eq=False)
+class Circumstances:
+    """What is known of a run before its noise is.
+
+    Attributes
+    ----------
+    unit : the release at σ = 1
+    sizes, spoken : q_i, and K_i, in how many rounds node i speaks
+    delta : δ
+    iota, rounds : ι and T
+    turns : in which rounds a node speaks
+    """
+
+    unit: Release
+    sizes: IntArray
+    spoken: IntArray
+    delta: float
+    iota: float
+    rounds: int
+    turns: NodeTurns | None = None
+
+
+class Noise(Protocol):
+    """An amount of noise as a spec holds it."""
+
+    @property
+    def words(self) -> str:
+        """The same, for who knows no notation."""
+
+    def scales(self, of: Circumstances) -> Scales:
+        """σ_i for every node of a run."""
+
+
+@dataclass(frozen=True)
+class NoNoise:
+    """Nothing."""
+
+    def __str__(self) -> str:
+        """In a spec."""
+        return "none"
+
+    @property
+    def words(self) -> str:
+        """For reading."""
+        return "no noise"
+
+    def scales(self, of: Circumstances) -> Scales:
+        """Zeros."""
+        return (0.0,) * len(of.sizes), ()
+
+
+@dataclass(frozen=True)
+class GivenNoise:
+    """One σ for all nodes, or one for each."""
+
+    sigma: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        """Numbers that are scales."""
+        if not self.sigma or not all(0 <= s < math.inf for s in self.sigma):
+            raise SpecError(
+                f"noise '{self}' is malformed; write 'gaussian(σ)' or 'gaussian(σ_0, σ_1, …)' with finite numbers that "
+                "are not negative"
+            )
+
+    def __str__(self) -> str:
+        """In a spec."""
+        return write("gaussian", *self.sigma)
+
+    @property
+    def words(self) -> str:
+        """For reading."""
+        return f"σ = {self.sigma[0]:g}" if len(self.sigma) == 1 else str(self)
+
+    def scales(self, of: Circumstances) -> Scales:
+        """As given."""
+        n = len(of.sizes)
+        if len(self.sigma) not in (1, n):
+            raise SpecError(f"noise '{self}' has {len(self.sigma)} numbers; give one, or one for each of the {n} nodes")
+        return tuple(float(s) for s in self.sigma) * (n // len(self.sigma)), ()
+
+
+@dataclass(frozen=True)
+class Private:
+    """As much as (ε, δ) needs; nodes of one size share a σ, the one that the neediest of them needs."""
+
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        """A budget."""
+        _check(self.epsilon)
+
+    def __str__(self) -> str:
+        """In a spec."""
+        return write("private", self.epsilon)
+
+    @property
+    def words(self) -> str:
+        """For reading."""
+        return f"ε = {self.epsilon:g}"
+
+    def scales(self, of: Circumstances) -> Scales:
+        """By calibration, once for all nodes of a size and of a reach, with the largest count among them."""
+        neediest: dict[tuple[int, float], Event] = {}
+        for event in of.unit.events(of.sizes, of.spoken, of.turns):
+            key = event.records, event.noise_multiplier
+            if key not in neediest or neediest[key].count < event.count:
+                neediest[key] = event
+        needed: dict[int, float] = {}
+        for (q, _), event in neediest.items():
+            needed[q] = max(needed.get(q, 0.0), sigma(event, self.epsilon, of.delta))
+        if of.unit.law.secrets:  # what two nodes cancel must have one scale
+            return (max(needed.values()),) * len(of.sizes), ()
+        return tuple(needed[q] for q in of.sizes.tolist()), ()
+
+
+@dataclass(frozen=True)
+class PaperNoise:
+    """σ of Theorem 1, for the ε that it claims."""
+
+    epsilon: float
+    delta0: float = 0.01
+
+    def __post_init__(self) -> None:
+        """A claim that the theorem makes."""
+        check_claim(self.epsilon, self.delta0)
+
+    def __str__(self) -> str:
+        """In a spec."""
+        return write("theorem1", self.epsilon, self.delta0)
+
+    @property
+    def words(self) -> str:
+        """For reading."""
+        return f"Theorem 1 claiming {self.epsilon:g}"
+
+    def scales(self, of: Circumstances) -> Scales:
+        """By the formula, with its claims."""
+        claims = tuple(Theorem1(self.epsilon, self.delta0, of.iota, of.unit.clip, int(q), of.rounds) for q in of.sizes)
+        return tuple(claim.sigma for claim in claims), claims
+
+
+def _given(*sigma: float) -> GivenNoise:
+    return GivenNoise(sigma)
+
+
+NOISES: Choices[Noise] = Choices(
+    "noise", {"none": NoNoise, "gaussian": _given, "private": Private, "theorem1": PaperNoise}
+)

@@ -1,14 +1,13 @@
-"""One round of a mechanism on a grid of losses, from above and from below.
+"""From one round to many: losses on a grid, from above and from below, composed by FFT with every slack accounted for.
 
-From above, probability is moved so that the profile can only grow ("connecting the dots", Doroshenko et al. 2022);
-from below, so that it can only shrink. In terms of the pair (P, Q): a mean-preserving spread of dQ/dP dominates it, a
-contraction is dominated by it (Blackwell), and both survive composition.
+One round. From above, probability is moved onto the grid so that the profile can only grow ("connecting the dots",
+Doroshenko et al. 2022); from below, so that it can only shrink. In terms of the pair (P, Q): a mean-preserving spread
+of dQ/dP dominates it, a contraction is dominated by it (Blackwell), and both survive composition.
 
-Many rounds: compose losses on a grid by FFT and read off δ(ε) and ε(δ), with every slack on the safe side.
-
-Characteristic functions are multiplied after exponential tilting, which makes the rounding error of the FFT relative
-to δ, not to 1. From above, what is cut off, wraps around or is lost to rounding is added to δ; from below it is taken
-off. The window and the tilt come from the moments of the losses (Chernoff), and decide accuracy, never validity.
+Many rounds. Characteristic functions are multiplied after exponential tilting, which makes the rounding error of the
+FFT relative to δ, not to 1; δ(ε) and ε(δ) are read off. From above, what is cut off, wraps around or is lost to
+rounding is added to δ; from below it is taken off. The window and the tilt come from the moments of the losses
+(Chernoff), and decide accuracy, never validity.
 """
 
 import math
@@ -21,6 +20,7 @@ import scipy  # not its parts: they load when first used
 from numpy.typing import NDArray
 
 from sottovoce._types import Array
+from sottovoce.errors import PrivacyError
 from sottovoce.privacy.profiles import EPS, Pair
 
 
@@ -241,11 +241,37 @@ class Cells(NamedTuple):
 
 @dataclass(frozen=True)
 class Part:
-    """So many independent rounds of a mechanism, each of which happens with probability `activity`."""
+    """So many independent rounds of one mechanism: all that an accountant looks at.
+
+    Attributes
+    ----------
+    pair : what one round gives away
+    count : how often
+    activity : the chance that a round happens at all, independently of the data and seen by everybody; only for
+        planning, since after a run the number of rounds is known
+
+    Examples
+    --------
+    >>> from sottovoce.privacy.profiles import FixedPair
+    >>> Part(FixedPair(0.45, rate=1 / 20000), 60000)
+    Part(pair=FixedPair(multiplier=0.45, rate=5e-05), count=60000, activity=1.0)
+    """
 
     pair: Pair
     count: int
     activity: float = 1.0
+
+    def __post_init__(self) -> None:
+        """What has no known price is an error."""
+        if not 0 < self.activity <= 1:
+            raise PrivacyError(f"an activity is a probability over 0, not {self.activity}")
+        if int(self.count) != self.count or self.count < 0:
+            raise PrivacyError(f"rounds are counted in whole numbers from 0, not {self.count}")
+
+    @property
+    def gaussian(self) -> bool:
+        """Whether there is nothing but Gaussian noise, for which there are formulas."""
+        return self.activity == 1.0 and self.pair.apart is not None
 
     def cells(self, top: float, points: int) -> Cells:
         """One round, its losses moved up to one of so many points up to top."""

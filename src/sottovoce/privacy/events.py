@@ -1,32 +1,89 @@
-"""The event: everything about a node's participation that an accountant may look at.
+"""Events: what a node lets out of its records in a run, one type for each mechanism.
 
-What an accountant is told: so many rounds of a kind of release, and which pairs of laws they come to.
+An event holds the numbers of a participation (records, batch, bound, noise, rounds) and says what they come to for the
+accountant: how many rounds (`count`) of which pair of laws (`pair`). The two counts are kept apart. `rounds` is what
+was released: K_i, in how many rounds the node spoke. `count` is what is priced: the same where records are drawn by
+chance, so that every round costs alike; how often the most used record was used, where records come in a fixed order;
+one, where the noise of a whole run has one price.
 
-Adjacency: one record of one node is replaced. The noise multiplier z is that of `Event.noise_multiplier`, the
-sampling rate γ = b/q.
+`FixedEvent`, `PoissonEvent`, `FullEvent`, `CyclicEvent`: Gaussian noise, records picked in one of four ways. Noise of
+another law that comes to the same is one of these, with the equivalent σ and a `Note` of what it was.
+`LaplaceEvent`: pure ε. `TreeEvent`: Gaussian noise along a binary tree. `ObjectiveEvent`: priced as a whole.
+`Seldom` and `Hidden`: for planning, before there is a schedule that says in which rounds a node speaks.
 
-Nodes with the same guarantee: events that differ in little are accounted for together.
+Adjacency: one record of one node is replaced. Written down (`Event.to_dict`, `read_event`), an event has the fields of
+version 0.1, in which `rounds` is the count that is priced, and beside them what that version did not know.
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Self
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Self
 
 from sottovoce.errors import PrivacyError
-from sottovoce.privacy import profiles
+from sottovoce.privacy import objective
 from sottovoce.privacy.composition import Part
+from sottovoce.privacy.profiles import FixedPair, Pair, PoissonPair, ResponsePair
 
 ADJACENCY = "replace one record of one node"
-SAMPLINGS = ("fixed", "poisson", "full", "cyclic")
-LAWS = ("gaussian", "shaped", "laplace", "pairs", "tree", "objective")
+
+
+class Priced(ABC):
+    """What the accountant asks of an event."""
+
+    @property
+    @abstractmethod
+    def noise_multiplier(self) -> float:
+        """z: the noise in units of how far one record can move the mean; 0 for none."""
+
+    @property
+    @abstractmethod
+    def part(self) -> Part:
+        """So many rounds of which mechanism."""
+
+    @property
+    @abstractmethod
+    def count(self) -> int:
+        """How many rounds are priced; 0 where the node never spoke."""
+
+    @property
+    @abstractmethod
+    def realised(self) -> bool:
+        """Whether some data really meet the mechanism that is priced, so that something is known from below too."""
 
 
 @dataclass(frozen=True)
-class Event:
+class Note:
+    """The law of the noise that a σ stands for.
+
+    Attributes
+    ----------
+    law : its name
+    realised : whether the mechanism with that σ is what some data meet, or only a bound on it
+    secrets : whether the noise is worth what it is only while seeds that pairs of nodes share stay secret
+    coalition : the nodes whose seeds count as known; None where that was not written down
+    """
+
+    law: str
+    realised: bool = False
+    secrets: bool = False
+    coalition: tuple[int, ...] | None = None
+
+
+GAUSSIAN = Note("gaussian", realised=True)
+SHAPED = Note("shaped")  # what a method lets out moves by at most its gain times the subgradient, hardly by so much
+
+
+def cancelled(coalition: tuple[int, ...] | None) -> Note:
+    """Noise of which pairs of nodes cancel a part between them; the σ is that of rounds in which everybody speaks."""
+    return Note("pairs", secrets=True, coalition=coalition)
+
+
+@dataclass(frozen=True)
+class Event(Priced):
     """Everything about node i's participation that an accountant may look at."""
 
-    sampling: str
     records: int
     """q_i."""
     batch: int
@@ -34,153 +91,459 @@ class Event:
     clip: float
     """L, the bound on one record's subgradient."""
     sigma: float
-    """σ_i, the standard deviation of the noise on ζ_i in each coordinate."""
+    """σ_i, the standard deviation of the noise on ζ_i in each coordinate, or the equivalent one."""
     rounds: int
     """K_i, in how many rounds the node spoke."""
-    law: str = "gaussian"
-    """Of the noise; where it is not plain Gaussian, σ and K are those of the plain mechanism that it comes to."""
-    extra: float = 0.0
-    """ε that no noise covers: of the law 'objective' only."""
+
+    sampling: ClassVar[str]
+    """How the records of a round are picked, in one word."""
+    by_round: ClassVar[bool] = True
+    """Whether every round has a price of its own, so that as many are priced as were released."""
 
     def __post_init__(self) -> None:
         """An event that no release can have is an error, not a number."""
-        counts = all(isinstance(v, int) for v in (self.records, self.batch, self.rounds))
-        if self.sampling not in SAMPLINGS or self.law not in LAWS or not counts:
-            raise PrivacyError(f"{self} is no event of a release: sampling, law and whole numbers are expected")
+        if not all(isinstance(v, int) for v in (self.records, self.batch, self.rounds)):
+            raise PrivacyError(f"{self} is no event of a release: records, batch and rounds are whole numbers")
         if not (1 <= self.batch <= self.records and self.rounds >= 0):
             raise PrivacyError(f"{self} is no event of a release: a batch is part of the records")
-        if self.sampling == "full" and self.batch != self.records:
-            raise PrivacyError(f"{self} is no event of a release: a full batch holds all records")
         if not (0 < self.clip < math.inf and 0 <= self.sigma < math.inf):
             raise PrivacyError(f"{self} is no event of a release: the clip must be over 0, σ not negative, both finite")
-        if not 0 <= self.extra < math.inf or (self.extra > 0) != (self.law == "objective"):
-            raise PrivacyError(
-                f"{self} is no event of a release: an extra ε goes with the law 'objective', and with it only"
-            )
+
+    @property
+    @abstractmethod
+    def note(self) -> Note:
+        """Of the law of the noise."""
+
+    @property
+    def law(self) -> str:
+        """The name of the law of the noise."""
+        return self.note.law
+
+    @property
+    def realised(self) -> bool:
+        """As the noise is."""
+        return self.note.realised
 
     @property
     def rate(self) -> float:
-        """γ = b/q, the chance that a given record is used in a round."""
-        return 1.0 if self.sampling in ("full", "cyclic") else self.batch / self.records
+        """γ, the chance that a given record is used in a round that is priced."""
+        return 1.0
+
+    @property
+    def reach(self) -> float:
+        """How far one record can move the mean: from one end to the other, where the number of records is fixed."""
+        return 2.0 * self.clip / self.batch
 
     @property
     def noise_multiplier(self) -> float:
-        """The noise in units of how far one record can move the mean, the only place where this is computed.
+        """σ over the reach, the only place where this is computed."""
+        return self.sigma / self.reach
 
-        Replacing a record moves it by at most 2L/b where the batch size is fixed. Under Poisson sampling the pair to
-        compare is a record against another one, each in or out on its own: L/b from the mean without it.
+    @property
+    def pair(self) -> Pair:
+        """What one of the rounds that are priced gives away: a Gaussian mechanism, where nothing is left to chance."""
+        return FixedPair(self.noise_multiplier)
+
+    @property
+    def count(self) -> int:
+        """Every round costs."""
+        return self.rounds
+
+    @property
+    def part(self) -> Part:
+        """`count` rounds of `pair`."""
+        return Part(self.pair, self.count)
+
+    @property
+    def picked(self) -> str:
+        """How records were picked, in words."""
+        return f"{self.sampling}, {self.batch} of {self.records:,}"
+
+    def after(self, rounds: int) -> Self:
+        """The same participation when it had spoken so often; no less than it had cost by then."""
+        return replace(self, rounds=rounds)
+
+    def covering(self, others: Sequence["Event"]) -> Self:
+        """An event that costs no less than any of these, which differ from it in their counts alone."""
+        return replace(self, rounds=max(other.rounds for other in others))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        coalition, released = self.note.coalition, {} if self.by_round else {"released": self.rounds}
+        return {
+            "sampling": self.sampling,
+            "records": self.records,
+            "batch": self.batch,
+            "clip": self.clip,
+            "sigma": self.sigma,
+            "rounds": self.count,
+            "law": self.law,
+            "extra": 0.0,
+            **released,
+            **({} if coalition is None else {"coalition": list(coalition)}),
+        }
+
+    @classmethod
+    def _read(cls, data: Mapping[str, Any]) -> dict[str, Any]:
+        """The fields, from those of `to_dict`.
+
+        Version 0.1 did not write down how often a node spoke where that is not what is priced: at least so often.
         """
-        reach = (1.0 if self.sampling == "poisson" else 2.0) * self.clip / self.batch
-        return self.sigma / reach
-
-
-KINDS = ("fixed", "poisson", "full", "laplace")
+        numbers = {name: data[name] for name in ("records", "batch", "clip", "sigma")}
+        return numbers | {"rounds": data["rounds"] if cls.by_round else data.get("released", data["rounds"])}
 
 
 @dataclass(frozen=True)
-class Mechanism:
-    """So many rounds of one kind of release.
+class GaussianEvent(Event):
+    """Gaussian noise, independent from round to round, or noise that comes to that."""
 
-    Attributes
-    ----------
-    kind : 'fixed' or 'poisson' sampling with Gaussian noise, 'full' batch with Gaussian noise, or 'laplace' noise
-    rate : γ, the chance that a given record is used in a round; not looked at for 'full' and 'laplace'
-    multiplier : z; for 'laplace' the scale of the noise over the L1 sensitivity. 0 is no noise: ε is infinite
-    rounds : how often
-    activity : the chance that a round happens at all, independently of the data and seen by everybody; only for
-        planning, since after a run the number of rounds is known (were participation hidden, the rate would be
-        activity·γ instead: a what-if, since whoever sees the messages sees who sent them)
+    note: Note = field(default=GAUSSIAN, kw_only=True)
+
+    @classmethod
+    def _read(cls, data: Mapping[str, Any]) -> dict[str, Any]:
+        coalition = data.get("coalition")
+        pairs = cancelled(None if coalition is None else tuple(coalition))
+        return super()._read(data) | {"note": {note.law: note for note in (GAUSSIAN, SHAPED, pairs)}[data["law"]]}
+
+
+@dataclass(frozen=True)
+class FixedEvent(GaussianEvent):
+    """b distinct records a round, every set of b equally likely.
 
     Examples
     --------
-    >>> Mechanism("fixed", 1 / 20000, 0.45, 60000)
-    Mechanism(kind='fixed', rate=5e-05, multiplier=0.45, rounds=60000, activity=1.0)
+    >>> event = FixedEvent(records=20000, batch=1, clip=1.0, sigma=0.9, rounds=60000)
+    >>> event.rate, event.noise_multiplier, event.count
+    (5e-05, 0.45, 60000)
     """
 
-    kind: str
-    rate: float
-    multiplier: float
-    rounds: int
-    activity: float = 1.0
-
-    def __post_init__(self) -> None:
-        """What has no known price is an error."""
-        if self.kind not in KINDS:
-            raise PrivacyError(f"there is no way to account for '{self.kind}'; choose one of {', '.join(KINDS)}")
-        if not 0 < self.rate <= 1:
-            raise PrivacyError(f"a sampling rate is over 0 and at most 1, not {self.rate}")
-        if not 0 <= self.multiplier < math.inf:
-            raise PrivacyError(f"a noise multiplier is finite and not negative, not {self.multiplier}")
-        if not 0 < self.activity <= 1:
-            raise PrivacyError(f"an activity is a probability over 0, not {self.activity}")
-        if int(self.rounds) != self.rounds or self.rounds < 0:
-            raise PrivacyError(f"rounds are counted in whole numbers from 0, not {self.rounds}")
-
-    @classmethod
-    def of(cls, event: Event) -> Self:
-        """What a node must account for after a run."""
-        if event.law == "objective":
-            raise PrivacyError("a perturbed objective is priced as a whole and composes with nothing; see `pricing`")
-        kind = "laplace" if event.law == "laplace" else "full" if event.sampling == "cyclic" else event.sampling
-        return cls(kind, event.rate, event.noise_multiplier, event.rounds)
+    sampling: ClassVar[str] = "fixed"
 
     @property
-    def gaussian(self) -> bool:
-        """Whether there is nothing but Gaussian noise, for which there are formulas."""
-        return self.kind != "laplace" and self.rate == 1.0 and self.activity == 1.0
+    def rate(self) -> float:
+        """b/q."""
+        return self.batch / self.records
 
-    def _pair(self) -> profiles.Pair:
-        """The dominating pair of one round."""
-        if self.kind == "laplace":
-            return profiles.response(self.multiplier)
-        if self.kind == "poisson":
-            return profiles.poisson(self.rate, self.multiplier)
-        return profiles.fixed(1.0 if self.kind == "full" else self.rate, self.multiplier)
-
-    def _realised(self) -> profiles.Pair:
-        """A pair that one round can really produce."""
-        if self.kind == "laplace":
-            return profiles.laplace(self.multiplier)
-        if self.kind == "fixed" and self.rate < 1.0:
-            return profiles.realised(self.rate, self.multiplier)
-        if self.kind == "poisson":
-            return profiles.poisson(self.rate, self.multiplier)
-        return profiles.poisson(1.0, 2.0 * self.multiplier)  # N(1/2) against N(−1/2), which is symmetric
+    @property
+    def pair(self) -> Pair:
+        """Sampled without replacement."""
+        return FixedPair(self.noise_multiplier, self.rate)
 
 
-def merge(mechanisms: Sequence[Mechanism]) -> list[Mechanism]:
-    """Equal mechanisms in one, in an order of their own: the answer can't depend on how a list was written."""
-    rounds: dict[tuple[str, float, float, float], int] = {}
-    for m in mechanisms:
-        key = (m.kind, 1.0 if m.kind in ("full", "laplace") else m.rate, m.multiplier, m.activity)
-        rounds[key] = rounds.get(key, 0) + m.rounds
-    return [Mechanism(k, r, z, count, a) for (k, r, z, a), count in sorted(rounds.items()) if count]
+@dataclass(frozen=True)
+class PoissonEvent(GaussianEvent):
+    """Every record in or out on its own, with probability b/q."""
+
+    sampling: ClassVar[str] = "poisson"
+
+    @property
+    def rate(self) -> float:
+        """b/q."""
+        return self.batch / self.records
+
+    @property
+    def reach(self) -> float:
+        """From the mean without it: the pair to compare is a record against another one, each in or out on its own."""
+        return self.clip / self.batch
+
+    @property
+    def pair(self) -> Pair:
+        """Sampled independently."""
+        return PoissonPair(self.noise_multiplier, self.rate)
 
 
-def gaussian(merged: Sequence[Mechanism]) -> bool:
-    """Whether the whole is one Gaussian mechanism, for which there is a formula."""
-    return all(m.gaussian for m in merged)
+@dataclass(frozen=True)
+class FullEvent(GaussianEvent):
+    """All records in every round."""
+
+    sampling: ClassVar[str] = "full"
+
+    def __post_init__(self) -> None:
+        """A full batch is all of them."""
+        super().__post_init__()
+        if self.batch != self.records:
+            raise PrivacyError(f"{self} is no event of a release: a full batch holds all records")
+
+    @property
+    def picked(self) -> str:
+        """There is nothing to pick."""
+        return "all records"
 
 
-def pure(merged: Sequence[Mechanism]) -> float:
-    """The ε at which δ is 0, infinite where there is none: pure DP adds up."""
-    return math.fsum(m.rounds / m.multiplier if m.kind == "laplace" else math.inf for m in merged)
+@dataclass(frozen=True)
+class _InOrder(Event):
+    """Batches in a fixed order, one a round: no chance in it, so that a record costs each time that it is used."""
+
+    uses: int = field(kw_only=True)
+    """How often the record was used that was used most."""
+    sampling: ClassVar[str] = "cyclic"
+    by_round: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        """Between even turns over all batches, and always the same batch."""
+        super().__post_init__()
+        least = math.ceil(self.rounds / self.batches)
+        if not (isinstance(self.uses, int) and least <= self.uses <= self.rounds):
+            raise PrivacyError(
+                f"{self} is no event of a release: in {self.rounds} rounds over {self.batches} batches a record is "
+                f"used {least} to {self.rounds} times"
+            )
+
+    @property
+    def batches(self) -> int:
+        """Rounds in one pass over the records."""
+        return math.ceil(self.records / self.batch)
+
+    @property
+    def count(self) -> int:
+        """A round without the record says nothing about it."""
+        return self.uses
+
+    def after(self, rounds: int) -> Self:
+        """At worst the record was in all of them."""
+        return replace(self, rounds=rounds, uses=min(self.uses, rounds))
+
+    def covering(self, others: Sequence[Event]) -> Self:
+        """The most uses of any."""
+        alike = [other for other in others if isinstance(other, _InOrder)]
+        return replace(self, rounds=max(o.rounds for o in alike), uses=max(o.uses for o in alike))
+
+    @classmethod
+    def _read(cls, data: Mapping[str, Any]) -> dict[str, Any]:
+        return super()._read(data) | {"uses": data["rounds"]}
 
 
-def joint(merged: Sequence[Mechanism]) -> float:
-    """The multiplier of the one Gaussian mechanism that several compose to (Dong, Roth and Su 2022, Corollary 3.3)."""
-    # under Poisson sampling at rate 1 the two means are 2 apart, not 1
-    apart = ((2.0 if m.kind == "poisson" else 1.0) / m.multiplier for m in merged)
-    return math.fsum(m.rounds * a * a for m, a in zip(merged, apart, strict=True)) ** -0.5
+@dataclass(frozen=True)
+class CyclicEvent(_InOrder, GaussianEvent):
+    """Records in a fixed order, with Gaussian noise.
+
+    Examples
+    --------
+    >>> event = CyclicEvent(records=100, batch=10, clip=1.0, sigma=0.5, rounds=30, uses=5)
+    >>> event.batches, event.count
+    (10, 5)
+    """
 
 
-def parts(merged: Sequence[Mechanism], realised: bool = False) -> list[Part]:
-    """What to compose; what is Gaussian is one part, exactly."""
-    plain = [m for m in merged if m.gaussian]
-    rest = [m for m in merged if not m.gaussian]
-    if plain:
-        rest.append(Mechanism("full", 1.0, joint(plain), 1))
-    return [Part(m._realised() if realised else m._pair(), m.rounds, m.activity) for m in rest]
+@dataclass(frozen=True)
+class TreeEvent(_InOrder):
+    """Records in a fixed order, with Gaussian noise on the prefix sums of each pass, along a binary tree a pass.
+
+    A record is in one leaf a pass and in every node above it. Not every node is let out, so that this is a bound.
+    """
+
+    @property
+    def note(self) -> Note:
+        """Of the tree."""
+        return Note("tree")
+
+    @property
+    def height(self) -> int:
+        """Of the path from a leaf to the root."""
+        return math.ceil(math.log2(self.batches)) + 1
+
+    @property
+    def count(self) -> int:
+        """So many Gaussian mechanisms."""
+        return self.uses * self.height
+
+    @classmethod
+    def _read(cls, data: Mapping[str, Any]) -> dict[str, Any]:
+        height = cls(data["records"], data["batch"], 1.0, 1.0, 0, uses=0).height
+        uses, rest = divmod(data["rounds"], height)
+        if rest:
+            raise PrivacyError(f"{data['rounds']} mechanisms are no whole number of paths of {height} nodes of a tree")
+        return super()._read(data) | {"uses": uses, "rounds": data.get("released", uses)}
+
+
+@dataclass(frozen=True)
+class LaplaceEvent(Event):
+    """Laplace noise on all records: one mechanism with the ε of all rounds together, for which clip and σ are given.
+
+    L here is in the L1 norm, √m times the one in the L2 norm, which is hardly ever reached: a bound.
+    """
+
+    sampling: ClassVar[str] = "full"
+    by_round: ClassVar[bool] = False
+
+    @property
+    def note(self) -> Note:
+        """Of Laplace."""
+        return Note("laplace")
+
+    @property
+    def pair(self) -> Pair:
+        """What no ε-DP mechanism exceeds."""
+        return ResponsePair(self.noise_multiplier)
+
+    @property
+    def count(self) -> int:
+        """Once for all rounds."""
+        return min(self.rounds, 1)
+
+    @property
+    def picked(self) -> str:
+        """There is nothing to pick."""
+        return "all records"
+
+
+class WholeEvent(Event):
+    """An event with a price of its own, which composes with nothing."""
+
+    @abstractmethod
+    def bounds(self, delta: float) -> tuple[float, float]:
+        """ε at δ, and a cross-check."""
+
+    @abstractmethod
+    def risk(self, fpr: float) -> float:
+        """The largest share of true alarms that an attacker can have at a share of false ones."""
+
+    @abstractmethod
+    def needed_multiplier(self, epsilon: float, delta: float) -> float:
+        """The least z with which an event like this one is (ε, δ)-DP."""
+
+
+@dataclass(frozen=True)
+class ObjectiveEvent(WholeEvent):
+    """The minimiser of an objective with Gaussian noise on its linear term (see `objective`)."""
+
+    extra: float = field(kw_only=True)
+    """ε that no noise covers."""
+    sampling: ClassVar[str] = "full"
+
+    def __post_init__(self) -> None:
+        """The curvature of a record always costs."""
+        super().__post_init__()
+        if not 0 < self.extra < math.inf:
+            raise PrivacyError(f"{self} is no event of a release: the extra ε of a perturbed objective is over 0")
+
+    @property
+    def note(self) -> Note:
+        """Of the objective."""
+        return Note("objective")
+
+    @property
+    def part(self) -> Part:
+        """There is none."""
+        raise PrivacyError(
+            "a perturbed objective is priced as a whole and composes with nothing: what it and others cost together "
+            "is not known; use these records once, or another method"
+        )
+
+    def bounds(self, delta: float) -> tuple[float, float]:
+        """By the formula."""
+        return objective.bounds(self.noise_multiplier, self.extra, delta)
+
+    def risk(self, fpr: float) -> float:
+        """By the same."""
+        return objective.risk(self.noise_multiplier, self.extra, fpr)
+
+    def needed_multiplier(self, epsilon: float, delta: float) -> float:
+        """By its inverse."""
+        return objective.needed_multiplier(self.extra, epsilon, delta)
+
+    def to_dict(self) -> dict[str, Any]:
+        """With the extra ε."""
+        return super().to_dict() | {"extra": self.extra}
+
+    @classmethod
+    def _read(cls, data: Mapping[str, Any]) -> dict[str, Any]:
+        return super()._read(data) | {"extra": data["extra"]}
+
+
+@dataclass(frozen=True)
+class _Planned(Priced):
+    event: Event
+    activity: float
+    """The probability that the node speaks in a round."""
+
+    def __post_init__(self) -> None:
+        """A probability."""
+        if not 0 < self.activity <= 1:
+            raise PrivacyError(f"the activity of a node is a probability over 0 and at most 1, not {self.activity}")
+
+    @property
+    def noise_multiplier(self) -> float:
+        """The event's."""
+        return self.event.noise_multiplier
+
+    @property
+    def count(self) -> int:
+        """Of all rounds, silent ones too."""
+        return self.event.count
+
+    @property
+    def realised(self) -> bool:
+        """As the event."""
+        return self.event.realised
+
+
+@dataclass(frozen=True)
+class Seldom(_Planned):
+    """An event each of whose rounds happens with a probability, and is seen to: a sleeping round releases nothing."""
+
+    @property
+    def part(self) -> Part:
+        """The mixture of the two."""
+        return replace(self.event.part, activity=self.activity)
+
+
+@dataclass(frozen=True)
+class Hidden(_Planned):
+    """The same if nobody could see who spoke: every round is a release at the rate activity/q. A what-if.
+
+    Only for single records: when i is silent another node's message takes its place, and that one may be 2L away, not
+    2L/b.
+    """
+
+    def __post_init__(self) -> None:
+        """What else has no known price."""
+        super().__post_init__()
+        if not isinstance(self.event, FixedEvent) or self.event.batch != 1:
+            raise PrivacyError(
+                "hidden participation can be priced for one record a round only (sampling fixed, batch 1)"
+            )
+
+    @property
+    def part(self) -> Part:
+        """At a smaller rate."""
+        return Part(FixedPair(self.noise_multiplier, self.event.rate * self.activity), self.count)
+
+
+_TYPES: dict[tuple[str, str], type[Event]] = {
+    **{
+        (kind.sampling, note.law): kind
+        for kind in (FixedEvent, PoissonEvent, FullEvent, CyclicEvent)
+        for note in (GAUSSIAN, SHAPED, cancelled(None))
+    },
+    ("full", "laplace"): LaplaceEvent,
+    ("cyclic", "tree"): TreeEvent,
+    ("full", "objective"): ObjectiveEvent,
+}
+
+
+def read_event(data: Mapping[str, Any]) -> Event:
+    """Read `Event.to_dict` back, of this version or of 0.1; what is not known is an error, never a guess.
+
+    Examples
+    --------
+    >>> event = PoissonEvent(1000, 64, 1.0, 0.1, 50)
+    >>> read_event(event.to_dict()) == event
+    True
+    """
+    try:
+        given = {"law": GAUSSIAN.law, "extra": 0.0, **data}
+        kind = _TYPES.get((given["sampling"], given["law"]))
+        if kind is None:
+            raise PrivacyError(f"there is no way to account for {given}: it is no event of this version")
+        event = kind(**kind._read(given))
+        written = event.to_dict()
+        odd = [name for name in given if name not in written or written[name] != given[name]]
+        if odd:
+            raise PrivacyError(f"{given} is no event of a release: '{odd[0]}' does not go with the law '{event.law}'")
+        return event
+    except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+        raise PrivacyError(f"{data!r} is no event of a release ({type(error).__name__}: {error})") from None
 
 
 LEVELS = 4  # nodes that differ only in how often they spoke are accounted at this many counts, each rounded up
@@ -198,16 +561,16 @@ class Group:
     epsilon: float
 
 
-def grouped_by_event(events: list[Event]) -> list[tuple[Event, tuple[int, ...]]]:
+def grouped_by_event(events: Sequence[Event]) -> list[tuple[Event, tuple[int, ...]]]:
     """Nodes whose events differ in their count alone, at a few counts each rounded up: more is never less private."""
     kinds: dict[Event, list[int]] = {}
     for i, event in enumerate(events):
-        kinds.setdefault(replace(event, rounds=0), []).append(i)
+        kinds.setdefault(event.after(0), []).append(i)
     result: list[tuple[Event, tuple[int, ...]]] = []
     for nodes in kinds.values():
-        counts = sorted({events[i].rounds for i in nodes})
+        counts = sorted({events[i].count for i in nodes})
         levels = counts[len(counts) - 1 :: -max(1, math.ceil(len(counts) / LEVELS))][::-1]
         for low, high in zip([-1, *levels], levels, strict=False):
-            mine = tuple(i for i in nodes if low < events[i].rounds <= high)
-            result.append((replace(events[mine[0]], rounds=high), mine))
+            mine = tuple(i for i in nodes if low < events[i].count <= high)
+            result.append((events[mine[0]].covering([events[i] for i in mine]), mine))
     return result

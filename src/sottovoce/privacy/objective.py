@@ -38,8 +38,6 @@ import scipy  # not its parts: they load when first used
 
 from sottovoce.errors import PrivacyError
 from sottovoce.privacy import profiles
-from sottovoce.privacy.accounting import Account
-from sottovoce.privacy.events import Event
 
 BLUR = 1e4
 CLOSE = 1e-3
@@ -69,34 +67,33 @@ def extra_epsilon(smoothness: float, stiffness: float) -> float:
     return math.log1p(smoothness / stiffness) + 2.0 * CLOSE
 
 
-def gaussian_target(extra: float, epsilon: float, delta: float) -> tuple[float, float]:
-    """The (ε, δ) that the noise has to be enough for, by itself."""
+def needed_multiplier(extra: float, epsilon: float, delta: float) -> float:
+    """The least noise multiplier 1/ρ: what is left of ε and δ is for the noise, by itself."""
     if epsilon <= extra:
         raise PrivacyError(
             f"the objective's curvature alone costs ε = {extra:.3g}, so that no noise gives ε = {epsilon:g}; "
             "take a larger mu, more records or a larger ε"
         )
-    return (epsilon - extra) * (1.0 - 1e-12), _half(delta)  # the sum of the two must not pass ε by rounding
+    # the sum of the two must not pass ε by rounding
+    return profiles.gaussian_multiplier((epsilon - extra) * (1.0 - 1e-12), _half(delta))
 
 
-def price(event: Event, delta: float) -> Account:
-    """ε at δ; from below nothing is known, and the cross-check bounds the tail of the loss in place of its profile."""
-    rho = 1.0 / event.noise_multiplier
-    own = profiles.gaussian_epsilon(_half(delta), event.noise_multiplier)
+def bounds(multiplier: float, extra: float, delta: float) -> tuple[float, float]:
+    """ε at δ, and a cross-check that bounds the tail of the loss in place of its profile; 1/multiplier is ρ."""
+    rho = 1.0 / multiplier
+    own = profiles.gaussian_epsilon(_half(delta), multiplier)
     own = max(own, STEEP * rho + rho**2 / 2)  # below that nothing is proved
-    if FAR * (1.0 + math.exp(min(event.extra + own, 700.0))) > (1.0 - SHARE) * delta:
-        return Account(math.inf, 0.0, math.inf, delta, 0.0)  # nothing is proved for so small a δ at so large an ε
-    return Account(
-        event.extra + own, 0.0, event.extra + rho**2 / 2 + rho * -float(scipy.special.ndtri(_half(delta))), delta, 0.0
-    )
+    if FAR * (1.0 + math.exp(min(extra + own, 700.0))) > (1.0 - SHARE) * delta:
+        return math.inf, math.inf  # nothing is proved for so small a δ at so large an ε
+    return extra + own, extra + rho**2 / 2 + rho * -float(scipy.special.ndtri(_half(delta)))
 
 
-def risk(event: Event, fpr: float) -> float:
+def risk(multiplier: float, extra: float, fpr: float) -> float:
     """TPR ≤ e^ε FPR + δ(ε) at every ε, and 1 − FPR ≤ e^ε (1 − TPR) + δ(ε)."""
     deltas = np.geomspace(1e-9, 0.04, 60)
-    points = [(price(event, float(d)).epsilon, d) for d in deltas]
-    bounds = [min(math.exp(min(e, 700)) * fpr + d, 1.0 - math.exp(-e) * (1.0 - fpr - d)) for e, d in points]
-    return float(min(1.0, max(min(bounds), fpr)))
+    points = [(bounds(multiplier, extra, float(d))[0], d) for d in deltas]
+    alarms = [min(math.exp(min(e, 700)) * fpr + d, 1.0 - math.exp(-e) * (1.0 - fpr - d)) for e, d in points]
+    return float(min(1.0, max(min(alarms), fpr)))
 
 
 def _half(delta: float) -> float:

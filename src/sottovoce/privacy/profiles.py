@@ -4,17 +4,20 @@ A record is replaced; P and Q are the laws of one round's output with the one an
 the loss. Everything an accountant needs is P(ℓ > t) and Q(ℓ > t): the profile is δ(ε) = P(ℓ > ε) − e^ε Q(ℓ > ε), and
 moving probability onto a grid needs only their differences. The second one is handed out as e^t Q(ℓ > t), which is
 at most P(ℓ > t) and neither under- nor overflows. A symmetric pair has Q(ℓ > t) = P(ℓ < −t), so t ≥ 0 says it all.
+
+A pair is a value: two rounds with equal pairs are rounds of one mechanism.
 """
 
 import math
-from collections.abc import Callable
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import scipy  # not its parts: they load when first used
 
 from sottovoce._types import Array
+from sottovoce.errors import PrivacyError
 
 EPS = float(np.finfo(np.float64).eps)
 
@@ -31,16 +34,44 @@ class Tails(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Pair:
+class Pair(ABC):
     """Two laws between which one round of a mechanism asks to distinguish, known by the tails of their loss."""
 
-    tails: Callable[[Array], Tails]
-    symmetric: bool = True
+    multiplier: float
+    """z, the noise over the sensitivity; 0 is no noise, for which ε is infinite and there are no tails."""
+    symmetric: ClassVar[bool] = True
     """Whether exchanging P and Q mirrors the loss; if so only t ≥ 0 is ever asked for."""
-    least: float = 0.0
-    """Where a pair that isn't symmetric has its smallest loss."""
-    atom: float = 0.0
-    """A loss that has a probability of its own, which a grid should hit; 0 for none."""
+    bounded: ClassVar[bool] = False
+    """Whether no loss is over 1/z: pure DP, which adds up."""
+
+    def __post_init__(self) -> None:
+        """What has no known price is an error."""
+        if not 0 <= self.multiplier < math.inf:
+            raise PrivacyError(f"a noise multiplier is finite and not negative, not {self.multiplier}")
+
+    @abstractmethod
+    def tails(self, t: Array) -> Tails:
+        """P(ℓ > t) and e^t Q(ℓ > t)."""
+
+    @property
+    def realised(self) -> "Pair":
+        """A pair that one round of the mechanism really produces: nothing below its profile can be promised."""
+        return self
+
+    @property
+    def apart(self) -> float | None:
+        """How far apart the means are where P and Q are nothing but two normal laws, for which there are formulas."""
+        return None
+
+    @property
+    def least(self) -> float:
+        """Where a pair that isn't symmetric has its smallest loss."""
+        return 0.0
+
+    @property
+    def atom(self) -> float:
+        """A loss that has a probability of its own, which a grid should hit; 0 for none."""
+        return 0.0
 
     def delta(self, epsilon: Array | float) -> Array:
         """The profile δ(ε); below 0 by symmetry, δ(ε) = 1 − e^ε + e^ε δ(−ε) (Dong, Roth and Su 2022)."""
@@ -53,12 +84,156 @@ class Pair:
         return np.where(at > self.least, above, -np.expm1(np.minimum(at, self.least)))
 
 
-def _scaled(weight: float, t: Array, x: Array) -> Array:
-    """w e^t Φ(−x), in logarithms where e^t is large."""
-    if weight == 0.0:
-        return np.zeros_like(t)
-    near = weight * np.exp(np.minimum(t, 1.0)) * scipy.special.ndtr(-x)
-    return np.where(t < 1.0, near, np.exp(np.maximum(t, 1.0) + scipy.special.log_ndtr(-x) + math.log(weight)))
+@dataclass(frozen=True)
+class _Sampled(Pair):
+    rate: float = 1.0
+    """γ, the chance that a given record is used."""
+
+    def __post_init__(self) -> None:
+        """A rate is a probability."""
+        super().__post_init__()
+        if not 0 < self.rate <= 1:
+            raise PrivacyError(f"a sampling rate is over 0 and at most 1, not {self.rate}")
+
+
+@dataclass(frozen=True)
+class FixedPair(_Sampled):
+    """Fixed-size sampling without replacement, replace-one: the symmetrised pair, valid under composition.
+
+    For e^ε ≥ 1 its profile is γ δ_Gauss(ε'), e^ε' = 1 + (e^ε − 1)/γ, which every instance obeys: by advanced joint
+    convexity H_α(P‖P') = γ H_α'(N(g) ‖ a mixture of Gaussians with centres within 2L/b of g), and H is convex in its
+    second argument. Below 1 the profile of the pair exchanged is the same, whence the mirror image (the operator C_γ
+    of Dong, Roth and Su 2022). A profile that bounds every instance from above is that of a dominating pair, and
+    dominating pairs compose (Zhu, Dong and Wang 2022, Theorem 10). At rate 1 it is the Gaussian mechanism itself.
+
+    Examples
+    --------
+    >>> FixedPair(1.0, rate=0.01).delta([0.0, 0.5]).round(6)
+    array([0.003829, 0.      ])
+    """
+
+    def tails(self, t: Array) -> Tails:
+        """Those of a record that is removed."""
+        return _removed(self.rate, self.multiplier, t)
+
+    @property
+    def realised(self) -> Pair:
+        """Linear losses do that; at rate 1, N(1/2) against N(−1/2), which is symmetric."""
+        return RealisedPair(self.multiplier, self.rate) if self.rate < 1.0 else PoissonPair(2.0 * self.multiplier)
+
+    @property
+    def apart(self) -> float | None:
+        """Replacing a record moves the mean once."""
+        return 1.0 / self.multiplier if self.rate == 1.0 else None
+
+
+@dataclass(frozen=True)
+class RealisedPair(_Sampled):
+    """A pair that fixed-size sampling really produces: the target at +L e against −L e, all other records at −L e."""
+
+    symmetric: ClassVar[bool] = False
+
+    def tails(self, t: Array) -> Tails:
+        """As in `FixedPair`, but for all t."""
+        return _removed(self.rate, self.multiplier, t)
+
+    @property
+    def least(self) -> float:
+        """A record that is not used says log(1 − γ)."""
+        return _log1m(self.rate)
+
+
+@dataclass(frozen=True)
+class PoissonPair(_Sampled):
+    """Poisson sampling, replace-one: (1−γ)N(0,z²) + γN(+1,z²) against (1−γ)N(0,z²) + γN(−1,z²).
+
+    A record that is left out adds 0, so the pair is (1−γ)N(0) + γN(u) against (1−γ)N(0) + γN(v), |u|, |v| ≤ 1. Under
+    N(0) the profile is the price of a spread option, E[((1−γ)(1−α) + γe^s − αγe^w)₊], s = ⟨u,x⟩ − |u|²/2 and w the
+    same of v; by Gaussian interpolation it grows with |u| and |v| and falls with ⟨u,v⟩, so u = −v of length 1 is the
+    worst at every α at once.
+
+    Examples
+    --------
+    >>> PoissonPair(1.0, rate=0.01).delta([0.0, 0.05]).round(6)
+    array([0.006827, 0.000441])
+    """
+
+    def tails(self, t: Array) -> Tails:
+        """ℓ(x) = t is quadratic in e^{μx}, and log of its root is t/2 + asinh((1−γ)/γ e^{μ²/2} sinh(t/2))."""
+        rate, mu = self.rate, 1.0 / self.multiplier
+        odds = _log1m(rate) - math.log(rate) + mu**2 / 2
+        with np.errstate(divide="ignore"):
+            a = odds + t / 2 + np.log(-np.expm1(-t)) - math.log(2.0)
+        angle = np.where(a < 20.0, np.arcsinh(np.exp(np.minimum(a, 20.0))), a + math.log(2.0))
+        x = (t / 2 + angle) / mu
+        p = (1.0 - rate) * scipy.special.ndtr(-x) + rate * scipy.special.ndtr(mu - x)
+        q = _scaled(1.0 - rate, t, x) + _scaled(rate, t, x + mu)
+        return Tails(p, q, EPS * (8.0 + 4.0 * x**2 + t))
+
+    @property
+    def apart(self) -> float | None:
+        """From +1 to −1."""
+        return 2.0 / self.multiplier if self.rate == 1.0 else None
+
+
+@dataclass(frozen=True)
+class ResponsePair(Pair):
+    """Randomised response at ε = 1/z, which dominates everything that is ε-DP (Kairouz, Oh and Viswanath 2015).
+
+    For Laplace noise on a vector this needs no argument about how the L1 sensitivity is spread over coordinates; z is
+    the scale of the noise over that sensitivity.
+    """
+
+    bounded: ClassVar[bool] = True
+
+    def tails(self, t: Array) -> Tails:
+        """Two losses, ±1/z."""
+        loss = self.atom
+        share = 1.0 / (1.0 + math.exp(-loss))
+        return Tails(
+            np.where(t < loss, share, 0.0),
+            np.where(t < loss, share * np.exp(np.minimum(t - loss, 0.0)), 0.0),
+            np.full_like(t, 8.0 * EPS),
+        )
+
+    @property
+    def realised(self) -> Pair:
+        """On one number."""
+        return LaplacePair(self.multiplier)
+
+    @property
+    def atom(self) -> float:
+        """The loss itself."""
+        return 1.0 / self.multiplier
+
+
+@dataclass(frozen=True)
+class LaplacePair(Pair):
+    """Laplace noise on one number, scale z for sensitivity 1: realised, so a lower bound.
+
+    Examples
+    --------
+    >>> LaplacePair(2.0).delta([0.0, 0.5]).round(4)
+    array([0.2212, 0.    ])
+    """
+
+    bounded: ClassVar[bool] = True
+
+    def tails(self, t: Array) -> Tails:
+        """Between two atoms at ±1/z."""
+        loss = self.atom
+        short = np.minimum(t - loss, 0.0) / 2
+        inside = t <= loss * (1.0 + 1e-13)  # a grid point that is meant to be the atom has it on its right
+        return Tails(
+            np.where(inside, 1.0 - 0.5 * np.exp(short), 0.0),
+            np.where(inside, 0.5 * np.exp(short), 0.0),
+            np.full_like(t, 8.0 * EPS),
+        )
+
+    @property
+    def atom(self) -> float:
+        """Outside of the two centres the loss is the same everywhere."""
+        return 1.0 / self.multiplier
 
 
 def _removed(rate: float, multiplier: float, t: Array) -> Tails:
@@ -77,98 +252,12 @@ def _removed(rate: float, multiplier: float, t: Array) -> Tails:
     return Tails(p, _scaled(1.0, t, x), EPS * (8.0 + 4.0 * reach**2 + np.abs(t)))
 
 
-def fixed(rate: float, multiplier: float) -> Pair:
-    """Fixed-size sampling without replacement, replace-one: the symmetrised pair, valid under composition.
-
-    For e^ε ≥ 1 its profile is γ δ_Gauss(ε'), e^ε' = 1 + (e^ε − 1)/γ, which every instance obeys: by advanced joint
-    convexity H_α(P‖P') = γ H_α'(N(g) ‖ a mixture of Gaussians with centres within 2L/b of g), and H is convex in its
-    second argument. Below 1 the profile of the pair exchanged is the same, whence the mirror image (the operator C_γ
-    of Dong, Roth and Su 2022). A profile that bounds every instance from above is that of a dominating pair, and
-    dominating pairs compose (Zhu, Dong and Wang 2022, Theorem 10).
-
-    Examples
-    --------
-    >>> fixed(0.01, 1.0).delta([0.0, 0.5]).round(6)
-    array([0.003829, 0.      ])
-    """
-    return Pair(lambda t: _removed(rate, multiplier, t))
-
-
-def realised(rate: float, multiplier: float) -> Pair:
-    """A pair that fixed-size sampling really produces: the target at +L e against −L e, all other records at −L e.
-
-    Linear losses do that, so nothing below this profile can be promised.
-    """
-    return Pair(lambda t: _removed(rate, multiplier, t), symmetric=False, least=_log1m(rate))
-
-
-def poisson(rate: float, multiplier: float) -> Pair:
-    """Poisson sampling, replace-one: (1−γ)N(0,z²) + γN(+1,z²) against (1−γ)N(0,z²) + γN(−1,z²).
-
-    A record that is left out adds 0, so the pair is (1−γ)N(0) + γN(u) against (1−γ)N(0) + γN(v), |u|, |v| ≤ 1. Under
-    N(0) the profile is the price of a spread option, E[((1−γ)(1−α) + γe^s − αγe^w)₊], s = ⟨u,x⟩ − |u|²/2 and w the
-    same of v; by Gaussian interpolation it grows with |u| and |v| and falls with ⟨u,v⟩, so u = −v of length 1 is the
-    worst at every α at once.
-
-    Examples
-    --------
-    >>> poisson(0.01, 1.0).delta([0.0, 0.05]).round(6)
-    array([0.006827, 0.000441])
-    """
-    mu = 1.0 / multiplier
-    odds = _log1m(rate) - math.log(rate) + mu**2 / 2
-
-    def tails(t: Array) -> Tails:
-        # ℓ(x) = t is quadratic in e^{μx}, and log of its root is t/2 + asinh((1−γ)/γ e^{μ²/2} sinh(t/2))
-        with np.errstate(divide="ignore"):
-            a = odds + t / 2 + np.log(-np.expm1(-t)) - math.log(2.0)
-        angle = np.where(a < 20.0, np.arcsinh(np.exp(np.minimum(a, 20.0))), a + math.log(2.0))
-        x = (t / 2 + angle) / mu
-        p = (1.0 - rate) * scipy.special.ndtr(-x) + rate * scipy.special.ndtr(mu - x)
-        q = _scaled(1.0 - rate, t, x) + _scaled(rate, t, x + mu)
-        return Tails(p, q, EPS * (8.0 + 4.0 * x**2 + t))
-
-    return Pair(tails)
-
-
-def response(multiplier: float) -> Pair:
-    """Randomised response at ε = 1/z, which dominates everything that is ε-DP (Kairouz, Oh and Viswanath 2015).
-
-    For Laplace noise on a vector this needs no argument about how the L1 sensitivity is spread over coordinates.
-    """
-    loss = 1.0 / multiplier
-    share = 1.0 / (1.0 + math.exp(-loss))
-
-    def tails(t: Array) -> Tails:
-        return Tails(
-            np.where(t < loss, share, 0.0),
-            np.where(t < loss, share * np.exp(np.minimum(t - loss, 0.0)), 0.0),
-            np.full_like(t, 8.0 * EPS),
-        )
-
-    return Pair(tails, atom=loss)
-
-
-def laplace(multiplier: float) -> Pair:
-    """Laplace noise on one number, scale z for sensitivity 1: realised, so a lower bound.
-
-    Examples
-    --------
-    >>> laplace(2.0).delta([0.0, 0.5]).round(4)
-    array([0.2212, 0.    ])
-    """
-    loss = 1.0 / multiplier
-
-    def tails(t: Array) -> Tails:
-        short = np.minimum(t - loss, 0.0) / 2
-        inside = t <= loss * (1.0 + 1e-13)  # a grid point that is meant to be the atom has it on its right
-        return Tails(
-            np.where(inside, 1.0 - 0.5 * np.exp(short), 0.0),
-            np.where(inside, 0.5 * np.exp(short), 0.0),
-            np.full_like(t, 8.0 * EPS),
-        )
-
-    return Pair(tails, atom=loss)
+def _scaled(weight: float, t: Array, x: Array) -> Array:
+    """w e^t Φ(−x), in logarithms where e^t is large."""
+    if weight == 0.0:
+        return np.zeros_like(t)
+    near = weight * np.exp(np.minimum(t, 1.0)) * scipy.special.ndtr(-x)
+    return np.where(t < 1.0, near, np.exp(np.maximum(t, 1.0) + scipy.special.log_ndtr(-x) + math.log(weight)))
 
 
 def gaussian_delta(epsilon: float, multiplier: float) -> float:
@@ -204,6 +293,24 @@ def gaussian_epsilon(delta: float, multiplier: float) -> float:
     while gaussian_delta(root, multiplier) > delta:
         root += 1e-12 * high
     return root
+
+
+def gaussian_multiplier(epsilon: float, delta: float) -> float:
+    """The least multiplier with which one Gaussian mechanism is (ε, δ)-DP (Balle and Wang 2018), from the private side.
+
+    Examples
+    --------
+    >>> round(gaussian_multiplier(1.0, 1e-5), 2)
+    3.73
+    """
+
+    def over(log_z: float) -> float:
+        return math.log(max(gaussian_delta(epsilon, math.exp(log_z)), 1e-300) / delta)
+
+    root = math.exp(float(scipy.optimize.brentq(over, math.log(1e-8), math.log(1e8), xtol=1e-13)))
+    while gaussian_epsilon(delta, root) > epsilon:
+        root *= 1.0 + 1e-9
+    return root * (1.0 + 1e-9)  # √K and σ round it, and ε is computed anew: by none of that may it pass its target
 
 
 def _log1m(rate: float) -> float:

@@ -3,11 +3,12 @@
 In every round in which node i is active it releases ζ_i = (1/b) Σ clip_L(∂l) + N(0, σ_i² I) (Algorithm 1, lines
 2-3); everything else it sends, stores or publishes is a function of such ζ and of public numbers. So the privacy of
 a record depends on its own node's (q_i, b, L, σ_i) and on the number K_i of rounds in which that node spoke, and on
-nothing else. `Event` is that tuple. The sampler, the clip and the noise of the event are the fields from which the
-draws are made: they cannot drift apart.
+nothing else (where records come in a fixed order: on which rounds those were). An `Event` says all of that. The
+sampler, the clip and the noise of the event are the fields from which the draws are made: they cannot drift apart.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -16,8 +17,11 @@ from sottovoce.errors import PrivacyError
 from sottovoce.privacy.adversaries import Adversary
 from sottovoce.privacy.events import Event
 from sottovoce.privacy.laws import Gaussian, Law
-from sottovoce.privacy.sampling import Sampling
+from sottovoce.privacy.sampling import Sampling, Turns
 from sottovoce.streams import Streams
+
+NodeTurns = Callable[[int], IntArray]
+"""Node i -> the rounds in which it spoke: `Schedule.turns`."""
 
 
 @dataclass(frozen=True)
@@ -65,13 +69,16 @@ class Release:
         """ν, a row for each pair (node, round)."""
         return self.law.draw(streams, nodes, t, m, self.sigma)
 
-    def event(self, node: int, records: int, rounds: int) -> Event:
-        """What node i must account for after `rounds` rounds of speaking."""
-        batch = self.sampling.batch(records)
-        if self.sampling.kind == "cyclic":  # no chance in it: a record is used once a pass, and seen to be
-            rounds = math.ceil(rounds / math.ceil(records / batch))
-        plain = Event(self.sampling.kind, records, batch, self.clip, self.sigma[node], rounds)
-        return self.law.event(node, plain)
+    def event(self, node: int, records: int, rounds: int, turns: Turns | None = None) -> Event:
+        """What node i must account for after `rounds` rounds of speaking: those of `turns`, where that is known."""
+        return self.law.event(node, self.sampling.event(records, self.clip, self.sigma[node], rounds, turns))
+
+    def events(self, sizes: IntArray, spoken: IntArray, turns: NodeTurns | None = None) -> list[Event]:
+        """The same of every node, of which `spoken` says how often and `turns` when."""
+        return [
+            self.event(i, int(q), int(spoken[i]), None if turns is None else partial(turns, i))
+            for i, q in enumerate(sizes)
+        ]
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""How a node picks its records in an active round. The sampler that draws is the sampler that is accounted.
+"""How a node picks its records in an active round. The sampler that draws says itself what it is accounted as.
 
 `fixed(b)`: b distinct records, uniformly, without replacement; `one` is fixed(1), the paper's choice.
 `poisson(b)`: every record independently with probability b/q; the batch size varies, the divisor stays the public b.
@@ -6,35 +6,46 @@
 `full`: all of them.
 Draws are independent from round to round: a shuffled pass over the data is a different mechanism, and not offered.
 `cyclic(b)`: b after b in the order of the file, pass after pass: no chance in it, hence nothing gained from sampling.
+Round t has the batch that is t-th in that order, whether or not the node spoke in the rounds before: how often a record
+is used depends on which rounds the node speaks in, and is counted in them.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 
 from sottovoce._types import Array, IntArray
 from sottovoce.errors import SpecError
-from sottovoce.notation import parse
+from sottovoce.notation import Choices, write
+from sottovoce.privacy.events import CyclicEvent, FixedEvent, FullEvent, GaussianEvent, PoissonEvent
 
 Uniforms = Callable[[int, int], Array]
 """(first, count) -> that stretch of one node's stream of uniforms in one round."""
+Turns = Callable[[], IntArray]
+"""The rounds in which a node spoke, found when asked for."""
+
+
+def always(rounds: int) -> Turns:
+    """Who speaks in every round from the first to the last."""
+    return lambda: np.arange(1, rounds + 1)
 
 
 class Sampling(Protocol):
-    """A way to pick records."""
+    """A way to pick records; ``str()`` is how the choice is written in a spec."""
 
-    @property
-    def kind(self) -> str:
-        """'fixed', 'poisson', 'full' or 'cyclic': what the accountant must know."""
-
-    @property
-    def text(self) -> str:
-        """How the choice is written in a spec."""
+    kind: ClassVar[str]
+    """Its name."""
 
     def batch(self, q: int) -> int:
         """b, the public (expected) batch size and divisor at a node with q records."""
+
+    def event(self, records: int, clip: float, sigma: float, rounds: int, turns: Turns | None = None) -> GaussianEvent:
+        """What Gaussian noise on the means of such picks is accounted as, for a node that spoke in so many rounds.
+
+        Where it matters in which ones, `turns` tells; if it is not known, every round may have had the same records.
+        """
 
     @property
     def stretch(self) -> int:
@@ -47,6 +58,7 @@ class Sampling(Protocol):
 @dataclass(frozen=True)
 class _Batch:
     size: float = 1
+    kind: ClassVar[str]
 
     def __post_init__(self) -> None:
         """A batch has at least one record."""
@@ -62,17 +74,20 @@ class _Batch:
             )
         return int(self.size)
 
+    def __str__(self) -> str:
+        """The choice in a spec."""
+        return write(self.kind, self.size)
+
 
 @dataclass(frozen=True)
 class Fixed(_Batch):
     """b distinct records, every set of b equally likely."""
 
-    kind = "fixed"
+    kind: ClassVar[str] = "fixed"
 
-    @property
-    def text(self) -> str:
-        """The choice in a spec."""
-        return f"fixed({self.size})"
+    def event(self, records: int, clip: float, sigma: float, rounds: int, turns: Turns | None = None) -> FixedEvent:
+        """b of q."""
+        return FixedEvent(records, self.batch(records), clip, sigma, rounds)
 
     @property
     def stretch(self) -> int:
@@ -96,7 +111,7 @@ class Poisson(_Batch):
     """Each record independently with probability b/q; possibly none. A size below 1 is a share of the records."""
 
     size: float = 1
-    kind = "poisson"
+    kind: ClassVar[str] = "poisson"
 
     def __post_init__(self) -> None:
         """A batch has at least one record, a share is below 1."""
@@ -107,10 +122,9 @@ class Poisson(_Batch):
         """The batch size, where the node has that many records; or the share of them, one record at least."""
         return max(1, round(self.size * q)) if self.size < 1 else super().batch(q)
 
-    @property
-    def text(self) -> str:
-        """The choice in a spec."""
-        return f"poisson({self.size})"
+    def event(self, records: int, clip: float, sigma: float, rounds: int, turns: Turns | None = None) -> PoissonEvent:
+        """Each with probability b/q."""
+        return PoissonEvent(records, self.batch(records), clip, sigma, rounds)
 
     @property
     def stretch(self) -> int:
@@ -142,13 +156,20 @@ def _enough(b: int) -> int:
 class Full:
     """Every record, every time."""
 
-    kind = "full"
-    text = "full"
-    stretch = 0
+    kind: ClassVar[str] = "full"
+    stretch: ClassVar[int] = 0
+
+    def __str__(self) -> str:
+        """The choice in a spec."""
+        return self.kind
 
     def batch(self, q: int) -> int:
         """All q."""
         return q
+
+    def event(self, records: int, clip: float, sigma: float, rounds: int, turns: Turns | None = None) -> FullEvent:
+        """All of them."""
+        return FullEvent(records, records, clip, sigma, rounds)
 
     def draw(self, uniforms: Uniforms, q: int, t: int = 1) -> None:
         """Nothing to draw."""
@@ -159,13 +180,15 @@ class Full:
 class Cyclic(_Batch):
     """The batches of a fixed order, one a round; the last of a pass may be smaller."""
 
-    kind = "cyclic"
-    stretch = 0
+    kind: ClassVar[str] = "cyclic"
+    stretch: ClassVar[int] = 0
 
-    @property
-    def text(self) -> str:
-        """The choice in a spec."""
-        return f"cyclic({self.size})"
+    def event(self, records: int, clip: float, sigma: float, rounds: int, turns: Turns | None = None) -> CyclicEvent:
+        """As many uses as the busiest batch had."""
+        b, uses = self.batch(records), rounds
+        if turns is not None and rounds:
+            uses = int(np.bincount((turns() - 1) % -(-records // b)).max())
+        return CyclicEvent(records, b, clip, sigma, rounds, uses=uses)
 
     def draw(self, uniforms: Uniforms, q: int, t: int = 1) -> IntArray:
         """Nothing is drawn: round t has the next batch."""
@@ -174,33 +197,26 @@ class Cyclic(_Batch):
         return np.arange(first, min(first + b, q))
 
 
-SAMPLINGS: dict[str, Callable[..., Sampling]] = {
-    "one": lambda: Fixed(1),
-    "fixed": Fixed,
-    "poisson": Poisson,
-    "full": Full,
-    "cyclic": Cyclic,
-}
+def one() -> Fixed:
+    """The paper's choice."""
+    return Fixed(1)
 
 
-def make_sampling(text: str) -> Sampling:
+SAMPLINGS: Choices[Sampling] = Choices(
+    "sampling", {"one": one, "fixed": Fixed, "poisson": Poisson, "full": Full, "cyclic": Cyclic}
+)
+
+
+def make_sampling(text: Sampling | str) -> Sampling:
     """Read a sampler from its text.
 
     Examples
     --------
     >>> make_sampling("poisson(32)")
     Poisson(size=32)
-    >>> make_sampling("one")
-    Fixed(size=1)
+    >>> str(make_sampling("one"))
+    'fixed(1)'
     >>> make_sampling("poisson(0.05)").batch(2000)
     100
     """
-    name, args, kwargs = parse(text)
-    if name not in SAMPLINGS:
-        raise SpecError(f"there is no sampling '{name}'; choose one of {', '.join(SAMPLINGS)}")
-    try:
-        return SAMPLINGS[name](*args, **kwargs)
-    except TypeError:
-        raise SpecError(
-            f"sampling '{text}' is malformed; write 'one', 'fixed(8)', 'poisson(8)', 'full' or 'cyclic(8)'"
-        ) from None
+    return SAMPLINGS.read(text) if isinstance(text, str) else text

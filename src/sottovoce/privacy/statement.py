@@ -1,24 +1,24 @@
-"""The unit of privacy: whose data a guarantee is about. One record, or one person with all of their rows at a node.
-
-The privacy statement: what is guaranteed, to whom, against whom, and on what it rests.
+"""The privacy statement: what is guaranteed, to whom, against whom, and on what it rests.
 
 A statement is made from the release that produced the draws and from the fixed schedule's exact counts. It carries
 every number that its ε was computed from, so that anybody can compute it again from the statement alone (`verify`).
-No ε is ever shown without its δ, its adversary and its adjacency.
+No ε is ever shown without its δ, its adversary and its adjacency. Whose data it is about, one record or one person with
+all of their rows at a node, is its `Unit`, on which its words depend.
 """
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from sottovoce._types import IntArray
 from sottovoce.errors import PrivacyError
-from sottovoce.privacy.adversaries import make_adversary, refuse_unless_runnable
-from sottovoce.privacy.events import ADJACENCY, Event, Group, Grouped, grouped_by_event
-from sottovoce.privacy.pricing import price, price_risk
-from sottovoce.privacy.release import Release
+from sottovoce.notation import Choices
+from sottovoce.privacy.accounting import check_delta, price, risk
+from sottovoce.privacy.adversaries import ADVERSARIES, Adversary, refuse_unless_runnable
+from sottovoce.privacy.events import ADJACENCY, Event, Group, Grouped, grouped_by_event, read_event
+from sottovoce.privacy.release import NodeTurns, Release
 from sottovoce.privacy.theorem1 import Theorem1
 
 ASSUMPTIONS = (
@@ -37,7 +37,7 @@ NOT_COVERED = (
 
 @dataclass(frozen=True)
 class Unit:
-    """What the words of a statement depend on."""
+    """Whose data a guarantee is about, and the words that depend on it; ``str()`` is its name."""
 
     name: str
     noun: str
@@ -45,6 +45,10 @@ class Unit:
     adjacency: str
     assumptions: tuple[str, ...]
     not_covered: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """In a statement."""
+        return self.name
 
 
 RECORD = Unit(
@@ -74,7 +78,9 @@ PERSON = Unit(
         *NOT_COVERED,
     ),
 )
-UNITS = {unit.name: unit for unit in (RECORD, PERSON)}
+UNITS: Choices[Unit] = Choices(
+    "unit of privacy", {RECORD.name: lambda: RECORD, PERSON.name: lambda: PERSON}, PrivacyError
+)
 
 
 def make_unit(name: str) -> Unit:
@@ -86,16 +92,11 @@ def make_unit(name: str) -> Unit:
     'people'
     """
     if name not in UNITS:
-        raise PrivacyError(f"there is no unit of privacy '{name}'; choose one of {', '.join(UNITS)}")
-    return UNITS[name]
+        raise PrivacyError(f"there is no {UNITS.noun} '{name}'; write one of {UNITS.usage}")
+    return UNITS[name]()
 
 
 FORMAT = 1
-
-EXTRA_ASSUMPTIONS = {
-    "central": ("there is one trusted place that holds all records and publishes nothing but the final model",),
-    "secret_pairs": ("the seeds that pairs of nodes share stay secret, but for those of the declared coalition",),
-}
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,8 @@ class PrivacyStatement:
     Attributes
     ----------
     epsilon, delta : the guarantee of the worst node
-    epsilon_lower : what an attacker really reaches on the worst data (the truth lies between the two)
+    epsilon_lower : what an attacker really reaches on the worst data (the truth lies between the two); 0 where that is
+        not known
     epsilon_rdp : the same from Rényi accounting, a cross-check that is never smaller
     adversary, adjacency : against whom, and for which change of the data
     unit : whose data that is: one record's, or one person's
@@ -145,6 +147,11 @@ class PrivacyStatement:
         """The nodes whose records are protected least."""
         return max((*self.groups, *self.held_out), key=lambda group: group.epsilon)
 
+    @property
+    def against(self) -> str:
+        """The adversary, with whoever helps it."""
+        return ADVERSARIES.read(self.adversary).helped(_coalition(group.event for group in self.groups))
+
     def verdict(self) -> str:
         """One line: the guarantee, or that there is none."""
         if math.isinf(self.epsilon):
@@ -152,15 +159,15 @@ class PrivacyStatement:
         true = f"(ε = {number(self.epsilon)}, δ = {self.delta:g})"
         if self.private:
             noun = make_unit(self.unit).noun
-            return f"Every {noun} has {true}-differential privacy against '{self.adversary}' ({self.adjacency})."
+            return f"Every {noun} has {true}-differential privacy against {self.against} ({self.adjacency})."
         return (
-            f"NOT PRIVATE as claimed: Theorem 1 claims ε = {self.claimed:g}; against '{self.adversary}' "
+            f"NOT PRIVATE as claimed: Theorem 1 claims ε = {self.claimed:g}; against {self.against} "
             f"({self.adjacency}) the truth is {true}."
         )
 
     def paragraph(self) -> str:
         """The statement in plain words, for somebody who signs it."""
-        sees, unit = make_adversary(self.adversary).sees, make_unit(self.unit)
+        sees, unit = ADVERSARIES.read(self.adversary).sees, make_unit(self.unit)
         if math.isinf(self.epsilon):
             body = "No noise was added, so nothing is guaranteed."
         else:
@@ -190,7 +197,7 @@ class PrivacyStatement:
         """The largest share of true alarms that a test with the given share of false alarms can have."""
         if math.isinf(self.epsilon):
             return 1.0
-        return max(price_risk(group.event, fpr) for group in (*self.groups, *self.held_out))
+        return max(risk([group.event], fpr) for group in (*self.groups, *self.held_out))
 
     def verify(self) -> None:
         """Make the statement again from its events and compare; raise if anything that follows from them does not.
@@ -207,7 +214,7 @@ class PrivacyStatement:
         again = _state(
             [(group.event, group.nodes) for group in self.groups],
             self.delta,
-            self.adversary,
+            ADVERSARIES.read(self.adversary),
             self.claimed,
             self.simulation,
             make_unit(self.unit),
@@ -220,7 +227,8 @@ class PrivacyStatement:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values; an infinite ε is written as the text 'inf'."""
-        return _plain(asdict(self) | {"private": self.private, "verdict": self.verdict()})
+        own = {f.name: getattr(self, f.name) for f in fields(self)}
+        return _plain(own | {"private": self.private, "verdict": self.verdict()})
 
     def to_json(self) -> str:
         """One JSON object."""
@@ -228,14 +236,14 @@ class PrivacyStatement:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> "PrivacyStatement":
-        """Read `to_dict` back."""
+        """Read `to_dict` back, of this version or of 0.1, which printed lower bounds for noise that has none."""
         try:
             if data["format"] != FORMAT:
                 raise PrivacyError("this statement was made by another version of sottovoce; use that one to read it")
             values = {f.name: _number(data[f.name]) for f in fields(cls) if f.name != "held_out"}
             for name in ("groups", "held_out"):  # statements of runs without an evaluation need not have the second
                 values[name] = tuple(
-                    Group(tuple(g["nodes"]), Event(**g["event"]), float(_number(g["epsilon"])))
+                    Group(tuple(g["nodes"]), read_event(g["event"]), float(_number(g["epsilon"])))
                     for g in (data[name] if name == "groups" else data.get(name, ()))
                 )
             for name in ("assumptions", "not_covered"):
@@ -243,7 +251,9 @@ class PrivacyStatement:
             for name in ("epsilon", "delta", "epsilon_lower", "epsilon_rdp", "error"):
                 values[name] = float(values[name])
             values["claimed"] = None if values["claimed"] is None else float(values["claimed"])
-            return cls(**values)
+            read = cls(**values)
+            known = read.worst.event.realised or math.isinf(read.epsilon)
+            return read if known else replace(read, epsilon_lower=0.0)
         except (TypeError, KeyError, ValueError, AttributeError) as error:
             if isinstance(error, PrivacyError):
                 raise
@@ -267,12 +277,17 @@ def make_statement(
     claims: Sequence[Theorem1],
     simulation: bool,
     unit: Unit = RECORD,
+    turns: NodeTurns | None = None,
 ) -> PrivacyStatement:
-    """The statement of a run, from the release that makes its draws and from its fixed schedule."""
+    """The statement of a run, from the release that makes its draws and from its fixed schedule.
+
+    `participations` says how often each node spoke and `turns` in which rounds, which matters where records come in a
+    fixed order.
+    """
     check_delta(delta)
-    events = [release.event(i, int(q), int(participations[i])) for i, q in enumerate(sizes)]
+    events = release.events(sizes, participations, turns)
     claimed = claims[0].epsilon if claims else None
-    return _state(grouped_by_event(events), delta, release.adversary.name, claimed, simulation, unit)
+    return _state(grouped_by_event(events), delta, release.adversary, claimed, simulation, unit)
 
 
 def with_held_out(statement: PrivacyStatement, events: Mapping[int, Event]) -> PrivacyStatement:
@@ -287,7 +302,7 @@ def with_held_out(statement: PrivacyStatement, events: Mapping[int, Event]) -> P
     return _state(
         trained,
         statement.delta,
-        statement.adversary,
+        ADVERSARIES.read(statement.adversary),
         statement.claimed,
         statement.simulation,
         make_unit(statement.unit),
@@ -298,7 +313,7 @@ def with_held_out(statement: PrivacyStatement, events: Mapping[int, Event]) -> P
 def _state(
     trained: Grouped,
     delta: float,
-    adversary: str,
+    adversary: Adversary,
     claimed: float | None,
     simulation: bool,
     unit: Unit,
@@ -307,23 +322,22 @@ def _state(
     """Account for every group, against an adversary that these events are accounted against."""
     nodes = sum(len(members) for _, members in trained)
     for event, _ in trained:
-        refuse_unless_runnable(make_adversary(adversary), event.law, nodes)
-    check_delta(delta)
+        refuse_unless_runnable(adversary, event.note.secrets, nodes)
     groups = tuple(
-        Group(nodes, event, price(event, delta, lower=False).epsilon) for event, nodes in (*trained, *held_out)
+        Group(nodes, event, price([event], delta, lower=False).epsilon) for event, nodes in (*trained, *held_out)
     )
-    worst = price(max(groups, key=lambda group: group.epsilon).event, delta)  # of the others only ε is told
+    worst = price([max(groups, key=lambda group: group.epsilon).event], delta)  # of the others only ε is told
     return PrivacyStatement(
         epsilon=worst.epsilon,
         delta=delta,
         epsilon_lower=worst.epsilon_lower,
         epsilon_rdp=worst.epsilon_rdp,
-        adversary=adversary,
+        adversary=adversary.name,
         adjacency=unit.adjacency,
         groups=groups[: len(trained)],
         held_out=groups[len(trained) :],
         unit=unit.name,
-        assumptions=unit.assumptions + EXTRA_ASSUMPTIONS.get(adversary, ()),
+        assumptions=unit.assumptions + adversary.assumptions(_coalition(event for event, _ in trained)),
         not_covered=unit.not_covered,
         error=worst.error,
         claimed=claimed,
@@ -331,10 +345,12 @@ def _state(
     )
 
 
-def check_delta(delta: float) -> None:
-    """A δ of 0 needs pure noise, a δ of 1 promises nothing."""
-    if not 0 < delta < 1:
-        raise PrivacyError(f"δ must lie strictly between 0 and 1, not {delta}")
+def _coalition(events: Iterable[Event]) -> tuple[int, ...] | None:
+    """Everybody whose secrets count as known to the adversary of a run; None where that was not written down."""
+    declared = {event.note.coalition for event in events}
+    if None in declared:
+        return None
+    return tuple(sorted({node for coalition in declared for node in coalition or ()}))
 
 
 def _alike(mine: Any, theirs: Any) -> bool:
@@ -356,6 +372,8 @@ def number(value: float) -> str:
 def _plain(value: Any) -> Any:
     if isinstance(value, float) and math.isinf(value):
         return "inf"
+    if isinstance(value, Group):
+        return _plain({"nodes": value.nodes, "event": value.event.to_dict(), "epsilon": value.epsilon})
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     return [_plain(item) for item in value] if isinstance(value, list | tuple) else value

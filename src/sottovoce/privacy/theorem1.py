@@ -1,13 +1,12 @@
-"""The paper's Theorem 1, exactly as printed, and what becomes of its two conditions in a run.
+"""The paper's Theorem 1, exactly as printed: its claim, what becomes of its conditions in a run, and the truth.
 
     σ² ≥ 32 ι² L² T log(2/δ₀) / (q² ε²)   and   T ≥ 5 q² ε² / (4 ι²)
     ⇒ "(ε, δ)-DP for some constant δ in (0, 1]".
 
 This is shipped to reproduce the paper, and is never called private: the second condition fails in all of the
 paper's own experiments, the proof gives a δ close to one, and it counts on hiding who was active, which no
-observer of the messages has trouble seeing.
-
-Theorem 1's claim beside the truth: what the paper says of its noise, and what that noise gives.
+observer of the messages has trouble seeing. `compare` puts what the paper says of its noise beside what that noise
+gives.
 """
 
 import math
@@ -15,10 +14,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from sottovoce.errors import PrivacyError
-from sottovoce.privacy.accounting import account
 from sottovoce.privacy.accounting import delta as delta_of
-from sottovoce.privacy.adversaries import Adversary, mechanism
-from sottovoce.privacy.events import ADJACENCY, Event
+from sottovoce.privacy.accounting import price
+from sottovoce.privacy.adversaries import Adversary
+from sottovoce.privacy.events import ADJACENCY, FixedEvent
+
+
+def check_claim(epsilon: float, delta0: float) -> None:
+    """The ranges of the theorem's hypotheses."""
+    if not 0 < epsilon <= 1:
+        raise PrivacyError(f"Theorem 1 is stated for a claimed epsilon in (0, 1], not {epsilon}")
+    if not 0 < delta0 <= 1:
+        raise PrivacyError(f"Theorem 1 is stated for delta0 in (0, 1], not {delta0}")
 
 
 @dataclass(frozen=True)
@@ -34,10 +41,7 @@ class Theorem1:
 
     def __post_init__(self) -> None:
         """The ranges of the theorem's hypotheses."""
-        if not 0 < self.epsilon <= 1:
-            raise PrivacyError(f"Theorem 1 is stated for a claimed epsilon in (0, 1], not {self.epsilon}")
-        if not 0 < self.delta0 <= 1:
-            raise PrivacyError(f"Theorem 1 is stated for delta0 in (0, 1], not {self.delta0}")
+        check_claim(self.epsilon, self.delta0)
 
     @property
     def sigma(self) -> float:
@@ -146,12 +150,11 @@ def compare(claim: Theorem1, adversary: Adversary, delta: float) -> Comparison:
 
     Examples
     --------
-    >>> from sottovoce.privacy.adversaries import make_adversary
-    >>> found = compare(Theorem1(0.2, 0.01, 1.0, 1.0, 20000, 60000), make_adversary("transcript"), 1e-5)
+    >>> from sottovoce.privacy.adversaries import Transcript
+    >>> found = compare(Theorem1(0.2, 0.01, 1.0, 1.0, 20000, 60000), Transcript(), 1e-5)
     >>> found.holds, round(found.epsilon, 1)
     (False, 4.2)
     """
-    event = Event("fixed", claim.records, 1, claim.lipschitz, claim.sigma, claim.rounds)
-    seen = [mechanism(adversary, event, claim.iota)]
-    found = account(seen, delta)
-    return Comparison(claim, adversary, delta, found.epsilon, found.epsilon_lower, delta_of(seen, claim.epsilon))
+    seen = adversary.seen(FixedEvent(claim.records, 1, claim.lipschitz, claim.sigma, claim.rounds), claim.iota)
+    found, at_claim = price([seen], delta), delta_of([seen.part], claim.epsilon)
+    return Comparison(claim, adversary, delta, found.epsilon, found.epsilon_lower, at_claim)

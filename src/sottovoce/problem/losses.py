@@ -5,15 +5,14 @@ slope · c is a subgradient of l in x. Classification losses take y ∈ {−1, +
 written with ufuncs alone: they work on scalars, arrays and any array type that speaks the ufunc protocol.
 
 Adding a loss is one row of `LOSSES`: two one-line formulas and the bound of the slope. The bound is the only fact
-about the loss that privacy needs; a loss without one (`math.inf`) runs only with per-record clipping.
+about the loss that privacy needs; a loss without one (`math.inf`) runs only with per-record clipping. The compiled
+engine compiles these very formulas, of all rows that there are when it is first used.
 
 A third formula, the convex conjugate φ*(s) = sup_u s·u − φ(u), is needed only to certify an optimum by a duality
 gap. For every loss here but the logistic one it is s·y + κs²/2 on an interval (`Conjugate`).
 
-`SOFTMAX` stands apart: it is a loss of K margins at once, u of shape (…, K), with y a class number. `outputs` makes a
-loss of K margins out of any binary one.
-
-A loss of K outputs: margins u = (⟨c, x_1⟩, …, ⟨c, x_K⟩) of one record and its target, to one number.
+`SOFTMAX` stands apart: it is a loss of K margins at once, u of shape (…, K), with y a class number. `Joint` makes a
+loss of K outputs out of any binary one: margins u = (⟨c, x_1⟩, …, ⟨c, x_K⟩) of one record and its target, to a number.
 
 With K = 1 it is the loss itself. With K ≥ 2 targets are class numbers 0 … K − 1, and the loss is either the softmax one
 or the sum over k of a binary loss that tells class k from the rest. A subgradient in x is s ⊗ c, s the vector of the K
@@ -25,6 +24,7 @@ Conventions: u and s have the classes as their last axis, and no such axis for K
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from inspect import Parameter, Signature
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,6 +32,7 @@ import scipy  # not its parts: they load when first used
 
 from sottovoce._types import Array
 from sottovoce.errors import DataError, SpecError
+from sottovoce.notation import Choices, write
 
 Formula = Callable[[Any, Any, float], Any]  # (u, y, parameter) -> same shape as u
 
@@ -50,7 +51,6 @@ class Loss:
     """One row of the table: φ, its slope, and what bounds it."""
 
     name: str
-    code: int
     targets: str
     """'binary' (y is −1 or +1), 'real' or 'classes' (y is a class number, u has an axis of classes)."""
     value_formula: Formula
@@ -60,6 +60,24 @@ class Loss:
     """None: the entropy, of two classes or of K."""
     parameter: float = math.nan
     parameter_name: str = ""
+
+    def __str__(self) -> str:
+        return write(self.name, *([self.parameter] if self.parameter_name else []))
+
+    def __call__(self, *parameter: float, **named: float) -> "Loss":
+        """The same loss, with another width, threshold or quantile if one is given."""
+        return self.with_parameter(*parameter, *named.values()) if parameter or named else self
+
+    @property
+    def __signature__(self) -> Signature:
+        """How it is called, and written."""
+        kind = Parameter.POSITIONAL_OR_KEYWORD
+        name = self.parameter_name
+        return Signature([Parameter(name, kind, default=self.parameter)] if name else [])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Sent to another process, it is found in that process's own table."""
+        return _found, (self.name, *([self.parameter] if self.parameter_name else []))
 
     def value(self, u: Any, y: Any) -> Any:
         """φ(u, y)."""
@@ -73,6 +91,18 @@ class Loss:
     def slope_bound(self) -> float:
         """The least upper bound of |slope|; infinite where per-record clipping is needed."""
         return self.bound_formula(self.parameter)
+
+    @property
+    def smoothness(self) -> float:
+        """sup φ'': the reciprocal of what its conjugate is at least curved by; infinite for a loss with kinks.
+
+        Examples
+        --------
+        >>> LOSSES.read("logistic").smoothness, LOSSES.read("hinge").smoothness
+        (0.25, inf)
+        """
+        kappa = 4.0 if self.conjugate_formula is None else self.conjugate_formula.curvature(self.parameter)
+        return 1.0 / kappa if kappa > 0 else math.inf
 
     def interval(self, y: Array) -> tuple[Array, Array]:
         """The domain [lo, hi] of φ*(·, y), for each record."""
@@ -125,7 +155,6 @@ def _margin_ray(y: Any, _: float) -> tuple[Any, Any]:
 _ROWS = (
     Loss(
         "hinge",
-        0,
         "binary",
         lambda u, y, k: np.maximum(0.0, 1.0 - y * u),
         lambda u, y, k: -y * (y * u < 1.0),
@@ -134,7 +163,6 @@ _ROWS = (
     ),
     Loss(  # (1−yu)²/2k within the last k before the margin, linear below it
         "smoothed_hinge",
-        1,
         "binary",
         lambda u, y, k: (
             np.maximum(0.0, 1.0 - y * u - 0.5 * k) * (1.0 - y * u >= k)
@@ -148,16 +176,14 @@ _ROWS = (
     ),
     Loss(
         "logistic",
-        2,
         "binary",
         lambda u, y, k: np.logaddexp(0.0, -y * u),
-        lambda u, y, k: -y * np.exp(-np.logaddexp(0.0, y * u)),
+        lambda u, y, k: -y / (1.0 + np.exp(np.minimum(y * u, 700.0))),  # the cap keeps exp finite
         _one,
         None,
     ),
     Loss(
         "squared_hinge",
-        3,
         "binary",
         lambda u, y, k: 0.5 * np.square(np.maximum(0.0, 1.0 - y * u)),
         lambda u, y, k: -y * np.maximum(0.0, 1.0 - y * u),
@@ -166,7 +192,6 @@ _ROWS = (
     ),
     Loss(
         "squared",
-        4,
         "real",
         lambda u, y, k: 0.5 * np.square(u - y),
         lambda u, y, k: u - y,
@@ -175,7 +200,6 @@ _ROWS = (
     ),
     Loss(
         "huber",
-        5,
         "real",
         lambda u, y, k: np.minimum(np.abs(u - y), k) * (np.abs(u - y) - 0.5 * np.minimum(np.abs(u - y), k)),
         lambda u, y, k: np.minimum(k, np.maximum(-k, u - y)),
@@ -186,7 +210,6 @@ _ROWS = (
     ),
     Loss(
         "absolute",
-        6,
         "real",
         lambda u, y, k: np.abs(u - y),
         lambda u, y, k: np.sign(u - y),
@@ -195,7 +218,6 @@ _ROWS = (
     ),
     Loss(
         "quantile",
-        7,
         "real",
         lambda u, y, k: np.maximum(k * (y - u), (k - 1.0) * (y - u)),
         lambda u, y, k: (1.0 - k) * (u > y) - k * (u < y),
@@ -206,8 +228,6 @@ _ROWS = (
     ),
 )
 
-LOSSES: dict[str, Loss] = {row.name: row for row in _ROWS}
-
 
 def is_class(y: Any, outputs: int) -> Any:
     """e_y: whether each of the classes 0 … K − 1, along a new last axis, is the record's own."""
@@ -216,7 +236,6 @@ def is_class(y: Any, outputs: int) -> Any:
 
 SOFTMAX = Loss(  # multinomial log-loss; p − e_y sums to 0, and is longest, √2, where all of p is on one wrong class
     "softmax",
-    8,
     "classes",
     lambda u, y, k: scipy.special.logsumexp(u, axis=-1) - np.sum(np.where(is_class(y, u.shape[-1]), u, 0.0), axis=-1),
     lambda u, y, k: scipy.special.softmax(u, axis=-1) - is_class(y, u.shape[-1]),
@@ -225,20 +244,20 @@ SOFTMAX = Loss(  # multinomial log-loss; p − e_y sums to 0, and is longest, �
 )
 
 
-def make_loss(name: str, parameter: float | None = None) -> Loss:
-    """Look a loss up by name, with its parameter where it has one.
+LOSSES = Choices[Loss]("loss", {row.name: row for row in (*_ROWS, SOFTMAX)})
+"""Every loss by name; a row, called with its parameter, is that loss with another one.
 
-    Examples
-    --------
-    >>> make_loss("huber", 2.0).slope_bound
-    2.0
-    >>> float(make_loss("hinge").value(0.25, 1.0))
-    0.75
-    """
-    loss = SOFTMAX if name == SOFTMAX.name else LOSSES.get(name)
-    if loss is None:
-        raise SpecError(f"there is no loss '{name}'; choose one of {', '.join([*LOSSES, SOFTMAX.name])}")
-    return loss if parameter is None else loss.with_parameter(parameter)
+Examples
+--------
+>>> LOSSES.read("huber(2)").slope_bound, str(LOSSES.read("huber"))
+(2.0, 'huber(1)')
+>>> float(LOSSES.read("hinge").value(0.25, 1.0))
+0.75
+"""
+
+
+def _found(name: str, *parameter: float) -> Loss:
+    return LOSSES.make(name, *parameter)
 
 
 @dataclass(frozen=True)
@@ -247,8 +266,7 @@ class Joint:
 
     Examples
     --------
-    >>> from sottovoce.problem.losses import make_loss
-    >>> joint = Joint(make_loss("hinge"), 3)
+    >>> joint = Joint(LOSSES.read("hinge"), 3)
     >>> joint.slope(np.zeros((1, 3)), np.array([1.0])), round(joint.slope_bound, 6)
     (array([[ 1., -1.,  1.]]), 1.732051)
     """

@@ -10,35 +10,70 @@ A model of K outputs is one vector x of K·m' numbers, class by class: x.reshape
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 
 from sottovoce._types import Array, IntArray
 from sottovoce.errors import SpecError
-from sottovoce.notation import parse
+from sottovoce.notation import Choices, write
 from sottovoce.problem.losses import Joint, Loss, lengths
 from sottovoce.problem.regularisers import Regulariser
 from sottovoce.problem.shards import Shards
 from sottovoce.problem.units import clipped_units
 
-WEIGHTS = ("nodes", "records", "records(κ)")
 TOGETHER = 16  # models judged in one reading of the data: the margins of all records are held for each
 
 
-def weigh(text: str, sizes: IntArray) -> Array:
-    """w_i, summing to one, from public sizes alone.
+class Weights(Protocol):
+    """How nodes count."""
+
+    def __call__(self, sizes: IntArray) -> Array:
+        """w_i, summing to one, from public sizes alone."""
+
+
+@dataclass(frozen=True)
+class ByNode:
+    """w_i = 1/n."""
+
+    def __call__(self, sizes: IntArray) -> Array:
+        """All the same."""
+        return np.full(len(sizes), 1.0 / len(sizes))
+
+    def __str__(self) -> str:
+        return "nodes"
+
+
+@dataclass(frozen=True)
+class ByRecords:
+    """w_i ∝ q_i²/(q_i + κ).
 
     Examples
     --------
-    >>> weigh("records", np.array([100, 300])), weigh("records(100)", np.array([100, 300])).round(3)
+    >>> sizes = np.array([100, 300])
+    >>> ByRecords()(sizes), ByRecords(100)(sizes).round(3)
     (array([0.25, 0.75]), array([0.182, 0.818]))
     """
-    name, args, named = parse(text)
-    if named or name not in ("nodes", "records") or len(args) > (name == "records") or any(k < 0 for k in args):
-        raise SpecError(f"weights must be one of {', '.join(WEIGHTS)} with κ not negative, not {text!r}")
-    q = np.asarray(sizes, dtype=np.float64)
-    counts = np.ones_like(q) if name == "nodes" else q * q / (q + sum(args))
-    return np.asarray(counts / counts.sum())
+
+    kappa: float = 0.0
+
+    def __post_init__(self) -> None:
+        """A number of records."""
+        if not 0 <= self.kappa < np.inf:
+            raise SpecError(f"κ of the weights records(κ) must be finite and not negative, not {self.kappa}")
+
+    def __call__(self, sizes: IntArray) -> Array:
+        """In proportion."""
+        q = np.asarray(sizes, dtype=np.float64)
+        counts = q * q / (q + self.kappa)
+        return np.asarray(counts / counts.sum())
+
+    def __str__(self) -> str:
+        return write("records", *([self.kappa] if self.kappa else []))
+
+
+WEIGHTS: Choices[Weights] = Choices("weights of nodes", {"nodes": ByNode, "records": ByRecords})
+"""How nodes count, by name."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,13 +83,12 @@ class Problem:
     loss: Loss
     h: Regulariser
     shards: Shards
-    weights: str = "nodes"
+    weights: Weights = ByNode()
     outputs: int = 1
     """K, the number of classes that have weights of their own; 1 for regression and for two classes as ±1."""
 
     def __post_init__(self) -> None:
         """Refuse targets that the loss does not understand."""
-        weigh(self.weights, self.shards.sizes)
         self.joint.check(self.shards.y)
 
     @cached_property
@@ -70,7 +104,7 @@ class Problem:
     @cached_property
     def node_weights(self) -> Array:
         """w_i, summing to one."""
-        return weigh(self.weights, self.shards.sizes)
+        return self.weights(self.shards.sizes)
 
     @cached_property
     def record_weights(self) -> Array:

@@ -200,11 +200,11 @@ def dual_value(problem: Problem, slopes: Array, reach: float = math.inf) -> floa
 
     Examples
     --------
-    >>> from sottovoce.problem.losses import make_loss
-    >>> from sottovoce.problem.regularisers import make_regulariser
+    >>> from sottovoce.problem.losses import LOSSES
+    >>> from sottovoce.problem.regularisers import REGULARISERS
     >>> from sottovoce.problem.shards import Shards
     >>> shards = Shards.of(np.eye(2), np.array([1.0, -1.0]), np.array([0, 2]))
-    >>> problem = Problem(make_loss("hinge"), make_regulariser("l2", mu=1.0), shards)
+    >>> problem = Problem(LOSSES.make("hinge"), REGULARISERS.make("l2", mu=1.0), shards)
     >>> dual_value(problem, np.array([-1.0, 1.0]))
     0.75
     """
@@ -229,11 +229,11 @@ def optimum(
 
     Examples
     --------
-    >>> from sottovoce.problem.losses import make_loss
-    >>> from sottovoce.problem.regularisers import make_regulariser
+    >>> from sottovoce.problem.losses import LOSSES
+    >>> from sottovoce.problem.regularisers import REGULARISERS
     >>> from sottovoce.problem.shards import Shards
     >>> shards = Shards.of(np.eye(2), np.array([1.0, -1.0]), np.array([0, 2]))
-    >>> best = optimum(Problem(make_loss("hinge"), make_regulariser("l2", mu=1.0), shards))
+    >>> best = optimum(Problem(LOSSES.make("hinge"), REGULARISERS.make("l2", mu=1.0), shards))
     >>> best.x, best.value
     (array([ 0.5, -0.5]), 0.75)
     """

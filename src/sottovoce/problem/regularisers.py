@@ -17,7 +17,6 @@ its own step into that one, or, like the entropy, has one of its own.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -26,6 +25,7 @@ import scipy  # not its parts: they load when first used
 
 from sottovoce._types import Array
 from sottovoce.errors import SpecError
+from sottovoce.notation import Choices, write
 
 FEASIBLE = 1e-9  # an average of feasible points may leave a set by rounding, never by more than this (relative)
 
@@ -62,6 +62,16 @@ class Separable:
             raise SpecError(f"regularisation weights must be finite and not negative, not {self.phi} and {self.mu}")
         if not self.lo < self.hi:
             raise SpecError(f"a box needs lo < hi, but got lo={self.lo} and hi={self.hi}")
+
+    def __str__(self) -> str:
+        """The simplest of its names."""
+        phi, mu, lo, hi = self.phi, self.mu, self.lo, self.hi
+        weight = (mu,) * (mu > 0)
+        if not self.bounded:
+            return write("elastic_net", phi, mu) if phi and mu else write("l1", phi) if phi else _weighed(mu)
+        if phi:
+            return write("separable", phi, mu, lo, hi)
+        return write("non_negative", *weight) if (lo, hi) == (0.0, math.inf) else write("box", lo, hi, *weight)
 
     @property
     def modulus(self) -> float:
@@ -131,8 +141,12 @@ class _Set:
         return 0.0
 
 
+@dataclass(frozen=True)
 class L2Ball(_Set):
     """Indicator of ‖x‖₂ ≤ radius."""
+
+    def __str__(self) -> str:
+        return write("l2_ball", self.radius)
 
     def value(self, x: Array) -> float:
         """0 or +∞."""
@@ -148,8 +162,12 @@ class L2Ball(_Set):
         return self.radius * float(np.linalg.norm(v))
 
 
+@dataclass(frozen=True)
 class L1Ball(_Set):
     """Indicator of ‖x‖₁ ≤ radius."""
+
+    def __str__(self) -> str:
+        return write("l1_ball", self.radius)
 
     def value(self, x: Array) -> float:
         """0 or +∞."""
@@ -166,8 +184,12 @@ class L1Ball(_Set):
         return self.radius * float(np.max(np.abs(v)))
 
 
+@dataclass(frozen=True)
 class Simplex(_Set):
     """Indicator of x ≥ 0, Σx = radius."""
+
+    def __str__(self) -> str:
+        return write("simplex", self.radius)
 
     def value(self, x: Array) -> float:
         """0 or +∞."""
@@ -183,38 +205,64 @@ class Simplex(_Set):
         return self.radius * float(np.max(v))
 
 
-REGULARISERS: dict[str, Callable[..., Regulariser]] = {
-    "l2": lambda mu: Separable(mu=mu),
-    "l1": lambda phi: Separable(phi=phi),
-    "elastic_net": lambda phi, mu: Separable(phi=phi, mu=mu),
-    "box": lambda lo, hi, mu=0.0: Separable(mu=mu, lo=lo, hi=hi),
-    "non_negative": lambda mu=0.0: Separable(mu=mu, lo=0.0),
-    "none": lambda: Separable(),
-    "l2_ball": lambda radius: L2Ball(radius),
-    "l1_ball": lambda radius: L1Ball(radius),
-    "simplex": lambda radius=1.0: Simplex(radius),
-}
+def l2(mu: float) -> Separable:
+    """(μ/2)‖x‖²."""
+    return Separable(mu=mu)
 
 
-def make_regulariser(name: str, *numbers: float, **parameters: float) -> Regulariser:
-    """Build a regulariser by name.
+def l1(phi: float) -> Separable:
+    """φ‖x‖₁."""
+    return Separable(phi=phi)
 
-    Examples
-    --------
-    >>> make_regulariser("l2", mu=5e-4).modulus
-    0.0005
-    >>> make_regulariser("l1", phi=1.0).step(np.array([3.0, -0.5]), s=1.0, gamma=2.0)
-    array([-1.,  0.])
-    """
-    if name not in REGULARISERS:
-        raise SpecError(f"there is no regulariser '{name}'; choose one of {', '.join(REGULARISERS)}")
-    try:
-        return REGULARISERS[name](*numbers, **parameters)
-    except TypeError:
-        code = REGULARISERS[name].__code__
-        needs = ", ".join(code.co_varnames[: code.co_argcount]) or "no parameter"
-        got = ", ".join([*map(str, numbers), *parameters]) or "none"
-        raise SpecError(f"regulariser '{name}' takes {needs}, but got {got}; write such as '{name}(0.001)'") from None
+
+def elastic_net(phi: float, mu: float) -> Separable:
+    """φ‖x‖₁ + (μ/2)‖x‖²."""
+    return Separable(phi=phi, mu=mu)
+
+
+def box(lo: float, hi: float, mu: float = 0.0) -> Separable:
+    """lo ≤ x ≤ hi, and (μ/2)‖x‖²."""
+    return Separable(mu=mu, lo=lo, hi=hi)
+
+
+def non_negative(mu: float = 0.0) -> Separable:
+    """x ≥ 0, and (μ/2)‖x‖²."""
+    return Separable(mu=mu, lo=0.0)
+
+
+def none() -> Separable:
+    """No regulariser."""
+    return Separable()
+
+
+def _weighed(mu: float) -> str:
+    return write("l2", mu) if mu else "none"
+
+
+REGULARISERS: Choices[Regulariser] = Choices(
+    "regulariser",
+    {
+        "l2": l2,
+        "l1": l1,
+        "elastic_net": elastic_net,
+        "box": box,
+        "non_negative": non_negative,
+        "none": none,
+        "separable": Separable,
+        "l2_ball": L2Ball,
+        "l1_ball": L1Ball,
+        "simplex": Simplex,
+    },
+)
+"""Every h by name.
+
+Examples
+--------
+>>> REGULARISERS.read("l2(5e-4)") == l2(0.0005), str(REGULARISERS.read("elastic_net(0, 5e-4)"))
+(True, 'l2(0.0005)')
+>>> l1(1.0).step(np.array([3.0, -0.5]), s=1.0, gamma=2.0)
+array([-1.,  0.])
+"""
 
 
 class Distance(Protocol):
@@ -235,6 +283,9 @@ class Euclidean:
     """d(x) = ‖x − x₀‖²/2; x₀ is the origin unless a centre (a public first guess) is given."""
 
     centre: tuple[float, ...] | None = None
+
+    def __str__(self) -> str:
+        return write("euclidean", *(self.centre or ()))
 
     def value(self, x: Array) -> float:
         """d(x)."""
@@ -259,6 +310,9 @@ class Euclidean:
 class Entropy:
     """d(x) = Σ x_k log x_k + log m on the unit simplex; its step is a softmax."""
 
+    def __str__(self) -> str:
+        return "entropy"
+
     def value(self, x: Array) -> float:
         """d(x); zero at the uniform point."""
         return float(np.sum(scipy.special.xlogy(x, x))) + math.log(len(x))
@@ -273,4 +327,10 @@ class Entropy:
             raise SpecError("the entropy is a distance on the unit simplex only; use h = simplex or d = euclidean")
 
 
-DISTANCES = {"euclidean": Euclidean, "entropy": Entropy}
+def euclidean(*centre: float) -> Euclidean:
+    """‖x − centre‖²/2; no centre is the origin."""
+    return Euclidean(tuple(float(c) for c in centre) or None)
+
+
+DISTANCES: Choices[Distance] = Choices("distance", {"euclidean": euclidean, "entropy": Entropy})
+"""Every d by name."""

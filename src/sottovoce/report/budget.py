@@ -2,18 +2,14 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from bokeh.models import ColumnDataSource, FixedTicker
 
 from sottovoce.figure import Curve
-from sottovoce.notation import parse
-from sottovoce.privacy.accounting import Mechanism, epsilon, epsilon_lower
-from sottovoce.privacy.events import Event
-from sottovoce.privacy.pricing import price
+from sottovoce.privacy.accounting import price
+from sottovoce.privacy.calibration import Private
 from sottovoce.privacy.statement import PrivacyStatement, number
 from sottovoce.privacy.theorem1 import Theorem1
 from sottovoce.report.document import Plot, Section, tag
@@ -88,7 +84,7 @@ def _spent(setting: Setting, label: str, index: int) -> Curve:
     statement = setting.statement
     event = statement.worst.event
     counts = _counts(event.rounds, COUNTS)
-    values = [spent(replace(event, rounds=int(k)), statement.delta) for k in counts[:-1]]
+    values = [price([event.after(int(k))], statement.delta, lower=False).epsilon for k in counts[:-1]]
     return Curve(label, {"releases": counts}, np.array([*values, statement.worst.epsilon]), style=style(index))
 
 
@@ -97,23 +93,19 @@ def _beside(setting: Setting) -> list[Curve]:
     statement = setting.statement
     event = statement.worst.event
     counts = _counts(event.rounds, LOWER)
-    lower = [spent_at_least(replace(event, rounds=int(k)), statement.delta) for k in counts[:-1]]
-    lines = [
-        Curve(
-            "at least (worst data)",
-            {"releases": counts},
-            np.array([*lower, statement.epsilon_lower]),
-            style=(COLOURS[5], "dashed"),
-        )
-    ]
-    noise = parse(setting.first.spec.privacy.noise)
+    lines = []
+    if event.realised:
+        lower = [price([event.after(int(k))], statement.delta).epsilon_lower for k in counts[:-1]]
+        low = np.array([*lower, statement.epsilon_lower])
+        lines.append(Curve("at least (worst data)", {"releases": counts}, low, style=(COLOURS[5], "dashed")))
+    noise = setting.first.spec.privacy.noise
     if statement.claimed is not None:
         claim = Theorem1(statement.claimed, 0.01, 1.0, 1.0, 1, event.rounds)  # eq. (7) looks at ε and t/T only
         many = _counts(event.rounds, 3 * COUNTS)
         hat = np.array([claim.spent(int(k)) for k in many])
         lines.append(Curve("claimed, eq. (7)", {"releases": many}, hat, style=(COLOURS[1], "dashdot")))
-    elif noise.name == "private":
-        whole = np.full(len(counts), float(noise.args[0]))
+    elif isinstance(noise, Private):
+        whole = np.full(len(counts), noise.epsilon)
         lines.append(Curve("the budget", {"releases": counts}, whole, style=(INK, "dotted")))
     return lines
 
@@ -122,24 +114,6 @@ def _counts(rounds: int, count: int) -> Any:
     """Counts from 1 to all, half of them evenly spaced and half in proportion."""
     both = np.concatenate([np.geomspace(1, rounds, count // 2), np.linspace(1, rounds, count - count // 2)])
     return np.unique(both.round().astype(np.int64))
-
-
-@lru_cache(maxsize=4096)  # the settings of a sweep share many events
-def spent(event: Event, delta: float) -> float:
-    """ε of a participation, an upper bound.
-
-    Examples
-    --------
-    >>> round(spent(Event("poisson", 1000, 64, 1.0, 0.1, 50), 1e-5), 2)
-    0.5
-    """
-    return price(event, delta).epsilon if event.law == "objective" else epsilon([Mechanism.of(event)], delta)
-
-
-@lru_cache(maxsize=4096)
-def spent_at_least(event: Event, delta: float) -> float:
-    """ε of a participation, a lower bound on the worst data."""
-    return 0.0 if event.law in ("laplace", "objective") else epsilon_lower([Mechanism.of(event)], delta)
 
 
 def _dumbbells(rows: Sequence[tuple[str, PrivacyStatement]]) -> Any:

@@ -138,11 +138,10 @@ def numbers(said: PrivacyStatement, names: Sequence[str] | None = None) -> Eleme
 
 def _row(group: Group, names: Sequence[str] | None) -> list[str]:
     event = group.event
-    how = "all records" if event.sampling == "full" else f"{event.sampling}, {event.batch} of {event.records:,}"
     return [
         node_list(group.nodes, names),
         f"{event.records:,}",
-        how,
+        event.picked,
         f"{event.rounds:,}",
         f"{event.sigma:.4g}",
         f"{event.clip:.4g}",

@@ -2,16 +2,17 @@
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 
 from sottovoce._types import Array
 from sottovoce.errors import DataError
-from sottovoce.notation import parse
+from sottovoce.privacy.sampling import Fixed
 from sottovoce.privacy.statement import PrivacyStatement
-from sottovoce.run.result import Result
+from sottovoce.run.result import History, Result
+from sottovoce.run.spec import PARTS
 
 # what names a setting first, if it differs; the rest follows in the order of the spec, and the rounds come last
 FIRST = ("privacy.noise", "problem.loss", "problem.h", "privacy.sampling", "network.activation", "network.graph")
@@ -54,7 +55,7 @@ class Setting:
 
     def knows(self, column: str) -> bool:
         """Whether some run has a number in this column of its history."""
-        return any(column in row and np.isfinite(row[column]) for run in self.runs for row in run.history.rows)
+        return any(bool(np.any(np.isfinite(run.history[column]))) for run in self.runs)
 
     def band(self, column: str, points: int = MOST_OF_ONE) -> Band:
         """A column against the others, at no more than `points` of the rounds at which all runs were looked at."""
@@ -64,17 +65,14 @@ class Setting:
                 f"the runs of '{self.label}' were never looked at in the same round; give each its own label"
             )
         chosen = {shared[i] for i in np.unique(np.linspace(0, len(shared) - 1, points).round().astype(int))}
-        rows = [[row for row in run.history.rows if row["round"] in chosen] for run in self.runs]
-        values = np.array([[row[column] for row in mine] for mine in rows], dtype=float)
-        x = {
-            name: np.mean([[row[name] for row in mine] for mine in rows], axis=0)
-            for name in ("round", "epoch", "bytes")
-        }
+        kept = [History([row for row in run.history.rows if row["round"] in chosen]) for run in self.runs]
+        values = np.array([mine[column] for mine in kept], dtype=np.float64)
+        x = {name: np.mean([mine[name] for mine in kept], axis=0) for name in ("round", "epoch", "bytes")}
         return Band(x, values.mean(axis=0), values.min(axis=0), values.max(axis=0))
 
     def last(self, column: str) -> Array:
         """The final value of every run that was looked at."""
-        return np.array([run.history.last[column] for run in self.runs if len(run.history)], dtype=float)
+        return np.array([run.history[column][-1] for run in self.runs if len(run.history)])
 
 
 def settings_of(results: Sequence[Result], labels: Sequence[str] | None = None) -> list[Setting]:
@@ -104,11 +102,10 @@ def settings_of(results: Sequence[Result], labels: Sequence[str] | None = None) 
 
 def flat(result: Result) -> dict[str, Any]:
     """The spec of a run, without its seed, as part.field: value."""
-    parts = {k: v for k, v in result.spec.to_dict().items() if k != "seed"}
-    values: dict[str, Any] = {}
-    for part, content in parts.items():
-        values |= {f"{part}.{k}": v for k, v in content.items()} if isinstance(content, dict) else {part: content}
-    return values
+    spec = result.spec
+    return {
+        f"{part}.{f.name}": getattr(getattr(spec, part), f.name) for part, kind in PARTS.items() for f in fields(kind)
+    }
 
 
 def short(key: str, value: Any) -> str:
@@ -116,16 +113,13 @@ def short(key: str, value: Any) -> str:
 
     Examples
     --------
-    >>> short("privacy.noise", "private(0.5)"), short("privacy.noise", "none"), short("algorithm.gamma", "constant(1)")
+    >>> from sottovoce.algorithm.method import constant
+    >>> short("privacy.noise", Private(0.5)), short("privacy.noise", NoNoise()), short("algorithm.gamma", constant(1))
     ('ε = 0.5', 'no noise', 'gamma constant(1)')
     """
     if key == "privacy.noise":
-        name, args, _ = parse(value)
-        known = {"private": "ε = {:g}", "theorem1": "Theorem 1 claiming {:g}", "gaussian": "σ = {:g}"}
-        if name == "none":
-            return "no noise"
-        return known[name].format(args[0]) if name in known and len(args) in (1, 2) else str(value)
-    if key == "privacy.sampling" and value == "one":
+        return str(value.words)
+    if value == Fixed(1):
         return "one record"
     return str(value) if key in FIRST else f"{key.split('.')[-1].replace('_', ' ')} {value}"
 

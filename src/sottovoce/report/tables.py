@@ -108,7 +108,7 @@ def run_rows(settings: Sequence[Setting]) -> list[dict[str, Any]]:
             "adjacency": run.statement.adjacency,
             "private": run.statement.private,
         }
-        | (run.history.last if len(run.history) else {})
+        | (dict(run.history.last) if len(run.history) else {})
         | {"seconds": run.environment.get("seconds")}
         for s in settings
         for run in s.runs
@@ -144,7 +144,8 @@ def _public(result: Result) -> dict[str, str]:
         "records q": f"{min(sizes):,}" if min(sizes) == max(sizes) else f"{min(sizes):,} to {max(sizes):,}",
     }
     numbers = {"activity ι": "iota", "mixing β": "beta", "bound L": "lipschitz"}
-    return rows | {text: f"{public[name]:.6g}" for text, name in numbers.items() if name in public}
+    known: dict[str, Any] = dict(public)
+    return rows | {text: f"{known[name]:.6g}" for text, name in numbers.items() if name in known}
 
 
 def _by_part(values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

@@ -1,117 +1,65 @@
-"""From a spec's words to noise: its law, and a σ_i for every node.
-
-From a spec and the data to a job: the one place where text becomes objects and everything is checked together.
-"""
+"""From a spec and the data to a job: the one place where values meet and everything is checked together."""
 
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
-from sottovoce._types import Array, IntArray
+from sottovoce._types import IntArray
 from sottovoce.algorithm.methods import Ingredients, make_method
-from sottovoce.algorithm.stepsizes import make_sequence
 from sottovoce.engine.job import Job
-from sottovoce.errors import DataError, PrivacyError, SpecError
-from sottovoce.network.activation import Activation, make_activation
-from sottovoce.network.graphs import Graph, make_graph
+from sottovoce.errors import DataError, PrivacyError
+from sottovoce.network.activation import Activation, Everyone
 from sottovoce.network.mixing import activation_rate, beta
 from sottovoce.network.schedule import Schedule, draw_schedule
-from sottovoce.notation import parse
-from sottovoce.privacy.adversaries import make_adversary, refuse_unless_runnable
-from sottovoce.privacy.calibration import sigma_for
-from sottovoce.privacy.events import Event
-from sottovoce.privacy.laws import Gaussian, Laplace, Law, Pairs, Shaped, Tree
+from sottovoce.privacy.adversaries import refuse_unless_runnable
+from sottovoce.privacy.calibration import Circumstances
+from sottovoce.privacy.laws import Law, Objective
+from sottovoce.privacy.objective import extra_epsilon
 from sottovoce.privacy.release import Draws, Release
-from sottovoce.privacy.sampling import Sampling, make_sampling
-from sottovoce.privacy.statement import PERSON, RECORD, PrivacyStatement, check_delta, make_statement
+from sottovoce.privacy.statement import PERSON, RECORD, PrivacyStatement, make_statement
 from sottovoce.privacy.theorem1 import Theorem1
-from sottovoce.problem.losses import Joint, Loss, make_loss
+from sottovoce.problem.losses import Joint
 from sottovoce.problem.objective import Problem
-from sottovoce.problem.regularisers import DISTANCES, Distance, Euclidean, Regulariser, make_regulariser
 from sottovoce.problem.shards import Shards
-from sottovoce.run.spec import NetworkSpec, ProblemSpec, Spec
+from sottovoce.run.spec import ProblemSpec, Spec
 from sottovoce.streams import Streams
 
-
-def make_law(
-    text: str, graph: Graph, shape: tuple[Array, Array] | None, sampling: Sampling, sizes: IntArray, m: int
-) -> Law:
-    """The law of the noise; `shape` is the method's (gain, spread), where it has one."""
-    name, args, named = parse(text)
-    if name == "gaussian" and not args and not named:
-        return Gaussian() if shape is None else Shaped(*shape)
-    if name == "laplace" and not args and not named and shape is not None:
-        return Laplace(*shape, m)
-    if name == "pairs" and args and not named and shape is None:
-        ratio, *coalition = args
-        if ratio > 0 and all(isinstance(i, int) and 0 <= i < graph.n for i in coalition):
-            return Pairs(graph.n, graph.edges, float(ratio), tuple(int(i) for i in coalition))
-    if name == "tree" and not args and not named and shape is None:
-        q = int(sizes[0])
-        return Tree(-(-q // sampling.batch(q)))
-    raise SpecError(
-        f"noise law '{text}' is malformed or does not fit the method; write 'gaussian', 'laplace' (for a method with a "
-        "schedule of its own for noise), 'pairs(ratio)' with the numbers of the colluding nodes behind it, or 'tree'"
-    )
-
-
-def make_noise(
-    spec: Spec, sizes: IntArray, unit: Release, spoken: IntArray, iota: float
-) -> tuple[tuple[float, ...], list[Theorem1]]:
-    """σ_i for every node, and the claims of Theorem 1 where that is where they come from.
-
-    `unit` is the release at σ = 1.
-    """
-    name, args, named = parse(spec.privacy.noise)
-    n = len(sizes)
-    if named:
-        name = "malformed"  # no noise has named numbers
-    if name == "none" and not args:
-        return (0.0,) * n, []
-    if name == "gaussian" and len(args) in (1, n):
-        return tuple(float(s) for s in (args * n if len(args) == 1 else args)), []
-    if name == "private" and len(args) == 1:
-        return _private(unit, sizes, spoken, args[0], spec.privacy.delta), []
-    if name == "theorem1" and len(args) in (1, 2):
-        delta0 = args[1] if len(args) == 2 else 0.01
-        claims = [Theorem1(args[0], delta0, iota, unit.clip, int(q), spec.algorithm.rounds) for q in sizes]
-        return tuple(claim.sigma for claim in claims), claims
-    raise SpecError(
-        f"noise '{spec.privacy.noise}' is malformed; write 'private(ε)', 'gaussian(σ)' (one number, or one for each of "
-        f"the {n} nodes), 'theorem1(ε, δ₀)' or 'none'"
-    )
-
-
-def _private(unit: Release, sizes: IntArray, spoken: IntArray, epsilon: float, delta: float) -> tuple[float, ...]:
-    """As much as (ε, δ) needs; nodes of one size share a σ, the one that the neediest of them needs."""
-    needed: dict[int, float] = {}
-    for q in sorted(set(sizes.tolist())):
-        events: dict[float, Event] = {}
-        for i in np.flatnonzero(sizes == q).tolist():
-            event = unit.event(i, q, int(spoken[i]))
-            known = events.get(event.noise_multiplier)
-            if known is None or known.rounds < event.rounds:
-                events[event.noise_multiplier] = event
-        needed[q] = max(sigma_for(event, epsilon, delta) for event in events.values())
-    if isinstance(unit.law, Pairs):  # what two nodes cancel must have one scale
-        return (max(needed.values()),) * len(sizes)
-    return tuple(needed[q] for q in sizes.tolist())
-
-
 ROW_SLACK = 1e-5  # rounding of files and of float32; harmless, since every subgradient is clipped to L in any case
+
+
+class Public(TypedDict, total=False):
+    """Numbers that follow from a spec and public sizes alone."""
+
+    n: int
+    m: int
+    records: list[int]
+    edges: list[list[int]]
+    iota: float
+    beta: float
+    beta_error: float
+    lipschitz: float
+    """L."""
+    participations: list[int]
+    """K_i."""
+    theorem1: list[dict[str, Any]]
+    """What the paper claims for its noise, node by node, where that is the noise."""
+    run: str
+    """The run's digest, where real nodes ran it."""
+    schedule_seed: int | None
+    """Of real nodes' schedule."""
 
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
     """A job ready to run, with the public numbers that were derived on the way."""
 
+    spec: Spec
     job: Job
-    public: dict[str, Any]
+    public: Public
     claims: tuple[Theorem1, ...]
-    delta: float
     seeded: bool
 
     @cached_property
@@ -120,7 +68,8 @@ class Prepared:
         job = self.job
         spoken = job.schedule.participations()
         shards, unit = job.problem.shards, PERSON if job.problem.shards.people else RECORD
-        return make_statement(job.release, shards.sizes, spoken, self.delta, self.claims, self.seeded, unit)
+        delta, turns = self.spec.privacy.delta, job.schedule.turns
+        return make_statement(job.release, shards.sizes, spoken, delta, self.claims, self.seeded, unit, turns)
 
 
 def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None) -> Prepared:
@@ -129,128 +78,86 @@ def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None) -> Pre
     Nothing of the data but public sizes and the row bound is looked at here.
     """
     problem = make_problem(spec.problem, shards)
-    lipschitz = make_lipschitz(problem.loss, spec)
-    check_rows(spec.problem, problem.shards)
+    lipschitz = make_lipschitz(spec)
     streams = Streams(spec.seed)
-    graph = make_network(spec.network, shards.n)
-    make_sampling(spec.privacy.sampling).batch(int(shards.sizes.min()))  # refuses what the smallest node cannot fill
-    activation = scheme_of(spec, shards.n)
-    iota, correction = activation_rate(graph, activation, spec.network.correct)
-    mixing = beta(graph, activation, spec.network.weights)
-    rounds = spec.algorithm.rounds
-    a, gamma, eta = (make_sequence(getattr(spec.algorithm, name), rounds) for name in ("a", "gamma", "eta"))
+    network, algorithm, privacy, n = spec.network, spec.algorithm, spec.privacy, shards.n
+    graph, activation, T = network.graph(n), scheme_of(spec, n), algorithm.rounds
+    privacy.sampling.batch(int(shards.sizes.min()))  # refuses what the smallest node cannot fill
+    iota, correction = activation_rate(graph, activation, network.correct)
+    mixing = beta(graph, activation, network.weights)
     if schedule is None:
-        schedule = draw_schedule(graph, activation, spec.network.weights, rounds, streams.schedule())
-        schedule = schedule.spaced(spec.network.every)
-
-    scale = shards.n * problem.node_weights * correction
+        schedule = draw_schedule(graph, activation, network.weights, T, streams.schedule()).spaced(network.every)
+    spoken = schedule.participations()
     method = make_method(
-        spec.algorithm.method,
+        algorithm.method,
         Ingredients(
-            problem.h,
-            a,
-            gamma,
-            eta,
+            problem,
+            algorithm.a(T),
+            algorithm.gamma(T),
+            algorithm.eta(T),
             iota,
-            scale,
-            make_distance(spec),
-            spec.algorithm.primal,
-            spec.algorithm.curvature,
-            spec.network.every,
+            n * problem.node_weights * correction,
+            algorithm.distance,
+            algorithm.primal,
+            algorithm.curvature,
+            network.every,
+            spec.problem.row_bound,
         ),
     )
-    adversary = make_adversary(spec.privacy.adversary)
-    sampling = make_sampling(spec.privacy.sampling)
-    law = make_law(spec.privacy.law, graph, method.shape, sampling, shards.sizes, problem.m)
-    refuse_unless_runnable(adversary, law.name, shards.n)
-    check_delta(spec.privacy.delta)
-    unit = Release(sampling, lipschitz, (1.0,) * shards.n, adversary, law)
-    scales, claims = make_noise(spec, shards.sizes, unit, schedule.participations(), iota)
-    release = replace(unit, sigma=scales)
-    draws = Draws(release, streams, shards.sizes, problem.m)
-    public = {
-        "n": shards.n,
-        "m": problem.m,
-        "records": shards.sizes.tolist(),
-        "edges": graph.edges.tolist(),
-        "iota": iota,
-        "beta": mixing.beta,
-        "beta_error": mixing.error,
-        "lipschitz": lipschitz,
-        "participations": schedule.participations().tolist(),
-        "theorem1": [claim.report(scale) for claim, scale in zip(claims, scales, strict=False)],
-    }
-    job = Job(problem, method, schedule, release, draws)
-    return Prepared(job, public, tuple(claims), spec.privacy.delta, streams.seeded)
+    released = method.released
+    if not released.iterates and privacy.clip is not None:
+        raise PrivacyError(
+            f"'{algorithm.method}' minimises and clips nothing, so that a clip would bound nothing; leave it out"
+        )
+    check_rows(spec.problem, problem.shards, refuse=not released.iterates)
+    law: Law
+    if released.curvature is not None:
+        law = Objective(extra_epsilon(*released.curvature))
+    else:
+        law = privacy.law.on(graph, released.shape, privacy.sampling, shards.sizes, problem.m)
+    refuse_unless_runnable(privacy.adversary, law.secrets, n)
+    unit = Release(privacy.sampling, released.reach(lipschitz), (1.0,) * n, privacy.adversary, law)
+    known = Circumstances(unit, shards.sizes, spoken, privacy.delta, iota, T, schedule.turns)
+    sigma, claims = privacy.noise.scales(known)
+    release = replace(unit, sigma=sigma)
+    public = Public(
+        n=n,
+        m=problem.m,
+        records=shards.sizes.tolist(),
+        edges=graph.edges.tolist(),
+        iota=iota,
+        beta=mixing.beta,
+        beta_error=mixing.error,
+        lipschitz=lipschitz,
+        participations=spoken.tolist(),
+        theorem1=[claim.report(scale) for claim, scale in zip(claims, sigma, strict=False)],
+    )
+    job = Job(problem, method, schedule, release, Draws(release, streams, shards.sizes, problem.m))
+    return Prepared(spec, job, public, tuple(claims), streams.seeded)
 
 
 def make_problem(spec: ProblemSpec, shards: Shards) -> Problem:
     """eq. (1) over these shards, with the intercept's column if the spec has one."""
-    if spec.intercept < 0:
-        raise SpecError(f"the intercept's column needs a value over 0 (or 0 for none), not {spec.intercept}")
-    shards = shards.with_intercept(spec.intercept)
-    return Problem(loss_from_text(spec.loss), h_from_text(spec.h), shards, spec.weights, spec.outputs)
+    return Problem(spec.loss, spec.h, shards.with_intercept(spec.intercept), spec.weights, spec.outputs)
 
 
-def loss_from_text(text: str) -> Loss:
-    """A loss such as 'hinge' or 'huber(1.35)'."""
-    name, args, kwargs = parse(text)
-    if len(args) > 1 or kwargs:
-        raise SpecError(f"loss '{text}' is malformed; write a name and at most one number, such as 'huber(1.35)'")
-    return make_loss(name, *args)
-
-
-def h_from_text(text: str) -> Regulariser:
-    """A regulariser such as 'l2(5e-4)' or 'box(-1, 1)'."""
-    name, args, kwargs = parse(text)
-    words = [f"{k}={v}" for k, v in kwargs.items() if isinstance(v, str)]
-    if words:
-        raise SpecError(f"{', '.join(words)} in regulariser '{text}' is not a number")
-    return make_regulariser(name, *args, **{k: float(v) for k, v in kwargs.items()})
-
-
-def make_distance(spec: Spec) -> Distance:
-    """The distance-generating function."""
-    name, centre = spec.algorithm.distance, spec.algorithm.centre
-    if name not in DISTANCES:
-        raise SpecError(f"there is no distance '{name}'; choose one of {', '.join(DISTANCES)}")
-    if centre is not None and name != "euclidean":
-        raise SpecError(f"a centre goes with the euclidean distance, not with '{name}'")
-    return Euclidean(centre) if name == "euclidean" else DISTANCES[name]()
-
-
-def make_network(spec: NetworkSpec, n: int) -> Graph:
-    """The graph over the n nodes that there are."""
-    kind, _, path = spec.graph.partition(":")
-    if kind.strip() == "edge_list" and "=" not in path and path:  # a bare path
-        return make_graph("edge_list", n, path=path.strip())
-    name, args, kwargs = parse(spec.graph)
-    if args:
-        raise SpecError(f"name the numbers of graph '{spec.graph}', such as 'random_regular(degree=4)'")
-    return make_graph(name, n, **kwargs)
-
-
-def make_lipschitz(loss: Loss, spec: Spec) -> float:
+def make_lipschitz(spec: Spec) -> float:
     """L: the clip that was asked for, else the bound of all outputs' slopes together times √(R² + B²)."""
-    if not 0 < spec.problem.row_norm < math.inf:
-        raise SpecError(f"the public bound of a row must be finite and over 0, not {spec.problem.row_norm}")
-    bound = Joint(loss, spec.problem.outputs).slope_bound * math.hypot(spec.problem.row_norm, spec.problem.intercept)
-    if spec.privacy.clip is not None:
-        if not 0 < spec.privacy.clip < math.inf:
-            raise SpecError(f"the clip must be finite and over 0, not {spec.privacy.clip}")
-        return min(bound, spec.privacy.clip)
+    problem, clip = spec.problem, spec.privacy.clip
+    bound = Joint(problem.loss, problem.outputs).slope_bound * problem.row_bound
+    if clip is not None:
+        return min(bound, clip)
     if math.isinf(bound):
-        raise PrivacyError(f"the slope of loss '{loss.name}' has no bound; give a clip for each record's subgradient")
+        raise PrivacyError(
+            f"the slope of loss '{problem.loss}' has no bound; give a clip for each record's subgradient"
+        )
     return bound
 
 
-def check_rows(spec: ProblemSpec, shards: Shards) -> None:
-    """Refuse rows over the public bound, unless their subgradients are to be clipped."""
-    if spec.on_violation not in ("raise", "clip"):
-        raise SpecError(f"on_violation must be 'raise' or 'clip', not {spec.on_violation!r}")
-    bound = math.hypot(spec.row_norm, spec.intercept)
-    over = np.flatnonzero(shards.norms > bound * (1 + ROW_SLACK))
-    if over.size and spec.on_violation == "raise":
+def check_rows(spec: ProblemSpec, shards: Shards, refuse: bool = False) -> None:
+    """Refuse rows over the public bound, unless their subgradients are to be clipped, and can be."""
+    over = np.flatnonzero(shards.norms > spec.row_bound * (1 + ROW_SLACK))
+    if over.size and (refuse or spec.on_violation == "raise"):
         worst = math.sqrt(max(0.0, float(shards.norms[over[0]]) ** 2 - spec.intercept**2))
         raise DataError(
             f"{over.size} of {len(shards.y)} rows are over the public bound {spec.row_norm:g} (row {over[0]} has norm "
@@ -261,17 +168,17 @@ def check_rows(spec: ProblemSpec, shards: Shards) -> None:
 
 def scheme_of(spec: Spec, n: int) -> Activation:
     """Who wakes up; a single node has nobody to wait for."""
-    return make_activation("everyone" if n == 1 else spec.network.activation)
+    return Everyone() if n == 1 else spec.network.activation
 
 
 def activation_of(spec: Spec, n: int) -> float:
     """ι of a spec's scheme on n nodes."""
-    return activation_rate(make_network(spec.network, n), scheme_of(spec, n), spec.network.correct)[0]
+    return activation_rate(spec.network.graph(n), scheme_of(spec, n), spec.network.correct)[0]
 
 
 def rounds_for_epochs(spec: Spec, sizes: IntArray, epochs: float) -> int:
     """T such that T·nι·b = epochs·N: as many rounds as make the given number of passes over the data."""
-    sampling = make_sampling(spec.privacy.sampling)
+    sampling = spec.privacy.sampling
     sampling.batch(int(np.min(sizes)))
     used = activation_of(spec, len(sizes)) * sum(sampling.batch(int(q)) for q in sizes)
     return max(1, math.ceil(epochs * float(np.sum(sizes)) / used * (1 - 1e-12)))  # ι is known up to rounding only

@@ -2,7 +2,11 @@
 
 from collections.abc import Callable
 
-from sottovoce.errors import SpecError
+from sottovoce.algorithm.method import SEQUENCES, constant
+from sottovoce.network.activation import Everyone
+from sottovoce.notation import Choices
+from sottovoce.privacy.sampling import Poisson
+from sottovoce.problem.regularisers import l1, l2
 from sottovoce.run.spec import AlgorithmSpec, Spec
 
 
@@ -13,7 +17,9 @@ def paper_l2(rounds: int) -> Spec:
 
 def paper_l1(rounds: int) -> Spec:
     """Section 5.3: φ = 5e-4, a_t = 1, γ_t = 0.01√t."""
-    return paper_l2(rounds).but(problem__h="l1(0.0005)", algorithm__a="constant(1)", algorithm__gamma="sqrt(0.01)")
+    return paper_l2(rounds).but(
+        problem__h=l1(5e-4), algorithm__a=constant(1), algorithm__gamma=SEQUENCES.make("sqrt", 0.01)
+    )
 
 
 def liu2022(rounds: int) -> Spec:
@@ -22,12 +28,12 @@ def liu2022(rounds: int) -> Spec:
     A reconstruction: that paper's text was not at hand, and this one only says that it perturbs one record's
     subgradient at every node in every step.
     """
-    return paper_l2(rounds).but(network__activation="everyone")
+    return paper_l2(rounds).but(network__activation=Everyone())
 
 
 def conventional_dda(rounds: int) -> Spec:
     """Eqs. (2)-(3), Duchi, Agarwal and Wainwright's dual averaging: a_t = 1, γ_t ∝ √t, everyone active, no noise."""
-    return paper_l1(rounds).but(network__activation="everyone", privacy__noise="none")
+    return paper_l1(rounds).but(network__activation=Everyone(), privacy__noise="none")
 
 
 def private(rounds: int) -> Spec:
@@ -36,30 +42,27 @@ def private(rounds: int) -> Spec:
     Batches cost far less noise than single records (docs/privacy.md); choosing the best plan is a planner's work.
     """
     return paper_l2(rounds).but(
-        problem__h="l2(0.001)",
-        network__activation="everyone",
-        algorithm__gamma="constant(3)",
-        privacy__sampling="poisson(64)",
+        problem__h=l2(0.001),
+        network__activation=Everyone(),
+        algorithm__gamma=constant(3),
+        privacy__sampling=Poisson(64),
     )
 
 
-PRESETS: dict[str, Callable[[int], Spec]] = {
-    "private": private,
-    "paper-l2": paper_l2,
-    "paper-l1": paper_l1,
-    "liu2022": liu2022,
-    "conventional-dda": conventional_dda,
-}
+PRESETS: Choices[Callable[[int], Spec]] = Choices(
+    "preset",
+    {
+        "private": lambda: private,
+        "paper-l2": lambda: paper_l2,
+        "paper-l1": lambda: paper_l1,
+        "liu2022": lambda: liu2022,
+        "conventional-dda": lambda: conventional_dda,
+    },
+)
+"""From a number of rounds to a spec.
 
-
-def make_preset(name: str, rounds: int) -> Spec:
-    """Look a preset up by name.
-
-    Examples
-    --------
-    >>> make_preset("liu2022", 100).network.activation
-    'everyone'
-    """
-    if name not in PRESETS:
-        raise SpecError(f"there is no preset '{name}'; choose one of {', '.join(PRESETS)}")
-    return PRESETS[name](rounds)
+Examples
+--------
+>>> str(PRESETS.make("liu2022")(100).network.activation)
+'everyone'
+"""

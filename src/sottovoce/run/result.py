@@ -10,7 +10,7 @@ import os
 import platform
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, cast
 
 import numpy as np
 
@@ -18,30 +18,43 @@ from sottovoce._types import Array
 from sottovoce._version import __version__
 from sottovoce.errors import DataError
 from sottovoce.privacy.statement import PrivacyStatement
+from sottovoce.run.build import Public
 from sottovoce.run.spec import Spec
 
 FORMAT = 1
 NOT_PRIVATE = "not private: computed from the data outside the mechanism, for simulation only"
 
-COLUMNS = {
-    "round": "int64",
-    "epoch": "float64",  # records used so far / records
-    "objective": "float64",  # F(n⁻¹ Σ x̃_i)
-    "suboptimality": "float64",  # F(n⁻¹ Σ x̃_i) − F*; NaN where F* is not known
-    "train_accuracy": "float64",  # of the mean model; R² for regression
-    "test_accuracy": "float64",  # NaN without test data
-    "consensus_error": "float64",  # n⁻¹ Σ ‖x̃_i − mean‖
-    "messages": "int64",  # sent so far, one a directed link
-    "bytes": "int64",
-}
+
+class Observation(TypedDict):
+    """A look at a run, from outside the mechanism; one row of the history."""
+
+    round: int
+    epoch: float
+    """Records used so far, over records."""
+    objective: float
+    """F(n⁻¹ Σ x̃_i)."""
+    suboptimality: float
+    """F(n⁻¹ Σ x̃_i) − F*; not a number where F* is not known."""
+    train_accuracy: float
+    """Of the mean model; R² for regression."""
+    test_accuracy: float
+    """Not a number without test data."""
+    consensus_error: float
+    """n⁻¹ Σ ‖x̃_i − mean‖."""
+    messages: int
+    """Sent so far, one a directed link."""
+    bytes: int
+
+
+COLUMNS = {name: "int64" if kind is int else "float64" for name, kind in Observation.__annotations__.items()}
 """The history's columns, by their Arrow types; Arrow itself is loaded where tables are made, not with the package."""
 
 
 class History:
     """A table with the columns of `COLUMNS`, one row for each observed round."""
 
-    def __init__(self, rows: list[dict[str, float]] | None = None) -> None:
-        self.rows: list[dict[str, float]] = list(rows or [])
+    def __init__(self, rows: list[Observation] | None = None) -> None:
+        self.rows: list[Observation] = list(rows or [])
 
     def __len__(self) -> int:
         """Number of observations."""
@@ -53,10 +66,15 @@ class History:
 
     def __getitem__(self, column: str) -> Array:
         """A column as an array."""
-        return np.array([row[column] for row in self.rows])
+        return np.array([self.cell(row, column) for row in self.rows])
+
+    @staticmethod
+    def cell(row: Observation, column: str) -> float:
+        """One number of a row; not a number where an older version did not write it."""
+        return float(cast("dict[str, float]", row).get(column, np.nan))
 
     @property
-    def last(self) -> dict[str, float]:
+    def last(self) -> Observation:
         """The final observation."""
         return self.rows[-1]
 
@@ -96,7 +114,7 @@ class Result:
     models: Array
     history: History
     statement: PrivacyStatement
-    public: dict[str, Any]
+    public: Public
     classes: tuple[Any, ...] | None = None
     features: tuple[str, ...] | None = None
     nodes: tuple[str, ...] | None = None

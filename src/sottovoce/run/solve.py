@@ -1,59 +1,28 @@
-"""solve(spec, shards) -> Result: the one way in. Estimators, command line and reports all go through it."""
+"""simulate(specs, shards) -> results, and solve(spec, shards) -> result, which is one of it: the only way in.
 
-import hashlib
-import io
+The loop prepare → rounds → observe → result stands here and nowhere else. Estimators, command line, sweeps, comparisons
+and the paper's experiments go through it.
+"""
+
 import json
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from sottovoce._types import FLOAT_BYTES, IntArray
+from sottovoce._types import FLOAT_BYTES, Array, IntArray
 from sottovoce.algorithm.method import State
-from sottovoce.engine import nodes, reference
-from sottovoce.engine.job import Engine, Job, Together, compilable
-from sottovoce.errors import DataError, SpecError
+from sottovoce.engine import choose
+from sottovoce.errors import SpecError
 from sottovoce.problem.shards import Shards
-from sottovoce.rows import is_sparse
 from sottovoce.run.build import Prepared, prepare
-from sottovoce.run.result import History, Result, environment, write_atomically
+from sottovoce.run.checkpoint import Checkpoint
+from sottovoce.run.result import History, Observation, Result, environment
 from sottovoce.run.spec import Execution, Spec
 
-
-def _compiled(job: Job, state: State, start: int, stop: int) -> State:
-    from sottovoce.engine import compiled  # Numba takes long to load: only when used
-
-    return compiled.run(job, state, start, stop)
-
-
-def _compiled_together(jobs: Sequence[Job], states: Sequence[State], start: int, stop: int) -> list[State]:
-    from sottovoce.engine import compiled
-
-    return compiled.run_many(jobs, states, start, stop)
-
-
-def _one_by_one(engine: Engine) -> Together:
-    def run(jobs: Sequence[Job], states: Sequence[State], start: int, stop: int) -> list[State]:
-        return [engine(job, state, start, stop) for job, state in zip(jobs, states, strict=True)]
-
-    return run
-
-
-ENGINES: dict[str, Engine] = {"reference": reference.run, "nodes": nodes.run, "compiled": _compiled}
-
-TOGETHER: dict[str, Together] = {
-    "reference": _one_by_one(reference.run),
-    "nodes": _one_by_one(nodes.run),
-    "compiled": _compiled_together,
-}
-"""Engines for several jobs that share their draws: (jobs, states, start, stop) -> states."""
-
-WORTH_COMPILING = 2e8  # coordinates of released subgradients: some ten seconds of the reference engine
-OVERHEAD = 5000  # what a release costs the reference engine besides, in coordinates
-
-Progress = Callable[[int, int, dict[str, float]], None]
+Progress = Callable[[int, int, Observation], None]
 """(round, of how many, the newest observation)."""
 
 
@@ -68,7 +37,7 @@ def solve(
     checkpoint: str | Path | None = None,
     **names: Any,
 ) -> Result:
-    """Train by Algorithm 1 and tell what happened.
+    """Train by Algorithm 1, or whatever method the spec names, and tell what happened.
 
     Parameters
     ----------
@@ -84,60 +53,114 @@ def solve(
 
     Examples
     --------
-    >>> from sottovoce.data.embedded import embedded
-    >>> from sottovoce.problem.shards import even
-    >>> from sottovoce.run.spec import AlgorithmSpec
+    >>> from sottovoce import AlgorithmSpec, embedded, even
     >>> table = embedded("breast_cancer")
     >>> shards = Shards.of(table.X, table.y, even(len(table.y), 5)[0])
     >>> result = solve(Spec(AlgorithmSpec(rounds=500), seed=1), shards)
     >>> result.models.shape, result.statement.verdict()
     ((5, 30), 'NOT PRIVATE: no noise was added.')
     """
-    execution = execution or Execution()
-    check_engine(execution.engine)
+    keeper = None if checkpoint is None else Checkpoint(checkpoint, spec, shards)
+    return simulate([spec], shards, test, [f_star], execution, progress, keeper, **names)[0]
+
+
+def simulate(
+    specs: Sequence[Spec],
+    shards: Shards,
+    test: Shards | None = None,
+    f_star: Sequence[float] | None = None,
+    execution: Execution | None = None,
+    progress: Progress | None = None,
+    keeper: Checkpoint | None = None,
+    **names: Any,
+) -> list[Result]:
+    """Run specs that share their draws side by side: the same but for numbers (see `alike`), and with the same seed.
+
+    Parameters
+    ----------
+    specs : what to run; one schedule is drawn for all of them
+    f_star : the optimal value for each, where it is known
+    keeper : where a single run leaves its checkpoints
+    shards, test, execution, progress, names : as in `solve`
+    """
     began = time.perf_counter()
-    prepared = prepare(spec, shards)
-    job, T = prepared.job, spec.algorithm.rounds
-    keeper = _Keeper(Path(checkpoint), spec, shards) if checkpoint is not None else None
-    t, state, history = keeper.read() if keeper else (0, None, History())
-    state = job.start() if state is None else state
-    engine = choose_engine(execution.engine, job)
-    run = ENGINES[engine]
-    looks = execution.observations
+    runs = together(specs, shards, test, f_star, execution, progress, keeper)
+    about = environment(runs[0].engine, time.perf_counter() - began)
+    return [
+        Result(p.spec, run.models, run.history, p.statement, p.public, environment=about, **names)
+        for run, p in ((run, run.prepared) for run in runs)
+    ]
+
+
+class Run(NamedTuple):
+    """A run that was made; what it guarantees is accounted when first asked for (`Prepared.statement`)."""
+
+    prepared: Prepared
+    models: Array
+    """x̃_i at the end."""
+    history: History
+    engine: str
+
+
+def together(
+    specs: Sequence[Spec],
+    shards: Shards,
+    test: Shards | None = None,
+    f_star: Sequence[float] | None = None,
+    execution: Execution | None = None,
+    progress: Progress | None = None,
+    keeper: Checkpoint | None = None,
+) -> list[Run]:
+    """`simulate` for those who ask many runs how they ended, and few what they guarantee: accounting takes longer."""
+    execution = execution or Execution()
+    if len({alike(spec) for spec in specs}) != 1:
+        raise SpecError("runs side by side differ in numbers only: step sizes, noise, clip, δ, those of h; run a sweep")
+    if keeper is not None and len(specs) > 1:
+        raise SpecError("runs side by side keep no checkpoint; run them one by one")
+    first = prepare(specs[0], shards)
+    prepared = [first, *(prepare(spec, shards, first.job.schedule) for spec in specs[1:])]
+    jobs, T, looks = [p.job for p in prepared], specs[0].algorithm.rounds, execution.observations
+    engine = choose(execution.engine, jobs[0], execution.runs)
+    optima = [float("nan")] * len(specs) if f_star is None else f_star
+    histories = [History() for _ in specs]
+    t, states = 0, [job.start() for job in jobs]
+    if keeper is not None:
+        t, kept, histories[0] = keeper.read()
+        states = states if kept is None else [kept]
     for stop in [T] if looks is None else observation_rounds(T, looks).tolist():
         if stop <= t:
             continue
-        state = run(job, state, t + 1, stop)
-        t = stop
+        states, t = engine.run(jobs, states, t + 1, stop), stop
         if looks is not None:
-            history.rows += observe([prepared], [state], t, test, [f_star])
-        if keeper:
-            keeper.write(t, state, history)
-        if progress and len(history):
-            progress(t, T, history.last)
-    return Result(
-        spec=spec,
-        models=job.method.average(state, T),
-        history=history,
-        statement=prepared.statement,
-        public=prepared.public,
-        environment=environment(engine, time.perf_counter() - began),
-        **names,
-    )
+            for history, row in zip(histories, observe(prepared, states, t, test, optima), strict=True):
+                history.rows.append(row)
+        if keeper is not None:
+            keeper.write(t, states[0], histories[0])
+        if progress and len(histories[0]):
+            progress(t, T, histories[0].last)
+    models = [job.method.average(state, T) for job, state in zip(jobs, states, strict=True)]
+    return [Run(*made, engine.name) for made in zip(prepared, models, histories, strict=True)]
 
 
-def check_engine(name: str) -> None:
-    """Refuse an engine that is not there."""
-    if name != "auto" and name not in ENGINES:
-        raise SpecError(f"there is no engine '{name}'; choose one of auto, {', '.join(ENGINES)}")
+NUMBERS = {"algorithm": ("a", "gamma", "eta"), "privacy": ("noise", "clip", "delta")}
 
 
-def choose_engine(name: str, job: Job) -> str:
-    """What 'auto' stands for: compiled where a run has enough to do to make up for loading it."""
-    if name != "auto":
-        return name
-    long = len(job.schedule.active) * (job.problem.m + OVERHEAD) > WORTH_COMPILING
-    return "compiled" if long and compilable(job) else "reference"
+def alike(spec: Spec) -> str:
+    """What runs side by side have in common: all but step sizes, noise, clip, δ and the numbers of h.
+
+    Examples
+    --------
+    >>> from sottovoce.run.presets import paper_l2
+    >>> spec = paper_l2(50)
+    >>> alike(spec) == alike(spec.but(problem__h="l2(0.1)", privacy__noise="private(1)")) != alike(spec.but(seed=3))
+    True
+    """
+    parts = spec.to_dict()
+    for part, names in NUMBERS.items():
+        for name in names:
+            del parts[part][name]
+    parts["problem"]["h"] = type(spec.problem.h).__name__
+    return json.dumps(parts, sort_keys=True)
 
 
 def observation_rounds(T: int, count: int) -> IntArray:
@@ -157,7 +180,7 @@ def observation_rounds(T: int, count: int) -> IntArray:
 
 def observe(
     prepared: Sequence[Prepared], states: Sequence[State], t: int, test: Shards | None, f_star: Sequence[float]
-) -> list[dict[str, float]]:
+) -> list[Observation]:
     """A row of the history of each run, from the outside of the mechanism: not private.
 
     The runs share their data and schedule, and all their models are judged in one reading of it.
@@ -173,59 +196,24 @@ def observe(
         tests = np.reshape(problem.judge(judged, test)[1], (len(models), -1)).mean(axis=1)
     active = schedule.participations(t)
     batches = np.array([job.release.sampling.batch(int(q)) for q in problem.shards.sizes])
+    used = float(active @ batches / problem.shards.sizes.sum())
     messages = int(schedule.up_to(t)[-1])
     rows = []
-    for r, (p, x) in enumerate(zip(prepared, models, strict=True)):
+    for r, (p, state, x) in enumerate(zip(prepared, states, models, strict=True)):
         penalty = np.mean([p.job.problem.h.value(each) for each in (x if alone else [x.mean(axis=0)])])
         objective = float(risks[r] + penalty)
+        passes = p.job.method.passes(state)
         rows.append(
-            {
-                "round": t,
-                "epoch": float(active @ batches / problem.shards.sizes.sum()),
-                "objective": objective,
-                "suboptimality": objective - f_star[r],
-                "train_accuracy": float(train[r]),
-                "test_accuracy": float(tests[r]),
-                "consensus_error": float(np.mean(np.linalg.norm(x - x.mean(axis=0), axis=1))),
-                "messages": messages,
-                "bytes": messages * p.job.method.width * problem.m * FLOAT_BYTES,
-            }
+            Observation(
+                round=t,
+                epoch=used if passes is None else passes,
+                objective=objective,
+                suboptimality=objective - f_star[r],
+                train_accuracy=float(train[r]),
+                test_accuracy=float(tests[r]),
+                consensus_error=float(np.mean(np.linalg.norm(x - x.mean(axis=0), axis=1))),
+                messages=messages,
+                bytes=messages * p.job.method.width * problem.m * FLOAT_BYTES,
+            )
         )
     return rows
-
-
-class _Keeper:
-    """Checkpoints: the state, the history so far, and which run and data they belong to."""
-
-    def __init__(self, folder: Path, spec: Spec, shards: Shards) -> None:
-        if spec.seed is None:
-            raise SpecError("a run without a seed keeps its noise key nowhere and cannot be resumed; give a seed")
-        folder.mkdir(parents=True, exist_ok=True)
-        self.path = folder / "checkpoint.npz"
-        digest = hashlib.blake2b(spec.to_json().encode(), digest_size=32)  # reads gigabytes in seconds
-        X = shards.X
-        data = (X.data, X.indices, X.indptr) if is_sparse(X) else (X,)
-        for part in (shards.y, shards.offsets, shards.order, shards.starts, np.array(X.shape), *data):
-            digest.update(b"none" if part is None else np.ascontiguousarray(part).view(np.uint8).data)
-        self.digest = digest.hexdigest()
-
-    def read(self) -> tuple[int, State | None, History]:
-        """Where the run stands: its beginning, if there is no checkpoint."""
-        if not self.path.exists():
-            return 0, None, History()
-        try:
-            with np.load(self.path) as saved:
-                head = json.loads(str(saved["head"]))
-                state = State(*(saved[name] for name in State._fields))
-        except (OSError, ValueError, KeyError) as error:
-            raise DataError(f"'{self.path}' is no readable checkpoint ({type(error).__name__}); delete it") from None
-        if head["digest"] != self.digest:
-            raise SpecError(f"'{self.path}' belongs to another run or other data; give another folder, or delete it")
-        return head["t"], state, History(head["history"])
-
-    def write(self, t: int, state: State, history: History) -> None:
-        """Replace the checkpoint, whole."""
-        buffer = io.BytesIO()
-        head = json.dumps({"digest": self.digest, "t": t, "history": history.rows})
-        np.savez(buffer, head=np.array(head), **state._asdict())
-        write_atomically(self.path, buffer.getvalue())

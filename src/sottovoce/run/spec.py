@@ -1,24 +1,44 @@
-"""A run, written down: everything that changes its mathematics, as plain text and numbers.
+"""A run, written down: everything that changes its mathematics, as frozen values.
 
-Four parts, one for each folder that they speak to. Choices are written in the notation of `sottovoce.notation`, such
-as ``l2(5e-4)`` or ``edges(2)``, so that a spec is JSON, hashable, comparable, and readable in a saved result. What
+Four parts, one for each folder that they speak to. A field takes a value, such as `l2(5e-4)` or `Edges(2)`, or its
+text in the notation of `sottovoce.notation`; it holds the value, so that a wrong text is an error where it is written
+and two spellings of one run are one `Spec`. ``str()`` of the values makes a spec JSON, readable in a saved result. What
 changes only speed or what is watched is no part of it: see `Execution`.
 """
 
 import json
-from dataclasses import asdict, dataclass, field, fields, replace
+import math
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from sottovoce.algorithm.dual_averaging import PRIMALS
+from sottovoce.algorithm.method import SEQUENCES, Sequence, constant, inverse_sqrt, linear
+from sottovoce.algorithm.methods import METHODS, MethodChoice
 from sottovoce.errors import SpecError
+from sottovoce.network.activation import ACTIVATIONS, Activation, Edges
+from sottovoce.network.graphs import GRAPHS, Family
+from sottovoce.network.mixing import METROPOLIS, WEIGHTS, Rule
+from sottovoce.notation import Field
+from sottovoce.privacy.accounting import check_delta
+from sottovoce.privacy.adversaries import ADVERSARIES, Adversary, Transcript
+from sottovoce.privacy.calibration import NOISES, Noise, NoNoise
+from sottovoce.privacy.laws import LAWS, GaussianLaw, LawChoice
+from sottovoce.privacy.sampling import SAMPLINGS, Fixed, Sampling
+from sottovoce.problem import objective
+from sottovoce.problem.losses import LOSSES, Loss
+from sottovoce.problem.objective import ByNode, Weights
+from sottovoce.problem.regularisers import DISTANCES, REGULARISERS, Distance, Euclidean, Regulariser, l2
+
+ON_VIOLATION = ("raise", "clip")
 
 
 @dataclass(frozen=True)
 class ProblemSpec:
     """eq. (1): which loss, which h, how nodes are weighed, and the public bound of a row."""
 
-    loss: str = "hinge"
-    h: str = "l2(0.0005)"
-    weights: str = "nodes"
+    loss: Field[Loss] = Field(LOSSES, LOSSES.make("hinge"))
+    h: Field[Regulariser] = Field(REGULARISERS, l2(5e-4))
+    weights: Field[Weights] = Field(objective.WEIGHTS, ByNode())
     intercept: float = 0.0
     """B, the constant value of the intercept's column; 0 for no intercept."""
     row_norm: float = 1.0
@@ -28,14 +48,28 @@ class ProblemSpec:
     outputs: int = 1
     """K: with 2 or more, targets are class numbers 0 … K − 1 and each class has weights of its own."""
 
+    def __post_init__(self) -> None:
+        """Bounds that are bounds."""
+        if not 0 <= self.intercept < math.inf:
+            raise SpecError(f"the intercept's column needs a value over 0 (or 0 for none), not {self.intercept}")
+        if not 0 < self.row_norm < math.inf:
+            raise SpecError(f"the public bound of a row must be finite and over 0, not {self.row_norm}")
+        if self.on_violation not in ON_VIOLATION:
+            raise SpecError(f"on_violation must be 'raise' or 'clip', not {self.on_violation!r}")
+
+    @property
+    def row_bound(self) -> float:
+        """√(R² + B²), the public bound of a row with the intercept's column."""
+        return math.hypot(self.row_norm, self.intercept)
+
 
 @dataclass(frozen=True)
 class NetworkSpec:
     """Who is linked with whom, and who speaks in a round."""
 
-    graph: str = "complete"
-    activation: str = "edges(1)"
-    weights: str = "metropolis"
+    graph: Field[Family] = Field(GRAPHS, GRAPHS.make("complete"))
+    activation: Field[Activation] = Field(ACTIVATIONS, Edges(1))
+    weights: Field[Rule] = Field(WEIGHTS, METROPOLIS)
     every: int = 1
     """Nodes mix in every so many-th round only, and step alone in between."""
     correct: bool = False
@@ -47,33 +81,46 @@ class AlgorithmSpec:
     """Which algorithm, with which step sizes; the paper's by default."""
 
     rounds: int
-    method: str = "dual_averaging"
-    a: str = "linear(1)"
+    method: Field[MethodChoice] = Field(METHODS, METHODS.make("dual_averaging"))
+    a: Field[Sequence] = Field(SEQUENCES, linear(1))
     """a_t: the weights of the running average and, in dual averaging, of the subgradients."""
-    gamma: str = "constant(20)"
+    gamma: Field[Sequence] = Field(SEQUENCES, constant(20))
     """γ_t of dual averaging."""
-    eta: str = "inverse_sqrt(1)"
+    eta: Field[Sequence] = Field(SEQUENCES, inverse_sqrt(1))
     """η_t of descent methods."""
-    distance: str = "euclidean"
-    centre: tuple[float, ...] | None = None
+    distance: Field[Distance] = Field(DISTANCES, Euclidean())
+    """d; 'euclidean(x₀, …)' has a centre."""
     primal: str = "recompute"
     curvature: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Rounds are counted, and x of a sleeping node is one of two."""
+        if not isinstance(self.rounds, int) or self.rounds < 1:
+            raise SpecError(f"a run needs a whole number of rounds, at least one round, not {self.rounds!r}")
+        if self.primal not in PRIMALS:
+            raise SpecError(f"x of a sleeping node is '{PRIMALS[0]}' or '{PRIMALS[1]}', not {self.primal!r}")
 
 
 @dataclass(frozen=True)
 class PrivacySpec:
     """What a node lets out in an active round, and who is watching."""
 
-    sampling: str = "one"
-    noise: str = "none"
+    sampling: Field[Sampling] = Field(SAMPLINGS, Fixed(1))
+    noise: Field[Noise] = Field(NOISES, NoNoise())
     """'private(ε)': as much as a true (ε, δ) needs; 'gaussian(σ)'; 'theorem1(ε, δ₀)', the paper's; or 'none'."""
-    law: str = "gaussian"
+    law: Field[LawChoice] = Field(LAWS, GaussianLaw())
     """How the noise is made: 'gaussian', 'laplace', 'pairs(ratio, node, …)' with a coalition of nodes, or 'tree'."""
     delta: float = 1e-5
     """δ of the guarantee, and of the statement in any case."""
     clip: float | None = None
     """L; by default the loss's slope bound times the public bound of a row."""
-    adversary: str = "transcript"
+    adversary: Field[Adversary] = Field(ADVERSARIES, Transcript())
+
+    def __post_init__(self) -> None:
+        """A δ and a clip that mean something."""
+        check_delta(self.delta)
+        if self.clip is not None and not 0 < self.clip < math.inf:
+            raise SpecError(f"the clip must be finite and over 0, not {self.clip}")
 
 
 @dataclass(frozen=True)
@@ -85,6 +132,8 @@ class Spec:
     >>> spec = Spec(AlgorithmSpec(rounds=1000), seed=1)
     >>> Spec.from_json(spec.to_json()) == spec
     True
+    >>> spec.but(problem__h="l2(5e-4)") == spec.but(problem__h="l2:0.0005") == spec
+    True
     """
 
     algorithm: AlgorithmSpec
@@ -95,8 +144,8 @@ class Spec:
     """An integer makes the run a reproducible simulation; None draws a secret key from the operating system."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Nested dictionaries of plain values."""
-        return asdict(self)
+        """Nested dictionaries of plain values; choices in their notation."""
+        return {name: _plain(getattr(self, name)) for name in PARTS} | {"seed": self.seed}
 
     def to_json(self) -> str:
         """One JSON object."""
@@ -104,11 +153,10 @@ class Spec:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> "Spec":
-        """Read `to_dict` back; an unknown or a missing field is an error, not a default."""
-        parts = {"algorithm": AlgorithmSpec, "problem": ProblemSpec, "network": NetworkSpec, "privacy": PrivacySpec}
+        """Read `to_dict` back, of this version or of 0.1; an unknown or a missing field is an error, not a default."""
         _same_fields(cls, data)
-        values = {name: _part(kind, data[name]) for name, kind in parts.items()}
-        return cls(**values, seed=data["seed"])
+        parts = {name: _part(kind, data[name]) for name, kind in PARTS.items()}
+        return cls(**parts, seed=data["seed"])
 
     @classmethod
     def from_json(cls, text: str) -> "Spec":
@@ -120,14 +168,24 @@ class Spec:
 
         Examples
         --------
-        >>> Spec(AlgorithmSpec(rounds=10)).but(network__activation="everyone", seed=3).network.activation
+        >>> str(Spec(AlgorithmSpec(rounds=10)).but(network__activation="everyone", seed=3).network.activation)
         'everyone'
         """
-        spec = self
+        new: dict[str, Any] = {}
+        parts: dict[str, dict[str, Any]] = {}
         for key, value in changes.items():
             part, _, name = key.partition("__")
-            spec = replace(spec, **{part: replace(getattr(spec, part), **{name: value}) if name else value})
-        return spec
+            (parts.setdefault(part, {}) if name else new)[name or part] = value
+        new |= {part: replace(getattr(self, part), **changed) for part, changed in parts.items()}
+        return replace(self, **new)
+
+
+PARTS: dict[str, Any] = {
+    "algorithm": AlgorithmSpec,
+    "problem": ProblemSpec,
+    "network": NetworkSpec,
+    "privacy": PrivacySpec,
+}
 
 
 @dataclass(frozen=True)
@@ -135,10 +193,17 @@ class Execution:
     """What may change speed and what is watched, but no result beyond rounding."""
 
     engine: str = "auto"
-    """'reference', 'nodes' or 'compiled'; 'auto' compiles where that pays (its noise is float32: 3e-7 relative)."""
+    """A name in `sottovoce.engine.ENGINES`; 'auto' compiles where that pays (its noise is float32: 3e-7 relative)."""
     observations: int | None = 40
     """At how many rounds the run is looked at (in simulation: this is outside the mechanism, and not private); None for
     never: then nothing of the data is seen but what the mechanism lets out, and the history stays empty."""
+    runs: int = 1
+    """Of about how many such runs this is one: with many, 'auto' compiles sooner, since the engine is loaded once."""
+
+
+def _plain(part: Any) -> dict[str, Any]:
+    values = {f.name: getattr(part, f.name) for f in fields(part)}
+    return {k: v if v is None or isinstance(v, bool | int | float | str) else str(v) for k, v in values.items()}
 
 
 def _same_fields(kind: Any, data: dict[str, Any]) -> None:
@@ -149,5 +214,9 @@ def _same_fields(kind: Any, data: dict[str, Any]) -> None:
 
 
 def _part(kind: Any, data: dict[str, Any]) -> Any:
+    if kind is AlgorithmSpec and "centre" in data:  # 0.1 kept the centre beside the distance
+        data = dict(data)
+        centre = data.pop("centre")
+        data["distance"] = data["distance"] if centre is None else Euclidean(tuple(centre))
     _same_fields(kind, data)
-    return kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in data.items()})
+    return kind(**data)

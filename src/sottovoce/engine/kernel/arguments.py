@@ -1,18 +1,39 @@
-"""The arguments of the kernel, as named tuples of flat arrays: its functions take five things, not fifty."""
+"""What the kernel is given: a run as named tuples of flat arrays, so that functions take five things, not fifty.
+
+And how its functions are compiled. Only entry points are cached on disk: the cache of a caller does not notice that a
+callee was edited. No function of the kernel allocates; so none needs to count references (`_nrt`), which costs
+microseconds a round: each call would count every array that it is handed, atomically. None is called
+from C, so that all are spared the wrapper for it (`no_cfunc_wrapper`), which takes time to compile.
+"""
 
 import math
 from typing import Any, NamedTuple
 
+import numba
 import numpy as np
+from numpy.typing import NDArray
 
-from sottovoce.engine.kernel.draws import FIXED, POISSON
-from sottovoce.engine.kernel.noise import BLOCK, LANES, all_counters
-from sottovoce.engine.kernel.steps import L2_BALL, SEPARABLE
+from sottovoce.engine.kernel import FIXED, L2_BALL, POISSON, SEPARABLE
 
+njit: Any = numba.njit  # its types do not know of all of these
+INSIDE = {"nogil": True, "_nrt": False, "no_cfunc_wrapper": True}
+inlined = njit(inline="always", _nrt=False)
+exact = njit(**INSIDE, fastmath=False)
+"""Every rounding as in NumPy; it must be said, or Numba gives a function the liberties of its caller."""
+compiled = njit(**INSIDE, fastmath={"reassoc", "contract", "nsz", "arcp"})
+"""Sums may be reordered and products contracted, which is what lets loops vectorise; the other liberties of `fastmath`
+(no infinities, no NaN) are not taken, because boxes may be unbounded on a side."""
+fast = njit(**INSIDE, fastmath=True)
+
+BLOCK = 1024
+"""Counters made at a time: two stretches of as many normals."""
+LANES = 64
+"""Counters come in multiples of this, so that all are made by the same vectorised loop: one that is left over would be
+rounded in another way, and take ten times as long."""
 FEW = 32
 """Records of a CSR batch that is scattered after mixing, not before."""
 
-# Of rounds that are looked at ahead (`kernel_ahead`): these change speed, and no number that comes out.
+# Of rounds that are looked at ahead (`wake`): these change speed, and no number that comes out.
 LARGE = 1 << 25
 """Bytes of state above which a block of rounds is gone through in parts: what a cache of all cores holds."""
 CACHE = 1 << 22
@@ -199,6 +220,11 @@ class Part(NamedTuple):
     """Whether they are copies of touched coordinates: without sums, and without a second half."""
     known: int
     """Spots of the rounds that were looked at together."""
+
+
+def all_counters(m: int) -> NDArray[np.uint32]:
+    """0, 1, 2, … of m coordinates, filled up to a multiple of LANES."""
+    return np.arange(-(-((m + 1) // 2) // LANES) * LANES, dtype=np.uint32)
 
 
 def make_scratch(data: Data, plan: Plan, model: Model, noise: Noise, shape: tuple[int, int, int]) -> Scratch:

@@ -1,73 +1,84 @@
-"""Asking memory for rows before they are needed.
-
-A node's look at its data, compiled: margins, slopes by code, clipping, pulls; dense rows and CSR rows.
+"""A node's look at its data: slopes by code, margins, clips, pulls; dense rows and CSR rows.
 
 Data is read where it lies, in float32 or float64; all sums are float64. The intercept is the last coordinate of x,
 and its constant column is never written down.
+
+Slopes are those of `problem.losses`: its formulas are compiled as they stand there, and chained by code. Where a model
+has K outputs or a unit several rows, sums are those of `problem.objective.clipped_mean`: the K slopes of every row, one
+clip for all that a unit brings, and for a unit with several rows the length of its mean, measured where the lengths of
+the rows do not settle it.
 """
 
 import math
 
 import numpy as np
 from llvmlite import ir
-from numba import njit
+from numba import float64, njit
 from numba.core import types
+from numba.core.errors import NumbaError
 from numba.extending import intrinsic
 
+from sottovoce.engine import kernel
+from sottovoce.engine.kernel.arguments import compiled, exact, inlined
 from sottovoce.engine.kernel.draws import ALL
-from sottovoce.engine.kernel.noise import inlined
-from sottovoce.engine.kernel.steps import compiled, point
+from sottovoce.engine.kernel.steps import point
+from sottovoce.problem import losses
+from sottovoce.rows import TINY
 
-LINE = 64  # bytes
-CHUNK = 128
-"""Counters whose normals are made between two requests."""
-
-
-@intrinsic
-def _fetch(typing, row, index):
-    """llvm.prefetch of row[index], for reading."""
-
-    def code(context, builder, signature, arguments):
-        array = context.make_array(signature.args[0])(context, builder, arguments[0])
-        pointer = builder.bitcast(builder.gep(array.data, [arguments[1]]), ir.IntType(8).as_pointer())
-        word = ir.IntType(32)
-        shape = ir.FunctionType(ir.VoidType(), [pointer.type, word, word, word])
-        hint = builder.module.declare_intrinsic("llvm.prefetch", [pointer.type], shape)
-        builder.call(hint, [pointer, word(0), word(3), word(1)])
-        return context.get_dummy_value()
-
-    return types.void(row, types.intp), code
+SMALLEST = TINY * TINY  # squares of a mean that has cancelled to nothing
 
 
-@njit(nogil=True, _nrt=False)
-def fetch(row):
-    """Ask for all of a row."""
-    step = LINE // row.itemsize
-    for j in range(0, len(row), step):
-        _fetch(row, j)
+def _compiles(loss) -> bool:
+    """Whether Numba understands a slope; ours it does."""
+    try:
+        return loss.slope_formula.__module__ == losses.__name__ or bool(njit((float64,) * 3)(loss.slope_formula))
+    except NumbaError:
+        return False
 
 
-HINGE, SMOOTHED_HINGE, LOGISTIC, SQUARED_HINGE, SQUARED, HUBER, ABSOLUTE, QUANTILE, SOFTMAX = range(9)
+RUNGS = {name: loss for name, loss in losses.LOSSES.items() if loss.targets != "classes" and _compiles(loss)}
+"""The losses that are compiled in; a loss's code is its place."""
+SOFTMAX = len(RUNGS)
+"""The code of the loss of K margins, which is written out below."""
+kernel.LOSSES.maps[:] = [RUNGS, {losses.SOFTMAX.name: losses.SOFTMAX}]  # from now on it knows these, and no others
 
 
-@njit(nogil=True, _nrt=False)
-def slope(code, u, y, k):
-    """`Loss.slope` by `Loss.code`."""
-    if code <= SQUARED_HINGE:
-        short = 1.0 - y * u
-        if code == LOGISTIC:
-            return -y / (1.0 + math.exp(y * u))
-        if short <= 0.0:
-            return 0.0
-        if code == HINGE:
-            return -y if y * u < 1.0 else 0.0
-        return -y * min(1.0, short / k) if code == SMOOTHED_HINGE else -y * short
-    if code == SQUARED:
-        return u - y
-    if code == HUBER:
-        return min(k, max(-k, u - y))
-    up, down = (1.0, 1.0) if code == ABSOLUTE else (1.0 - k, k)
-    return up if u > y else (-down if u < y else 0.0)
+def code_of(loss) -> int:
+    """By what number the kernel calls a loss that it knows."""
+    return [*RUNGS, losses.SOFTMAX.name].index(loss.name)
+
+
+@exact
+def _no_slope(code, u, y, k):
+    return math.nan
+
+
+def _rung(mine, formula, others):
+    """The slope of the loss with this code, or what the others say."""
+    formula = exact(formula)
+
+    @inlined
+    def slope(code, u, y, k):
+        return formula(u, y, k) if code == mine else others(code, u, y, k)
+
+    return slope
+
+
+def _ladder(formulas):
+    """One function of all formulas."""
+    found = _no_slope
+    for code, formula in reversed(list(enumerate(formulas))):
+        found = _rung(code, formula, found)
+
+    @exact
+    def slope(code, u, y, k):
+        """`Loss.slope` by `code_of`."""
+        return found(code, u, y, k)
+
+    return slope
+
+
+slope = _ladder([loss.slope_formula for loss in RUNGS.values()])
 
 
 @compiled
@@ -192,3 +203,174 @@ def stored(data, node, count, records):
         row = row_at(data, node, records[e])
         total += data.indptr[row + 1] - data.indptr[row]
     return total
+
+
+@compiled
+def _slopes_of_row(data, row, model, x, s):
+    """s = the K slopes of one row at x; gives ‖s‖₂·‖c‖."""
+    K = len(s)
+    m, y = len(x) // K, data.y[row]
+    top = -math.inf
+    for k in range(K):
+        s[k] = margin(data, row, x[k * m : (k + 1) * m])
+        top = s[k] if s[k] > top else top
+    if model.loss == SOFTMAX:
+        total = 0.0
+        for k in range(K):
+            s[k] = math.exp(s[k] - top)
+            total += s[k]
+        for k in range(K):
+            s[k] = s[k] / total - (1.0 if k == y else 0.0)
+    elif K == 1:
+        s[0] = slope(model.loss, s[0], y, model.parameter)
+        return abs(s[0]) * data.norms[row]
+    else:
+        for k in range(K):
+            s[k] = slope(model.loss, s[k], 1.0 if k == y else -1.0, model.parameter)
+    return _length(s) * data.norms[row]
+
+
+@compiled
+def _length(s):
+    """‖s‖₂, at a scale at which no square leaves the range of floats."""
+    largest, total = 0.0, 0.0
+    for k in range(len(s)):
+        largest = abs(s[k]) if abs(s[k]) > largest else largest
+        total += s[k]
+    if largest == 0.0:
+        return total  # 0, or not a number where a slope is not
+    squares = 0.0
+    for k in range(len(s)):
+        squares += (s[k] / largest) ** 2
+    return largest * math.sqrt(squares)
+
+
+@compiled
+def _add(data, row, s, factor, g):
+    """Add factor · s ⊗ c to g."""
+    m = len(g) // len(s)
+    for k in range(len(s)):
+        if s[k] != 0.0:
+            add_row(data, row, factor * s[k], g[k * m : (k + 1) * m])
+
+
+@compiled
+def _move_row(data, row, K, mean, kept):
+    """Move the coordinates that a CSR row touches from `mean` to `kept`; gives the sum of their squares."""
+    m = len(mean) // K
+    squares = 0.0
+    for k in range(K):
+        for place in range(data.indptr[row], data.indptr[row + 1]):
+            j = k * m + data.indices[place]
+            squares += mean[j] * mean[j]
+            kept[j] += mean[j]
+            mean[j] = 0.0
+        if data.intercept != 0.0:
+            j = (k + 1) * m - 1
+            squares += mean[j] * mean[j]
+            kept[j] += mean[j]
+            mean[j] = 0.0
+    return squares
+
+
+@compiled
+def _take(kept, j, factor, g):
+    """Add one coordinate and leave zero; where the factor is 0 it may not even be a number."""
+    if factor > 0.0:
+        g[j] += factor * kept[j]
+    kept[j] = 0.0
+
+
+@compiled
+def _add_kept(data, row, K, kept, factor, g):
+    """Add what a CSR row touches of `kept` to g, once, and leave zeros."""
+    m = len(kept) // K
+    for k in range(K):
+        for place in range(data.indptr[row], data.indptr[row + 1]):
+            j = k * m + data.indices[place]
+            _take(kept, j, factor, g)
+        if data.intercept != 0.0:
+            _take(kept, (k + 1) * m - 1, factor, g)
+
+
+@compiled
+def _add_measured(data, first, last, longest, clip, slopes, mean, kept, g):
+    """Add a unit whose rows are too long on average: make its mean in units of `longest`, measure, scale, add.
+
+    `mean` and `kept` are zero before and after. A coordinate that several CSR rows share is counted at the first of
+    them, because it is moved away then; nothing of size m is passed over for CSR rows.
+    """
+    K = slopes.shape[1]
+    share = 1.0 / (last - first)
+    for place in range(first, last):
+        for k in range(K):
+            slopes[place - first, k] /= longest
+        _add(data, row_of_place(data, place), slopes[place - first], share, mean)
+    squares = 0.0
+    if data.sparse:
+        for place in range(first, last):
+            squares += _move_row(data, row_of_place(data, place), K, mean, kept)
+    else:
+        for j in range(len(mean)):
+            squares += mean[j] * mean[j]
+    factor = min(longest, clip / math.sqrt(squares)) if SMALLEST < squares < math.inf else 0.0
+    if data.sparse:
+        for place in range(first, last):
+            _add_kept(data, row_of_place(data, place), K, kept, factor, g)
+    else:
+        for j in range(len(mean)):
+            _take(mean, j, factor, g)
+
+
+@compiled
+def joint_sum(data, node, count, model, clip, scratch):
+    """scratch.g = Σ clip(∂l(scratch.x, ·)) over the given units of a node."""
+    g, slopes = scratch.g, scratch.slopes
+    g[:] = 0.0
+    every = count == ALL
+    for e in range(data.offsets[node + 1] - data.offsets[node] if every else count):
+        unit = data.offsets[node] + (e if every else scratch.records[e])
+        first, last = unit, unit + 1
+        if len(data.starts) > 0:
+            first, last = data.starts[unit], data.starts[unit + 1]
+        longest = 0.0
+        for place in range(first, last):
+            longest += _slopes_of_row(data, row_of_place(data, place), model, scratch.x, slopes[place - first])
+        longest /= last - first
+        if not longest < math.inf:
+            continue
+        if longest > clip and last - first > 1:
+            _add_measured(data, first, last, longest, clip, slopes, scratch.mean, scratch.kept, g)
+            continue
+        factor = (clip / longest if longest > clip else 1.0) / (last - first)
+        for place in range(first, last):
+            _add(data, row_of_place(data, place), slopes[place - first], factor, g)
+
+
+LINE = 64  # bytes
+CHUNK = 128
+"""Counters whose normals are made between two requests."""
+
+
+@intrinsic
+def _fetch(typing, row, index):
+    """llvm.prefetch of row[index], for reading."""
+
+    def code(context, builder, signature, arguments):
+        array = context.make_array(signature.args[0])(context, builder, arguments[0])
+        pointer = builder.bitcast(builder.gep(array.data, [arguments[1]]), ir.IntType(8).as_pointer())
+        word = ir.IntType(32)
+        shape = ir.FunctionType(ir.VoidType(), [pointer.type, word, word, word])
+        hint = builder.module.declare_intrinsic("llvm.prefetch", [pointer.type], shape)
+        builder.call(hint, [pointer, word(0), word(3), word(1)])
+        return context.get_dummy_value()
+
+    return types.void(row, types.intp), code
+
+
+@njit(nogil=True, _nrt=False)
+def fetch(row):
+    """Ask for all of a row."""
+    step = LINE // row.itemsize
+    for j in range(0, len(row), step):
+        _fetch(row, j)

@@ -1,39 +1,50 @@
-"""Algorithm 1, compiled: rounds start … stop over flat arrays, for R runs that share schedule, records and unit noise.
+"""The rounds start … stop over flat arrays, for R runs that share schedule, records and unit noise: the way in.
 
 The order of operations of `DualAveraging.step` and of `Descent.step` is repeated in the kernel, and nowhere else; a
 contract test holds them together. Descent is dual averaging with x = z, −η_t for a_t, and a proximal step after mixing.
-State is z and total, (R, n, m), and since, (n,). A round has four parts: looking and waking (`wake`), speaking
-and settling (`speak`). One of disjoint links is gone through link by link. Dispatch is by integer codes, so that
-one compilation serves all losses and regularisers.
+State is z and total, (R, n, m), and since, (n,). A round has four parts: looking and waking (`wake`), speaking and
+settling (`speak`). One of disjoint links is gone through link by link.
 
-Rounds of few records are looked at ahead of time (`ahead`), and then memory is asked for the rows of the next
+Rounds of few records are looked at ahead of time (`look_ahead`), and then memory is asked for the rows of the next
 round while this one makes its noise. Over CSR rows, where the state is too large for a cache, such a block of rounds is
 gone through in passes: first the coordinates that its records touch, round by round; then everything, a part of the
 coordinates at a time through all the rounds.
 """
 
+import inspect
 import zlib
 from pathlib import Path
+from types import CodeType
 
-from numba import njit
-
-from sottovoce.engine.kernel.ahead import look_ahead, take
-from sottovoce.engine.kernel.arguments import Part
-from sottovoce.engine.kernel.noise import BLOCK
+from sottovoce import rows, streams
+from sottovoce.engine.kernel.arguments import BLOCK, INSIDE, Part, njit
+from sottovoce.engine.kernel.data import RUNGS
 from sottovoce.engine.kernel.speak import settle, settle_part, shrink_part, speak_part
-from sottovoce.engine.kernel.wake import look, wake
+from sottovoce.engine.kernel.wake import look, look_ahead, take, wake
+
+
+def meaning(thing) -> str:
+    """What a function computes, as text: its code, and whatever that refers to; of anything else, what it is."""
+    if isinstance(thing, CodeType):
+        return f"{thing.co_code.hex()} {thing.co_names} {[meaning(part) for part in thing.co_consts]}"
+    if not inspect.isfunction(thing):
+        return thing.__name__ if inspect.ismodule(thing) else repr(thing)
+    used = inspect.getclosurevars(thing)
+    refers = [f"{name}: {meaning(value)}" for name, value in sorted({**used.globals, **used.nonlocals}.items())]
+    return f"{meaning(thing.__code__)} {thing.__defaults__} {refers}"
 
 
 def _fingerprint() -> int:
-    """Of the sources that are compiled into the kernel."""
-    here = Path(__file__).parent
-    return zlib.crc32(b"".join(path.read_bytes() for path in sorted(here.glob("*.py"))))
+    """Of what is compiled into the kernel: its sources, those that it has constants from, and the slopes."""
+    files = [*sorted(Path(__file__).parent.glob("*.py")), Path(rows.__file__), Path(streams.__file__)]
+    slopes = [f"{name}: {meaning(loss.slope_formula)}" for name, loss in RUNGS.items()]
+    return zlib.crc32(b"".join(path.read_bytes() for path in files) + "\n".join(slopes).encode())
 
 
 def _entry(sources: int):
-    """The kernel; Numba's disk cache keys on what it closes over, so an edit of any of its files is noticed."""
+    """The kernel; Numba's disk cache keys on what it closes over, so an edit of what is in it is noticed."""
 
-    @njit(cache=True, nogil=True, _nrt=False)
+    @njit(**INSIDE, cache=True)
     def run_rounds(data, plan, model, steps, noise, scratch, z, total, since, start, stop):
         """Run rounds start … stop; z, total and since are updated in place.
 

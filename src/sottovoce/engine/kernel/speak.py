@@ -1,16 +1,173 @@
-"""The last parts of a round, compiled: the active nodes speak, and settle.
+"""The last parts of a round: the active nodes speak, z_i ← Σ_j w_ij (z_j + pull·c + loud·ν), and settle.
 
 3. *Speaking* (`speak_part`), for part of the coordinates at a time, which stays in the first-level cache: noise is made
    from its counters, once for all R runs; the sum over the rounds slept is caught up; z becomes the message and the
-   messages are mixed. Nothing of size n × m is touched. Two active nodes, one edge, have a loop of their own.
+   messages are mixed. Nothing of size n × m is touched. Two active nodes, one edge, have a loop of their own (`_edge`).
 4. *Settling* (`settle`, `shrink_part`): what few records add to few coordinates; the proximal step of descent.
 """
 
+import numpy as np
+
+from sottovoce.engine.kernel.arguments import BLOCK, compiled, exact, inlined
 from sottovoce.engine.kernel.data import CHUNK, fetch
-from sottovoce.engine.kernel.mix import edge, mix, scatter, scatter_part, speak
-from sottovoce.engine.kernel.noise import BLOCK, inlined, normals, padded
+from sottovoce.engine.kernel.draws import normals, padded, put
 from sottovoce.engine.kernel.steps import add_scaled, shrink
 from sottovoce.engine.kernel.wake import catch_up, is_linear
+
+u64 = np.uint64  # an index that Numba can see to be non-negative: else it guards, and does not vectorise
+OTHER = u64(2 * BLOCK)  # from one node's normals to the other's
+
+
+@compiled
+def _speak(X, row, pull, lo, filled, z, loud, normals, side):
+    """Turn z into the message, in place: coordinates lo … of one node; X's row reaches to `filled`."""
+    if filled > lo:
+        add_scaled(z[: filled - lo], pull, X[row, lo:filled])
+    if loud != 0.0:
+        add_scaled(z, loud, normals[side * BLOCK : side * BLOCK + len(z)])
+
+
+@compiled
+def _mix(z, nodes, W, lo, hi, mixed):
+    """z_i ← Σ_j w_ij z_j for coordinates lo … hi − 1 of the given nodes, in place."""
+    for p in range(len(nodes)):
+        out = mixed[p, : hi - lo]
+        out[:] = 0.0
+        for q in range(len(nodes)):
+            if W[p, q] != 0.0:
+                add_scaled(out, W[p, q], z[nodes[q], lo:hi])
+    for p in range(len(nodes)):
+        put(z[nodes[p], lo:hi], mixed[p, : hi - lo])
+
+
+@inlined
+def _edge(z0, z1, total0, total1, slept0, slept1, normals, c0, c1, F0, F1):
+    """One stretch of two nodes: z_p = the combination F_p of both z, both normals and both rows.
+
+    Totals, rows and F1 may be None: no sums, no rows, the same for both; nothing is left of them in the machine code.
+    """
+    w00, w01, n00, n01, p00, p01 = F0
+    for j in range(len(z0)):
+        s0, s1 = z0[j], z1[j]
+        v0, v1 = normals[j], normals[u64(j) + OTHER]
+        if total0 is not None:
+            total0[j] -= slept0 * s0
+            total1[j] -= slept1 * s1
+        said = w00 * s0 + w01 * s1 + n00 * v0 + n01 * v1
+        if c0 is not None:
+            said += p00 * c0[j] + p01 * c1[j]
+        z0[j] = said
+        if F1 is not None:
+            w10, w11, n10, n11, p10, p11 = F1
+            said = w10 * s0 + w11 * s1 + n10 * v0 + n11 * v1
+            if c0 is not None:
+                said += p10 * c0[j] + p11 * c1[j]
+        z1[j] = said
+
+
+@inlined
+def _any_edge(z0, z1, total0, total1, slept0, slept1, normals, c0, c1, F0, F1, alike):
+    """The shortest loop that does it."""
+    if slept0 != 0.0 or slept1 != 0.0:
+        if alike:
+            _edge(z0, z1, total0, total1, slept0, slept1, normals, c0, c1, F0, None)
+        else:
+            _edge(z0, z1, total0, total1, slept0, slept1, normals, c0, c1, F0, F1)
+    elif alike:
+        _edge(z0, z1, None, None, slept0, slept1, normals, c0, c1, F0, None)
+    else:
+        _edge(z0, z1, None, None, slept0, slept1, normals, c0, c1, F0, F1)
+
+
+@compiled
+def _both(X, sparse, z, total, nodes, W, part, spot, normals, said, slept, after):
+    """Rounds slept, noise, gradient and mixture of two nodes in one pass, for part of the coordinates, for all runs.
+
+    A node without a row to add pulls nothing on row 0; one that has caught up by other means has the weight 0.
+    `slept` is False where all have. What is said is mixed as z is (G = W), or joins after mixing (G = I).
+    """
+    rows, count, pull, weight, loud = said
+    R, _, m = z.shape
+    i0, i1, other = nodes[0], nodes[1], spot + 1
+    w00, w01, w10, w11 = W[0, 0], W[0, 1], W[1, 0], W[1, 1]
+    g00, g01, g10, g11 = (1.0, 0.0, 0.0, 1.0) if after else (w00, w01, w10, w11)
+    alike = w00 == w10 and w01 == w11 and not after
+    features = X.shape[1] if count[spot] + count[other] > 0 and not sparse else 0
+    row0, row1 = rows[spot, 0], rows[other, 0]
+    for r in range(R):
+        s0, s1 = (weight[r, spot], weight[r, other]) if slept else (0.0, 0.0)
+        l0, l1 = loud[r, spot], loud[r, other]
+        p0 = pull[r, spot, 0] if count[spot] > 0 else 0.0
+        p1 = pull[r, other, 0] if count[other] > 0 else 0.0
+        F0 = (w00, w01, g00 * l0, g01 * l1, g00 * p0, g01 * p1)
+        F1 = (w10, w11, g10 * l0, g11 * l1, g10 * p0, g11 * p1)
+        z0, z1, total0, total1 = z[r, i0], z[r, i1], total[r, i0], total[r, i1]
+        for side in range(2):
+            lo, at = part.first + side * part.half, side * BLOCK
+            hi = max(lo, min(lo + part.size, m))
+            filled = min(hi, features) if features > lo else lo
+            if filled > lo:
+                a0, a1, b0, b1 = z0[lo:filled], z1[lo:filled], total0[lo:filled], total1[lo:filled]
+                c0, c1 = X[row0, lo:filled], X[row1, lo:filled]
+                _any_edge(a0, a1, b0, b1, s0, s1, normals[at:], c0, c1, F0, F1, alike)
+            if hi > filled:
+                a0, a1, b0, b1 = z0[filled:hi], z1[filled:hi], total0[filled:hi], total1[filled:hi]
+                _any_edge(a0, a1, b0, b1, s0, s1, normals[at + filled - lo :], None, None, F0, F1, alike)
+
+
+@compiled
+def _add_entries(z, weight, indices, values):
+    for e in range(len(indices)):
+        z[indices[e]] += weight * values[e]
+
+
+@exact
+def _add_intercept(z, at, share, pull, count, intercept):
+    """One after another: a sum in another order would be another number."""
+    for e in range(count):
+        z[at] += share * pull[e] * intercept
+
+
+@inlined
+def _scatter_part(data, z, nodes, W, p, rows, count, pull, after, part, nexts):
+    """As `_scatter`, for part of the coordinates; parts come in order, as entries do: `nexts` is how far they are."""
+    for e in range(count):
+        last = data.indptr[rows[e] + 1]
+        for side in range(2):
+            first, bound = nexts[e, side], part.first + part.size + side * part.half
+            end = first
+            while end < last and data.indices[end] < bound:
+                end += 1
+            if end > first:
+                nexts[e, side] = end
+                indices, values = data.indices[first:end], data.values[first:end]
+                for q in range(len(nodes)):
+                    share = (1.0 if q == p else 0.0) if after else W[q, p]
+                    for r in range(len(z) if share != 0.0 else 0):
+                        _add_entries(z[r, nodes[q]], share * pull[r, e], indices, values)
+    at = len(z[0, 0]) - 1 - part.half - part.first
+    if data.intercept != 0.0 and 0 <= at < part.size:
+        for q in range(len(nodes)):
+            share = (1.0 if q == p else 0.0) if after else W[q, p]
+            for r in range(len(z) if share != 0.0 else 0):
+                _add_intercept(z[r, nodes[q]], len(z[0, 0]) - 1, share, pull[r], count, data.intercept)
+
+
+@compiled
+def _scatter(data, z, where, nodes, W, p, rows, count, pull, after):
+    """Add what is not in dense rows, after mixing: CSR entries and the intercept of node p, with everybody's weight."""
+    for q in range(len(nodes)):
+        share = (1.0 if q == p else 0.0) if after else W[q, p]
+        if share == 0.0:
+            continue
+        mine = z[nodes[q]]
+        for e in range(count):
+            weight = share * pull[e]
+            if data.sparse:
+                for place in range(data.indptr[rows[e]], data.indptr[rows[e] + 1]):
+                    mine[where[data.indices[place]]] += weight * data.values[place]
+        if data.intercept != 0.0:
+            _add_intercept(mine, where[len(where) - 1], share, pull, count, data.intercept)
 
 
 @inlined
@@ -24,7 +181,7 @@ def _say(data, model, steps, noise, t, r, spot, i, k, place, lo, hi, side, z, sc
     if k != 2:
         filled = lo if data.sparse or scratch.count[spot] == 0 else min(hi, data.X.shape[1])
         row, pull = scratch.rows[spot, 0], scratch.pull[r, spot, 0]
-        speak(data.X, row, pull, lo, filled, z, scratch.loud[r, spot], scratch.normals, side)
+        _speak(data.X, row, pull, lo, filled, z, scratch.loud[r, spot], scratch.normals, side)
 
 
 @inlined
@@ -71,19 +228,19 @@ def speak_part(data, model, steps, noise, t, nodes, speakers, W, place, spot, pa
             for r in range(R):
                 here = z[r, i, lo:hi]
                 summed = part.copies or not scratch.pending[mine] or (k == 2 and counted and is_linear(model, r))
-                if not summed:  # nor will `edge` do it
+                if not summed:  # nor will `_both` do it
                     weight = scratch.weight[r, mine]
                     catch_up(model, steps, t, scratch.before[mine], r, weight, here, total[r, i, lo:hi])
                 if p < speakers and not model.after:
                     _say(data, model, steps, noise, t, r, mine, i, k, place + p, lo, hi, side, here, scratch)
     if k == 2:
         slept = counted and not part.copies
-        edge(data.X, data.sparse, z, total, nodes, W, part, spot, scratch.normals, _said(scratch), slept, model.after)
+        _both(data.X, data.sparse, z, total, nodes, W, part, spot, scratch.normals, _said(scratch), slept, model.after)
     else:
         for side in range(2):
             lo = part.first + side * part.half
             for r in range(R):
-                mix(z[r], nodes, W, lo, max(lo, min(lo + part.size, m)), scratch.mixed)
+                _mix(z[r], nodes, W, lo, max(lo, min(lo + part.size, m)), scratch.mixed)
     for p in range(speakers if model.after else 0):
         i, mine = nodes[p], spot + p
         if k != 2 and noise.noisy[i]:
@@ -97,7 +254,7 @@ def speak_part(data, model, steps, noise, t, nodes, speakers, W, place, spot, pa
 
 @inlined
 def _said(scratch):
-    """What `edge` needs of the spots: every array that is handed to a function costs time."""
+    """What `_both` needs of the spots: every array that is handed to a function costs time."""
     return scratch.rows, scratch.count, scratch.pull, scratch.weight, scratch.loud
 
 
@@ -109,7 +266,7 @@ def settle(data, model, nodes, W, where, spot, z, scratch):
         if count > 0 and (data.sparse or data.intercept != 0.0):
             for r in range(len(z)):
                 pull = scratch.pull[r, spot + p]
-                scatter(data, z[r], where, nodes, W, p, scratch.rows[spot + p], count, pull, model.after)
+                _scatter(data, z[r], where, nodes, W, p, scratch.rows[spot + p], count, pull, model.after)
 
 
 @inlined
@@ -119,7 +276,7 @@ def settle_part(data, model, nodes, W, spot, part, z, scratch):
         at = spot + p
         if scratch.count[at] > 0:
             rows, pull, nexts = scratch.rows[at], scratch.pull[:, at], scratch.tiles.next[at]
-            scatter_part(data, z, nodes, W, p, rows, scratch.count[at], pull, model.after, part, nexts)
+            _scatter_part(data, z, nodes, W, p, rows, scratch.count[at], pull, model.after, part, nexts)
 
 
 @inlined

@@ -1,4 +1,4 @@
-"""eq. (6) by code, and the lazy sums of `algorithm.averages`, compiled.
+"""eq. (6) by its kind, and the lazy sums of `algorithm.averages`.
 
 Every Euclidean step is one map of a coordinate, x = clip(soft(−(z + offset), threshold)·scale, lo, hi), whose numbers
 depend on the round and, for the balls and the simplex, on the whole of z; the entropy alone needs an exponential.
@@ -6,19 +6,13 @@ depend on the round and, for the balls and the simplex, on the whole of z; the e
 
 import math
 
-from numba import njit
+from sottovoce.engine.kernel import ENTROPY, L1_BALL, L2_BALL, SEPARABLE
+from sottovoce.engine.kernel.arguments import compiled, inlined
 
-from sottovoce.engine.kernel.noise import inlined
-
-# Sums may be reordered and products contracted, which is what lets loops vectorise; the other liberties of `fastmath`
-# (no infinities, no NaN) are not taken, because boxes may be unbounded on a side.
-compiled = njit(nogil=True, _nrt=False, fastmath={"reassoc", "contract", "nsz", "arcp"})
-
-SEPARABLE, L2_BALL, L1_BALL, SIMPLEX, ENTROPY = range(5)
 STRIP = 64  # coordinates between two looks at whether one of them needs a search
 
 
-@njit(inline="always", _nrt=False)
+@inlined
 def point(z, threshold, scale, lo, hi):
     """The separable map without offset."""
     below, above = threshold - z, -threshold - z

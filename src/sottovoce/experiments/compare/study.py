@@ -1,7 +1,7 @@
 """What is compared, how one run of it becomes a row, and the table of all of them, which goes on where it was."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
@@ -10,21 +10,21 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sottovoce.errors import SpecError
-from sottovoce.experiments.baselines import make_baseline, run
+from sottovoce.experiments.baselines import make_baseline
 from sottovoce.experiments.data import NODES, Dataset
 from sottovoce.experiments.facts import Facts
 from sottovoce.experiments.table import Done, Row, Runs, each
-from sottovoce.notation import parse
+from sottovoce.privacy.events import LaplaceEvent
 from sottovoce.problem.optimum import optimum
 from sottovoce.problem.shards import Shards, even
-from sottovoce.run.build import activation_of, make_problem
+from sottovoce.run.build import make_problem
 from sottovoce.run.result import Result
-from sottovoce.run.solve import OVERHEAD
+from sottovoce.run.solve import solve
 from sottovoce.run.spec import Execution, Spec
 
 GAP = 1e-7  # of F*
 FACTORS = (1 / 9, 1 / 3, 1.0, 3.0, 9.0)
-WORTH_COMPILING = 2e7  # a tenth of what it is for a single run: the engine is loaded once for many
+RUNS = 10  # and more: the compiled engine is loaded once for all of them
 TUNING_SEED = 2**31 - 1  # of the runs that a tuned step size is chosen by
 DIGITS = 1e-6  # by which numbers of one spec may differ: another machine's roots differ in the last digits
 
@@ -106,9 +106,9 @@ class Study:
             "delta": f.delta,
             "epochs": f.epochs,
             "batch": f.batch,
-            "loss": f.loss,
-            "h": f.h,
-            "graph": f.graph,
+            "loss": str(f.loss),
+            "h": str(f.h),
+            "graph": str(f.graph),
             "radius": f.D,
             "algorithm": cell.algorithm,
             "epsilon": cell.epsilon,
@@ -147,26 +147,19 @@ def alike(one: Any, other: Any) -> bool:
 
     Examples
     --------
-    >>> alike("constant(0.12345678)", "constant:0.12345679"), alike("edges(2)", "edges(3)"), alike(5, 6)
+    >>> from sottovoce.problem.regularisers import l2
+    >>> alike(l2(0.12345678), l2(0.12345679)), alike(l2(0.1), l2(0.2)), alike(1_000_000, 1_000_001)
     (True, False, False)
     """
-    if isinstance(one, str) and isinstance(other, str) and one != other:
-        try:
-            mine, theirs = parse(one), parse(other)
-        except SpecError:  # words that are no notation
-            return False
-        return mine.name == theirs.name and alike(mine.args, theirs.args) and alike(mine.kwargs, theirs.kwargs)
-    if is_dataclass(one):
-        parts = [f.name for f in fields(one)]
-        return type(one) is type(other) and all(alike(getattr(one, name), getattr(other, name)) for name in parts)
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(alike(value, other[name]) for name, value in one.items())
+    if one is other or one == other:
+        return True
+    if is_dataclass(one) and type(one) is type(other):
+        return all(alike(getattr(one, f.name), getattr(other, f.name)) for f in fields(one) if f.compare)
     if isinstance(one, tuple) and isinstance(other, tuple):
         return len(one) == len(other) and all(map(alike, one, other))
-    if isinstance(one, float) or isinstance(other, float):
-        numbers = isinstance(one, float | int) and isinstance(other, float | int)
-        return numbers and math.isclose(one, other, rel_tol=DIGITS)
-    return bool(one == other)
+    counted = isinstance(one, int) and isinstance(other, int)
+    numbers = isinstance(one, float | int) and isinstance(other, float | int)
+    return numbers and not counted and math.isclose(one, other, rel_tol=DIGITS)
 
 
 def compare(study: Study, out: Path | None = None, jobs: int = 1, done: Done | None = None) -> list[Row]:
@@ -182,8 +175,8 @@ def compare(study: Study, out: Path | None = None, jobs: int = 1, done: Done | N
     Examples
     --------
     >>> from sottovoce.experiments.data import load
-    >>> from sottovoce.problem.losses import make_loss
-    >>> data = load("breast_cancer", loss=make_loss("logistic"))
+    >>> from sottovoce.problem.losses import LOSSES
+    >>> data = load("breast_cancer", loss=LOSSES.make("logistic"))
     >>> settings = {"h": "l2(0.05)", "batch": 16, "epochs": 2.0}
     >>> rows = compare(Study.of(data, ["dsgd", "dpsgd"], settings, nodes=5, seeds=2))
     >>> [(row["algorithm"], row["adversary"], round(row["true_epsilon"], 2)) for row in rows[:2]]
@@ -195,18 +188,15 @@ def compare(study: Study, out: Path | None = None, jobs: int = 1, done: Done | N
     if missing:
         study.shards.norms  # noqa: B018 - once, before the processes all need them
         do = partial(run_cell, study, f_star=study.f_star())
-        table.fill(_tuned(study, missing, table.rows, do, jobs), do, jobs=jobs, done=done)
+        table.fill(_tuned(study, missing, table, do, jobs), do, jobs=jobs, done=done)
     return [table.find(**study.head(cell))[0] for cell in cells]
 
 
-def _tuned(study: Study, cells: list[Cell], known: Sequence[Row], do: Any, jobs: int) -> list[Cell]:
+def _tuned(study: Study, cells: list[Cell], table: Runs, do: Any, jobs: int) -> list[Cell]:
     """Give the tuned ones the factor with the least objective on a run of its own, or the one of earlier runs."""
     ours = study.head(Cell("", 0.0, True, 0))
-    best = {
-        (row["algorithm"], row["epsilon"]): (0.0, 0.0, row["factor"])
-        for row in known
-        if all(alike(row[name], ours[name]) for name in (*STUDY, "tuned"))
-    }
+    known = table.like(**{name: ours[name] for name in (*STUDY, "tuned")})
+    best = {(row["algorithm"], row["epsilon"]): (0.0, 0.0, row["factor"]) for row in known}
     wanted = {(c.algorithm, c.epsilon) for c in cells if c.tuned} - set(best)
     trials = [Cell(*pair, True, TUNING_SEED, factor) for pair in sorted(wanted) for factor in FACTORS]
     for (row,) in each(trials, do, jobs):
@@ -219,17 +209,9 @@ def _tuned(study: Study, cells: list[Cell], known: Sequence[Row], do: Any, jobs:
 def run_cell(study: Study, cell: Cell, f_star: float) -> list[Row]:
     """Run it, and tell what happened."""
     spec, shards = study.spec(cell), make_baseline(cell.algorithm).place(study.shards)
-    how = Execution(_engine(spec, shards), observations=1)
-    result = run(spec, shards, test=study.dataset.test, f_star=f_star, execution=how)
+    how = Execution(observations=1, runs=RUNS)
+    result = solve(spec, shards, test=study.dataset.test, f_star=f_star, execution=how)
     return [study.head(cell) | _row(result, cell)]
-
-
-def _engine(spec: Spec, shards: Shards) -> str:
-    """Compiled sooner than for a single run."""
-    known = spec.algorithm.method in ("dual_averaging", "descent", "combine_first")
-    releases = activation_of(spec, shards.n) * shards.n * spec.algorithm.rounds
-    many = releases * (shards.m + OVERHEAD) > WORTH_COMPILING
-    return "compiled" if known and many and spec.privacy.law == "gaussian" else "auto"
 
 
 def _row(result: Result, cell: Cell) -> Row:
@@ -239,7 +221,7 @@ def _row(result: Result, cell: Cell) -> Row:
         "adjacency": statement.adjacency,
         # a step size that was chosen by looking at the data has a price that nobody computed
         "true_epsilon": math.nan if cell.tuned else statement.epsilon,
-        "pure": statement.worst.event.law == "laplace",
+        "pure": isinstance(statement.worst.event, LaplaceEvent),
         "sigma": float(np.max([group.event.sigma for group in statement.groups])),
         "rounds": spec.algorithm.rounds,
         "passes": last["epoch"],

@@ -13,20 +13,21 @@ import numpy as np
 from sottovoce._types import Array, IntArray
 from sottovoce.algorithm import bounds
 from sottovoce.algorithm.dual_averaging import DualAveraging
-from sottovoce.data.embedded import two_gaussians
+from sottovoce.data.synthetic import two_gaussians
 from sottovoce.experiments.paper.figures import chosen, final
 from sottovoce.experiments.paper.measure import UNSEEN, Setting
 from sottovoce.experiments.paper.runs import DELTA, EPSILONS, SCHEMES
-from sottovoce.experiments.sweep import Run, together
 from sottovoce.experiments.table import Row
 from sottovoce.figure import Interval
-from sottovoce.privacy.accounting import epsilon as true_epsilon
-from sottovoce.privacy.calibration import sigma
-from sottovoce.privacy.events import ADJACENCY, Event, Mechanism
+from sottovoce.privacy.accounting import price
+from sottovoce.privacy.calibration import GivenNoise, NoNoise, sigma
+from sottovoce.privacy.events import ADJACENCY, FixedEvent
 from sottovoce.privacy.statement import number
+from sottovoce.problem.objective import ByRecords
 from sottovoce.problem.optimum import optimum
 from sottovoce.problem.shards import Shards
 from sottovoce.run.build import make_problem, prepare
+from sottovoce.run.solve import Run, together
 from sottovoce.run.spec import Spec
 
 
@@ -194,7 +195,7 @@ def uneven_nodes(seeds: int, epsilon: float = 1.0) -> list[Uneven]:
     sizes = np.round(sizes * equal.sum() / sizes.sum()).astype(int)
     lengths = np.geomspace(0.01, 1.0, 20)
     base = Setting(epsilon=epsilon).spec("honest", 0)
-    records = base.but(problem__weights="records")
+    records = base.but(problem__weights=ByRecords())
     cases = [
         ("equal nodes", base, _shards(equal), None),
         ("q_i over 100 ×, nodes weighed equally", base, _shards(sizes), None),
@@ -211,19 +212,19 @@ def _uneven(case: str, spec: Spec, shards: Shards, clips: Array | None, seeds: i
     for seed in range(seeds):
         mine = spec.but(seed=seed)
         if clips is not None:  # σ_i in proportion to L_i: rows are short enough that nothing is clipped
-            spoken = prepare(mine.but(privacy__noise="none"), shards).job.schedule.participations()
+            spoken = prepare(mine.but(privacy__noise=NoNoise()), shards).job.schedule.participations()
             most = int(spoken.max())
             q = int(shards.sizes[0])
-            needed = [sigma("fixed", q, 1, float(L), most, epsilon, spec.privacy.delta) for L in clips]
-            mine = mine.but(privacy__noise="gaussian(" + ", ".join(f"{s:.9g}" for s in needed) + ")")
+            needed = [sigma(FixedEvent(q, 1, float(L), 1.0, most), epsilon, spec.privacy.delta) for L in clips]
+            mine = mine.but(privacy__noise=GivenNoise(tuple(float(f"{s:.9g}") for s in needed)))
         value, run = _end(mine, shards)
         values.append(value - best)
         sigmas, spoken = run.prepared.job.release.sigma, run.prepared.job.schedule.participations()
         scales = min(sigmas), max(sigmas)
         for i in range(shards.n) if seed == 0 else []:
             L = 1.0 if clips is None else float(clips[i])
-            event = Event("fixed", int(shards.sizes[i]), 1, L, float(sigmas[i]), int(spoken[i]))
-            worst = max(worst, true_epsilon([Mechanism.of(event)], spec.privacy.delta))
+            event = FixedEvent(int(shards.sizes[i]), 1, L, float(sigmas[i]), int(spoken[i]))
+            worst = max(worst, price([event], spec.privacy.delta, lower=False).epsilon)
     return Uneven(case, Interval.of(values), scales, worst)
 
 

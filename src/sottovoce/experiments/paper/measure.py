@@ -13,18 +13,22 @@ import numpy as np
 import scipy  # not its parts: they load when first used
 
 from sottovoce._types import Array
-from sottovoce.data.embedded import two_gaussians
+from sottovoce.algorithm.method import constant
+from sottovoce.data.synthetic import two_gaussians
 from sottovoce.experiments.data import Dataset
 from sottovoce.experiments.paper.runs import DELTA, EPOCHS, NOISES
-from sottovoce.experiments.sweep import together
 from sottovoce.experiments.table import Done, Row, Runs
+from sottovoce.network.activation import Nodes
+from sottovoce.privacy.calibration import NoNoise
+from sottovoce.problem.regularisers import l2
 from sottovoce.problem.shards import Shards, even
 from sottovoce.rows import is_sparse, row_norms
 from sottovoce.run.build import rounds_for_epochs
 from sottovoce.run.presets import paper_l1, paper_l2
+from sottovoce.run.solve import together
 from sottovoce.run.spec import Execution, Spec
 
-PRESETS = {"l2": paper_l2(1).but(problem__h="l2(0.1)", algorithm__gamma="constant(1)"), "l1": paper_l1(1)}
+PRESETS = {"l2": paper_l2(1).but(problem__h=l2(0.1), algorithm__gamma=constant(1)), "l1": paper_l1(1)}
 """Problems in which three passes get close and noise is small: where exponents are those of the noise."""
 UNSEEN = Execution("compiled", observations=None)
 """Only the end counts."""
@@ -44,9 +48,8 @@ class Setting:
 
     def spec(self, noise: str, seed: int) -> Spec:
         """The run; `noise` is 'none', 'paper' or 'honest'."""
-        text = "none" if noise == "none" else NOISES[noise].format(self.epsilon)
-        base = PRESETS[self.h].but(network__activation=f"nodes({self.active})", privacy__noise=text, seed=seed)
-        base = base.but(privacy__delta=DELTA)
+        base = PRESETS[self.h].but(network__activation=Nodes(self.active), privacy__delta=DELTA, seed=seed)
+        base = base.but(privacy__noise=NoNoise() if noise == "none" else NOISES[noise](self.epsilon))
         return base.but(algorithm__rounds=rounds_for_epochs(base, np.full(self.n, self.q), EPOCHS))
 
 

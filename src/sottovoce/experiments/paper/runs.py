@@ -8,7 +8,7 @@ Figures are views of these runs.
 import json
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,15 +18,15 @@ import numpy as np
 from sottovoce._types import IntArray
 from sottovoce.errors import SpecError
 from sottovoce.experiments.data import Dataset
-from sottovoce.experiments.sweep import Run, together
 from sottovoce.experiments.table import Done, Row, Runs, load_rows
-from sottovoce.privacy.accounting import epsilon as true_epsilon
-from sottovoce.privacy.events import Mechanism
+from sottovoce.privacy.accounting import price
+from sottovoce.privacy.calibration import Noise, PaperNoise, Private
 from sottovoce.problem.optimum import optimum
 from sottovoce.problem.shards import Shards
 from sottovoce.run.build import make_problem, rounds_for_epochs
 from sottovoce.run.presets import liu2022, paper_l1, paper_l2
 from sottovoce.run.result import environment
+from sottovoce.run.solve import Run, together
 from sottovoce.run.spec import Execution, Spec
 
 DATA = ("epsilon-like", "rcv1-like", "rcv1", "a9a", "covtype")
@@ -35,7 +35,7 @@ EPOCHS = 3.0
 EPSILONS = (0.2, 0.4, 0.6, 0.8, 1.0)
 DELTA0 = 0.01
 DELTA = 1e-5
-NOISES = {"paper": f"theorem1({{}}, {DELTA0})", "honest": "private({})"}
+NOISES: dict[str, Callable[[float], Noise]] = {"paper": lambda epsilon: PaperNoise(epsilon, DELTA0), "honest": Private}
 SCHEMES = {
     "edges(1)": "one edge, ι = 0.1",
     "edges(2)": "two edges, ι = 4/21",
@@ -91,7 +91,7 @@ class Group:
         base = preset(1).but(network__activation=self.scheme, privacy__delta=DELTA, seed=self.seed)
         base = base.but(algorithm__rounds=rounds_for_epochs(base, sizes, EPOCHS))
         return [
-            (noise, epsilon, base.but(privacy__noise=NOISES[noise].format(epsilon)))
+            (noise, epsilon, base.but(privacy__noise=NOISES[noise](epsilon)))
             for noise in noises
             for epsilon in EPSILONS
         ]
@@ -176,7 +176,7 @@ def run_group(
     specs = [spec for _, _, spec in group.specs(shards.sizes, noises)]
     best, how = [f_star[group.h]] * len(specs), Execution("compiled", LOOKS[dataset.size])
     runs = together(specs, shards, test=dataset.test, f_star=best, execution=how)
-    about = environment("compiled", time.perf_counter() - began)
+    about = environment(runs[0].engine, time.perf_counter() - began)
     rows = []
     for head, run in zip(group.heads(dataset, noises), runs, strict=True):
         release = {
@@ -185,7 +185,7 @@ def run_group(
             "sigma": max(run.prepared.job.release.sigma),
             "iota": run.prepared.public["iota"],
         }
-        rows += [head | release | look | about for look in run.history.rows]
+        rows += [head | release | dict(look) | about for look in run.history.rows]
     return rows
 
 
@@ -194,4 +194,4 @@ def most_exposed(run: Run) -> float:
     job = run.prepared.job
     most = int(np.argmax(job.schedule.participations()))
     event = job.release.event(most, int(job.problem.shards.sizes[most]), int(job.schedule.participations()[most]))
-    return true_epsilon([Mechanism.of(event)], DELTA)
+    return price([event], DELTA, lower=False).epsilon

@@ -1,0 +1,185 @@
+"""A node of a consortium: its agreement, its records, its loop, and what becomes of them, apart from FLARE's classes.
+
+`executor.py` hands it a `Channel`. What goes over it leaves encrypted; what `ready` and `take_part` return goes to the
+server. At the end every site keeps the model, its statement and the schema in its own folder.
+"""
+
+import json
+import logging
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sottovoce._types import Array
+from sottovoce.consortium.agreement import FILE, Agreement, read_agreement
+from sottovoce.consortium.evaluation import Examiner, deal, refuse_moved, statement
+from sottovoce.consortium.flare import MODEL, ORDER, PROGRESS, Channel, FlareTransport
+from sottovoce.data.schema import FILE as SCHEMA_FILE
+from sottovoce.errors import FolderInUse, NetworkError, SpecError
+from sottovoce.node.budget import spendings
+from sottovoce.node.message import Header, pack, unpack
+from sottovoce.node.node import DurableNode
+from sottovoce.node.site import FILE as SITE_FILE
+from sottovoce.node.site import Site, problem_of, read_site
+from sottovoce.node.store import Store
+from sottovoce.node.transport import Stopwatch
+from sottovoce.run.build import Public
+from sottovoce.run.result import History, Result, environment
+
+RESULTS = "results"
+ENGINE = "nodes over FLARE"
+LOCKED = 40.0  # seconds that an ended job's process may still hold the node's folder
+SERVER = "server"
+log = logging.getLogger(__name__)
+
+
+class ConsortiumNode:
+    """A node in one job of FLARE.
+
+    Parameters
+    ----------
+    kit : the site's folder
+    name : the node, and its site
+    digest : of the run that the job is for
+    channel : to the other processes of the job
+    stopped : whether the job was ended
+    """
+
+    def __init__(self, kit: Path, name: str, digest: str, channel: Channel, stopped: Callable[[], bool]) -> None:
+        self.agreement = read_agreement(kit / "local" / FILE)
+        self.kit, self.name, self.channel, self.stopped = kit, name, channel, stopped
+        run = self.run = self.agreement.run
+        if run.digest != digest:
+            raise SpecError(
+                f"the job is for another run ({digest[:12]}) than this site's agreement ({run.digest[:12]}); compare "
+                f"{FILE} and the schema with the other sites"
+            )
+        site = read_site(kit / "local" / SITE_FILE)
+        self.store = _opened(site.state)
+        try:
+            self.node, self.examiner = own_records(self.agreement, name, site, self.store)
+        except BaseException:
+            self.store.close()
+            raise
+        self.number = self.node.number
+        self._models: dict[int, Array] = {}
+        self.transport = FlareTransport(self.node.links, self.node.skips, channel, stopped)
+        self.node.transport = self.transport
+        channel.serve(MODEL, self._swap)
+        channel.serve(ORDER, self._obey)
+        channel.serve(PROGRESS, lambda site, _: json.dumps(self.progress()).encode())
+
+    def ready(self) -> dict[str, Any]:
+        """What the server is told before the first message."""
+        return {"digest": self.run.digest, **self.progress()}
+
+    def progress(self) -> dict[str, Any]:
+        """How far this node is; rounds and who speaks in them are public."""
+        left = self.node.rounds
+        t = int(left[0]) if len(left) else self.run.T + 1
+        late = self.transport.waiting(t) if t <= self.run.T else None
+        waits = None if late is None else {"round": t, "for": self.run.nodes[late[0]], "seconds": round(late[1], 1)}
+        return {"round": t - 1, "rounds": self.run.T, "waits": waits}
+
+    def take_part(self) -> dict[str, Any]:
+        """Train, agree on the mean of all models, test it, keep the results."""
+        began = time.perf_counter()
+        outcome = self.node.take_part()
+        seconds = time.perf_counter() - began
+        models = self._gather(outcome.model)
+        count = None if self.examiner is None else self.examiner.count(models.mean(axis=0))
+        folder = save_results(self.kit, self.store.path, self.agreement, models, seconds)
+        log.info("the model and its statement are in %s", folder)
+        return {"finished": True, "right": count, "unheard": list(outcome.unheard)}
+
+    def _gather(self, mine: Array) -> Array:
+        """Everybody's final model, which is made of released messages only; they travel encrypted all the same."""
+        self._models[self.number] = mine
+        watch, others = Stopwatch(), [i for i in range(self.run.n) if i != self.number]
+        payload = self._model_message()
+        while missing := [i for i in others if i not in self._models]:
+            if self.stopped() or watch.read() > self.run.timeout:
+                names = ", ".join(self.run.nodes[i] for i in missing)
+                raise NetworkError(f"no final model came from {names}; the run is paused: submit it again")
+            for i in missing:
+                answer = self.channel.ask(self.run.nodes[i], MODEL, payload)
+                if answer:
+                    self._take_model(i, answer)
+            if len(self._models) < self.run.n:
+                time.sleep(0.1)
+        return np.stack([self._models[i] for i in range(self.run.n)])
+
+    def _model_message(self) -> bytes:
+        return pack(Header(self.run.mark, self.run.T + 2, self.number), self._models[self.number])
+
+    def _take_model(self, sender: int, payload: bytes) -> None:
+        expected = Header(self.run.mark, self.run.T + 2, sender)
+        self._models[sender] = np.array(unpack(payload, expected, (self.run.m,)))
+
+    def _swap(self, site: str, payload: bytes) -> bytes:
+        self._take_model(self.run.number(site), payload)
+        return self._model_message() if self.number in self._models else b""
+
+    def _obey(self, site: str, payload: bytes) -> bytes:
+        if site != SERVER:
+            raise NetworkError(f"'{site}' is not the controller, and gives no orders")
+        return self.node.skips.answer(payload)
+
+    def close(self) -> None:
+        """Let go of the network and of the node's folder."""
+        self.transport.close()
+        self.store.close()
+
+
+def own_records(agreement: Agreement, name: str, site: Site, store: Store) -> tuple[DurableNode, Examiner | None]:
+    """The node over its training records, and the test over those that are held out; both within the budget."""
+    run, public = agreement.run, agreement.site(name)
+    train, test = deal(
+        site.read(agreement.schema), public.records, public.held_out(agreement.held_out), store.secret, site.dataset
+    )
+    node = DurableNode(run, name, problem_of(run, train), store, site.dataset)
+    examiner = None
+    if test is not None:
+        examiner = Examiner(agreement, name, problem_of(run, test), store, site.dataset)
+        examiner.refuse_unless_affordable()
+    spent = spendings(store.rows())
+    refuse_moved(spent, site.dataset, node.fingerprint, None if examiner is None else examiner.fingerprint)
+    return node, examiner
+
+
+def save_results(kit: Path, state: Path, agreement: Agreement, models: Array, seconds: float) -> Path:
+    """What a site keeps: a `Result` for `sottovoce predict` and `sottovoce account --verify`, statement and schema."""
+    run, made = agreement.run, statement(agreement)
+    result = Result(
+        spec=replace(run.spec, seed=None),  # the run file's seed is the schedule's alone
+        models=models,
+        history=History(),
+        statement=made,
+        public=run.prepared.public | Public(run=run.digest, schedule_seed=run.spec.seed),
+        classes=agreement.schema.label.classes,
+        features=agreement.schema.features,
+        nodes=run.nodes,
+        environment=environment(ENGINE, seconds),
+    )
+    folder = result.save(state / RESULTS / agreement.run_name)
+    shutil.copyfile(kit / "local" / agreement.schema_file, folder / SCHEMA_FILE)
+    (folder / "statement.txt").write_text(made.paragraph() + "\n", encoding="utf-8")
+    (folder / "statement.json").write_text(json.dumps(made.to_dict(), ensure_ascii=False, indent=2), encoding="utf-8")
+    return folder
+
+
+def _opened(folder: Path) -> Store:
+    """The node's folder; the process of a job that was just ended may hold it for some seconds."""
+    until = time.monotonic() + LOCKED
+    while True:
+        try:
+            return Store(folder)
+        except FolderInUse:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.5)

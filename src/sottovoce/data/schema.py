@@ -1,0 +1,592 @@
+"""schema.toml: what every node's records look like, agreed in public, so that nothing is found out from the data.
+
+A reader that guesses (is this column of numbers, is '007' a 7?) looks at everybody's records to decide how each is
+read. Here the schema says what a column is, and every value is read by itself: a number or nothing, a text or nothing.
+Then every record is encoded by itself from public numbers: a number is clipped to its public bounds and brought to
+[−1, 1], a category becomes an indicator for each of its public values, a flag −1 or +1. So a row's norm is at most
+the square root of the number of columns, whatever the data holds. `row_norm`, if given, scales longer rows down.
+
+    row_norm = 1.0
+    unit = "patient"                      # whose a row is: one person's rows count together
+
+    [label]
+    column = "outcome"
+    classes = ["well", "sick"]            # −1 and +1, or three and more; a regression has low and high instead
+
+    [columns.age]
+    type = "number"
+    low = 0
+    high = 120
+    missing = 50                          # without it a missing value is refused
+
+    [columns.ward]
+    type = "category"
+    categories = ["A", "B", "C"]
+    missing = "none"                      # of none of them; or one of them; also for values not listed
+
+    [columns.smoker]
+    type = "flag"
+    categories = ["no", "yes"]
+
+A file without named columns (svmlight) has `features` and their common bounds in place of the columns. A run file
+without a schema has a *plain* one (`plain_schema`): columns of numbers that are taken as they are.
+"""
+
+import hashlib
+import json
+import math
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from decimal import Decimal
+from functools import cached_property
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import scipy  # not its parts: they load when first used
+from numpy.typing import NDArray
+
+from sottovoce._types import Array, Matrix
+from sottovoce.data.load import GARBLED, OPEN, format_of, load
+from sottovoce.data.tables import unit_rows
+from sottovoce.errors import DataError, SpecError
+
+FILE = "schema.toml"
+NONE = "none"
+REFUSE = "refuse"
+KINDS = ("number", "category", "flag")
+MISSING = ("", "NA", "NaN", "nan", "null", "NULL", "None")
+"""What counts as no value in a text file, unless the schema lists its own."""
+NUMBERED = ("svmlight", "npz")
+"""Formats whose features have numbers and no names."""
+DELIMITERS = {"csv": ",", "tsv": "\t"}
+
+
+# -- values, read one by one --
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """Some columns of a source: numbers with NaN for a missing one, texts with None for a missing one."""
+
+    numbers: Mapping[str, NDArray[Any]]
+    texts: Mapping[str, NDArray[np.object_]]
+    records: int
+
+
+def read_columns(
+    path: Path, format: str, numbers: Sequence[str], texts: Sequence[str], missing: Sequence[str] = MISSING
+) -> Columns:
+    r"""Read the named columns of a CSV, TSV or Parquet file; all others are left alone.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder, "pupils.csv")
+    ...     _ = path.write_text("age,school\n9,007\n,north\n")
+    ...     columns = read_columns(path, "csv", ["age"], ["school"])
+    >>> columns.numbers["age"], columns.texts["school"].tolist()
+    (array([ 9., nan]), ['007', 'north'])
+    """
+    if not path.is_file():
+        raise DataError(f"{path}: there is no such file; check the path")
+    try:
+        if format == "parquet":
+            from sottovoce.data.columns import read_parquet  # here: Arrow's parts are slow to load
+
+            raw = read_parquet(path)
+        else:
+            raw = _read_text(path, DELIMITERS[format], numbers, texts, missing)
+    except KeyError as error:
+        raise DataError(f"{path}: the schema names a column that is not there ({error.args[0]}); add it") from None
+    except GARBLED as error:
+        raise DataError(f"{path}: the file cannot be read as {format} ({type(error).__name__}); mend it") from None
+    columns = {str(name): raw.column(i) for i, name in enumerate(raw.column_names) if name in {*numbers, *texts}}
+    return from_lists(columns, str(path), numbers, texts, missing)
+
+
+def _read_text(path: Path, delimiter: str, numbers: Sequence[str], texts: Sequence[str], missing: Sequence[str]) -> Any:
+    """The file as an Arrow table; numbers as texts, to be looked at one by one, where one of them is none to Arrow."""
+
+    def read(kind: Any) -> Any:
+        file: IO[bytes]
+        opener = OPEN.get(path.suffix.lower())
+        with opener(path) if opener else path.open("rb") as file:
+            return pa.csv.read_csv(
+                file,
+                read_options=pa.csv.ReadOptions(use_threads=False),
+                parse_options=pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+                convert_options=pa.csv.ConvertOptions(
+                    include_columns=[*numbers, *texts],
+                    column_types={**dict.fromkeys(numbers, kind), **dict.fromkeys(texts, pa.string())},
+                    null_values=list(missing),
+                    strings_can_be_null=True,
+                ),
+            )
+
+    try:
+        return read(pa.float64())
+    except pa.ArrowInvalid:
+        return read(pa.string())
+
+
+def from_lists(
+    values: Mapping[str, Any],
+    name: str,
+    numbers: Sequence[str],
+    texts: Sequence[str],
+    missing: Sequence[str] = MISSING,
+) -> Columns:
+    """Type columns of plain values, such as a database gives them, or of Arrow's.
+
+    Examples
+    --------
+    >>> from_lists({"age": [9, None], "well": [True, 0]}, "query", ["age"], ["well"]).texts["well"].tolist()
+    ['true', '0']
+    """
+    lost = [column for column in [*numbers, *texts] if column not in values]
+    if lost:
+        there = ", ".join(map(repr, list(values)[:12]))
+        raise DataError(f"{name}: the schema names column '{lost[0]}', which is not there; there are {there}")
+    gone = set(missing)
+    return Columns(
+        {column: _numbers(values[column], column, name, gone) for column in numbers},
+        {column: _texts(_listed(values[column]), gone) for column in texts},
+        len(next(iter(values.values()), ())),
+    )
+
+
+def _listed(values: Any) -> Sequence[Any]:
+    listed: Sequence[Any] = values.to_pylist() if isinstance(values, pa.ChunkedArray) else values
+    return listed
+
+
+def _numbers(values: Any, column: str, name: str, missing: set[str]) -> NDArray[Any]:
+    found = _stored(values) if isinstance(values, pa.ChunkedArray) else None
+    if found is not None and not np.any(np.isinf(found)):
+        return found
+    out = np.array([_number(value, missing) for value in _listed(values)], dtype=object)
+    wrong = [place for place, value in enumerate(out) if value is None]
+    if wrong:
+        raise DataError(
+            f"{name}: column '{column}' is a number in the schema, but record {wrong[0] + 1} holds something else; "
+            "mend the record, or correct the schema"
+        )
+    return out.astype(np.float64)
+
+
+def _stored(values: Any) -> NDArray[Any] | None:
+    """Numbers that a file stores as such, NaN for a missing one; None for any other type."""
+    kind = values.type
+    if pa.types.is_floating(kind):
+        return np.asarray(values.to_numpy(), dtype=np.float32 if pa.types.is_float32(kind) else np.float64)
+    if pa.types.is_integer(kind):
+        return np.asarray(values.cast(pa.float64(), safe=False).to_numpy())
+    return None
+
+
+def _number(value: Any, missing: set[str]) -> float | None:
+    """NaN where there is no value, None where there is one that is no finite number."""
+    if value is None or (isinstance(value, str) and value.strip() in missing):
+        return math.nan
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) or math.isnan(number) else None
+
+
+def _texts(values: Iterable[Any], missing: set[str]) -> NDArray[np.object_]:
+    out = np.array([None if value is None else as_text(value) for value in values] + [None], dtype=object)[:-1]
+    out[[value in missing for value in out]] = None
+    return out
+
+
+def as_text(value: Any) -> str:
+    """One spelling for one value, whatever type a source stores it in: 1, 1.0 and '1' are the same category.
+
+    Examples
+    --------
+    >>> [as_text(value) for value in (1, 1.0, "1", True, " ward A ", 2.5, Decimal("1.00"))]
+    ['1', '1', '1', 'true', 'ward A', '2.5', '1']
+    """
+    if isinstance(value, bool | np.bool_):
+        return "true" if value else "false"
+    if isinstance(value, Decimal) and value.is_finite() and value == value.to_integral_value():
+        return str(int(value))  # all of its digits: it may be somebody's number
+    if isinstance(value, float | np.floating | Decimal):
+        value = float(value)
+        return "" if math.isnan(value) else str(int(value)) if value.is_integer() else repr(value)
+    return str(value).strip()
+
+
+# -- columns and label, encoded --
+
+
+MEND = "mend the record, or say in the schema what a missing value counts as"
+
+
+def refuse(wrong: NDArray[np.bool_], column: str, why: str, cure: str = MEND) -> None:
+    """Name the first record that the schema has no place for; only its own site ever reads this."""
+    if np.any(wrong):
+        raise DataError(f"column '{column}' {why} in record {int(np.flatnonzero(wrong)[0]) + 1}; {cure}")
+
+
+@dataclass(frozen=True)
+class Column:
+    """One public column: how its values are read, bounded and filled in."""
+
+    name: str
+    kind: str
+    low: float = -1.0
+    high: float = 1.0
+    categories: tuple[str, ...] = ()
+    missing: str | float = REFUSE
+
+    def __post_init__(self) -> None:
+        """Refuse what does not bound a value."""
+        if self.kind not in KINDS:
+            raise SpecError(f"schema: column '{self.name}' is a {self.kind!r}; its type is one of {', '.join(KINDS)}")
+        if self.kind == "number":
+            if not -math.inf < self.low < self.high < math.inf:
+                raise SpecError(f"schema: column '{self.name}' needs finite bounds low < high")
+            if isinstance(self.missing, str) and self.missing != REFUSE:
+                raise SpecError(f"schema: '{self.name}' has missing = '{self.missing}'; give a number or '{REFUSE}'")
+            return
+        least = 2 if self.kind == "flag" else 1
+        few = len(set(self.categories)) != len(self.categories) or len(self.categories) < least
+        if few or (self.kind == "flag" and len(self.categories) > 2):
+            raise SpecError(f"schema: column '{self.name}' needs its categories, each once; a flag has two of them")
+        if self.missing not in (NONE, REFUSE, *self.categories):
+            raise SpecError(f"schema: '{self.name}' has missing = '{self.missing}'; give '{NONE}' or a category")
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Names of the features that the column becomes."""
+        return tuple(f"{self.name}={value}" for value in self.categories) if self.kind == "category" else (self.name,)
+
+    def encode(self, columns: Columns) -> Array:
+        """(records, features) with rows of norm at most 1, each from its own value alone."""
+        if self.kind == "number":
+            values = np.asarray(columns.numbers[self.name], dtype=np.float64)
+            gaps = np.isnan(values)
+            if self.missing == REFUSE:
+                refuse(gaps, self.name, "has no value")
+            filled = np.where(gaps, 0.0 if self.missing == REFUSE else float(self.missing), values)
+            middle, half = 0.5 * self.low + 0.5 * self.high, 0.5 * self.high - 0.5 * self.low
+            return np.clip((np.clip(filled, self.low, self.high) - middle) / half, -1.0, 1.0)[:, None]
+        texts = columns.texts[self.name]
+        known: NDArray[np.bool_] = np.array([value in self.categories for value in texts], dtype=bool)
+        if self.missing == REFUSE:
+            refuse(~known, self.name, "has no value, or one that the schema does not list")
+        filled = np.where(known, texts, self.missing)
+        hot = (filled[:, None] == np.array(self.categories, dtype=object)[None, :]).astype(np.float64)
+        return hot if self.kind == "category" else hot[:, 1:] - hot[:, :1]
+
+
+@dataclass(frozen=True)
+class Label:
+    """What is predicted: one of two or more classes, or a number between public bounds.
+
+    Classes that are all numbers are compared as numbers, so that '1.0' in a file is class 1; any others as texts.
+
+    Attributes
+    ----------
+    column : its name
+    classes : what it may hold, or None
+    low, high : bounds of a number
+    outputs : K, the number of outputs of a model; by default 1 for two classes or a number, else one for each class
+    """
+
+    column: str
+    classes: tuple[Any, ...] | None = None
+    low: float = math.nan
+    high: float = math.nan
+    outputs: int = 0
+
+    def __post_init__(self) -> None:
+        """Classes, or two bounds; and the default of K."""
+        if not self.outputs:
+            object.__setattr__(self, "outputs", 1 if len(self.classes or ()) <= 2 else len(self.classes or ()))
+        if self.classes is None and not self.low < self.high:
+            raise SpecError("schema: the label needs classes = [negative, positive], or finite bounds low < high")
+        if self.classes is not None and not 2 <= len(self.classes) == len(set(self._spelled)):
+            raise SpecError("schema: the label's classes are two, [negative, positive], or more; each is named once")
+
+    @cached_property
+    def _spelled(self) -> tuple[float, ...] | tuple[str, ...]:
+        """The classes as they are looked for."""
+        classes = self.classes or ()
+        numbers = [number for one in classes if (number := _number(str(one), set())) is not None and number == number]
+        return tuple(numbers) if len(numbers) == len(classes) else tuple(map(as_text, classes))
+
+    @property
+    def is_number(self) -> bool:
+        """Whether its column is read as numbers."""
+        return self.classes is None or isinstance(self._spelled[0], float)
+
+    def encode(self, values: NDArray[Any]) -> Array:
+        """Numbers within the bounds; of classes −1 and +1, or 0, 1, 2, … where a model has several outputs."""
+        if self.classes is None:
+            refuse(np.isnan(values), self.column, "has no value", "give it one, or drop the record")
+            return np.clip(values, self.low, self.high)
+        number = np.full(len(values), -1.0)
+        for k, one in enumerate(self._spelled):
+            number[values == one] = k
+        none = "is of neither class" if len(self.classes) == 2 else "is of none of the classes"
+        refuse(number < 0, self.column, f"{none} ({', '.join(map(repr, self.classes))})", "mend or drop the record")
+        return 2.0 * number - 1.0 if self.outputs == 1 else number
+
+
+# -- the whole --
+
+
+@dataclass(frozen=True, eq=False)
+class Encoded:
+    """Records ready to train on: rows within the public bound, targets, and whose each row is."""
+
+    X: Matrix
+    y: Array
+    units: NDArray[np.object_] | None
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The whole of a schema.toml.
+
+    Attributes
+    ----------
+    label : what is predicted
+    columns : the named columns, in order; empty where the records have numbered features
+    unit : the column that says whose a row is, or None where every row is somebody's own
+    numbered : how many numbered features (svmlight) there are; 0 where columns have names
+    low, high : the common bounds of numbered features
+    row_norm : R, the public bound on a row; by default the one that the columns imply
+    missing_values : texts that count as no value
+    plain : whether numbers are taken as they are, in no bounds of their own; see `plain_schema`
+    """
+
+    label: Label
+    columns: tuple[Column, ...] = ()
+    unit: str | None = None
+    numbered: int = 0
+    low: float = -1.0
+    high: float = 1.0
+    row_norm: float = 0.0
+    missing_values: tuple[str, ...] = MISSING
+    plain: bool = False
+
+    def __post_init__(self) -> None:
+        """Names once, bounds that bound, and the default of the row's."""
+        names = [self.label.column, *([self.unit] if self.unit else []), *(c.name for c in self.columns)]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise SpecError(f"schema: column '{twice[0]}' is named twice; a column is a feature, the label or the unit")
+        if bool(self.columns) == bool(self.numbered):
+            raise SpecError("schema: give either columns, or features = … for numbered ones (svmlight)")
+        if self.numbered and self.unit:
+            raise SpecError("schema: svmlight files have no columns, so no unit can be named; use CSV or Parquet")
+        if not self.row_norm:
+            object.__setattr__(self, "row_norm", self.widest)
+        if self.plain:
+            return
+        if self.label.classes is None and not -math.inf < self.label.low < self.label.high < math.inf:
+            raise SpecError("schema: the label needs classes = [negative, positive], or finite bounds low < high")
+        if self.numbered and not -math.inf < self.low <= 0.0 <= self.high < math.inf:
+            raise SpecError("schema: numbered features need finite bounds low ≤ 0 ≤ high, since most of them are 0")
+        if not 0 < self.row_norm < math.inf:
+            raise SpecError(f"schema: row_norm is a finite number over 0, not {self.row_norm}")
+
+    @property
+    def widest(self) -> float:
+        """The largest norm that an encoded row can have before it is scaled down to `row_norm`."""
+        if self.plain:
+            return math.inf
+        if self.numbered:
+            return max(-self.low, self.high) * math.sqrt(self.numbered)
+        return math.sqrt(len(self.columns))
+
+    @property
+    def features(self) -> tuple[str, ...] | None:
+        """Names of the model's features, where they have names."""
+        return None if self.numbered else tuple(name for column in self.columns for name in column.features)
+
+    @property
+    def m(self) -> int:
+        """How many features there are."""
+        return self.numbered or len(self.features or ())
+
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        """Columns to read as numbers."""
+        mine = (self.label.column,) if self.label.is_number else ()
+        return (*mine, *(c.name for c in self.columns if c.kind == "number"))
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Columns to read as text."""
+        mine = () if self.label.is_number else (self.label.column,)
+        return (*mine, *((self.unit,) if self.unit else ()), *(c.name for c in self.columns if c.kind != "number"))
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of everything that the schema says, however the file is laid out."""
+        said = asdict(self)
+        del said["plain"], said["label"]["outputs"]  # no entries of a file
+        return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+
+    def read(self, path: Path, format: str | None = None) -> Encoded:
+        """All records of a file, encoded."""
+        kind = self._format(path, format)
+        if kind in NUMBERED:
+            table = load(path, format=kind, n_features=self.numbered)
+            assert table.y is not None
+            return self.encode_numbered(table.X, table.y)
+        return self.encode(read_columns(path, kind, self.numbers, self.texts, self.missing_values))
+
+    def read_rows(self, path: Path, format: str | None = None) -> Matrix:
+        """The rows of a file of records to predict: no label or unit is needed."""
+        kind = self._format(path, format)
+        if kind in NUMBERED:
+            return self._clipped(load(path, format=kind, n_features=self.numbered, require_label=False).X)
+        numbers = [c.name for c in self.columns if c.kind == "number"]
+        texts = [c.name for c in self.columns if c.kind != "number"]
+        return self.encode_features(read_columns(path, kind, numbers, texts, self.missing_values))
+
+    def _format(self, path: Path, format: str | None) -> str:
+        kind = format_of(path, format)
+        if kind in NUMBERED and not self.numbered:
+            raise SpecError(f"{path}: {kind} files have numbered features, but the schema has named columns")
+        if self.numbered and kind not in NUMBERED:
+            raise SpecError(f"{path}: the schema has numbered features, so the records must be an svmlight file")
+        return kind
+
+    def encode(self, columns: Columns) -> Encoded:
+        """Rows, targets and units of named columns."""
+        name = self.label.column
+        y = self.label.encode((columns.numbers if self.label.is_number else columns.texts)[name])
+        units = None if self.unit is None else columns.texts[self.unit]
+        if units is not None:
+            nobody: NDArray[np.bool_] = np.array([unit is None for unit in units], dtype=bool)
+            refuse(nobody, str(self.unit), "has no value", "say whose the record is")
+        return Encoded(self.encode_features(columns), y, units)
+
+    def encode_features(self, columns: Columns) -> Matrix:
+        """The rows of named columns, each from its own values and the schema alone."""
+        if not self.plain:
+            return self._bounded(np.hstack([column.encode(columns) for column in self.columns]))
+        each = {column.name: columns.numbers[column.name] for column in self.columns}
+        X = np.empty((columns.records, len(each)), dtype=np.result_type(*each.values()))
+        for j, (name, values) in enumerate(each.items()):
+            refuse(np.isnan(values), name, "has no value", "fill it in, or drop the record")
+            X[:, j] = values
+        return self._bounded(X)
+
+    def encode_numbered(self, X: Matrix, y: NDArray[Any]) -> Encoded:
+        """The same for numbered features: clipped to the common bounds; zeros stay zeros."""
+        name = self.label.column or "label"
+        kinds = ([name], []) if self.label.is_number else ([], [name])
+        columns = from_lists({name: y.tolist()}, "the records", *kinds)
+        y = self.label.encode((columns.numbers if self.label.is_number else columns.texts)[name])
+        return Encoded(self._clipped(X), y, None)
+
+    def _clipped(self, X: Matrix) -> Matrix:
+        if X.shape[1] > self.numbered:
+            raise DataError(f"the records have {X.shape[1]} features, but the schema says {self.numbered}")
+        if self.plain:
+            return self._bounded(X)
+        clipped = scipy.sparse.csr_array(X, shape=(X.shape[0], self.numbered), copy=True)
+        clipped.data = np.clip(clipped.data, self.low, self.high)
+        return self._bounded(clipped)
+
+    def _bounded(self, X: Matrix) -> Matrix:
+        return unit_rows(X, self.row_norm) if self.row_norm < self.widest else X
+
+
+def plain_schema(
+    features: Sequence[str] | int,
+    label: str = "",
+    classes: Sequence[Any] | None = None,
+    unit: str | None = None,
+    row_norm: float = math.inf,
+    outputs: int = 0,
+) -> Schema:
+    """Columns of numbers that are taken as they are; rows over `row_norm`, if it is given, are scaled down to it.
+
+    Examples
+    --------
+    >>> schema = plain_schema(["age", "bmi"], "sick", [0, 1])
+    >>> found = schema.encode(from_lists({"age": [60], "bmi": ["31.5"], "sick": ["1.0"]}, "list", schema.numbers, []))
+    >>> found.X, found.y
+    (array([[60. , 31.5]]), array([1.]))
+    """
+    numbered = features if isinstance(features, int) else 0
+    columns = () if isinstance(features, int) else tuple(Column(name, "number") for name in features)
+    bounds = {} if classes is not None else {"low": -math.inf, "high": math.inf}
+    what = Label(label, None if classes is None else tuple(classes), outputs=outputs, **bounds)
+    return Schema(what, columns, unit, numbered, row_norm=row_norm, plain=True)
+
+
+def read_schema(path: str | Path) -> Schema:
+    """Read a schema.toml."""
+    try:
+        data = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError:
+        raise SpecError(f"{path}: there is no readable schema there; check the path") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SpecError(f"{path}: this is no TOML ({error}); mend it") from None
+    return schema_of(data)
+
+
+def schema_of(data: dict[str, Any]) -> Schema:
+    """A schema from the tables of its TOML file; what it does not know is an error.
+
+    Examples
+    --------
+    >>> schema = schema_of({"label": {"column": "y", "classes": [0, 1]}, "columns": {"age": {"low": 0, "high": 120}}})
+    >>> schema.features, schema.row_norm, schema.label.classes
+    (('age',), 1.0, ('0', '1'))
+    """
+    try:
+        rest = _floats(dict(data)) | ({"row_norm": float(data["row_norm"])} if "row_norm" in data else {})
+        label = _floats(dict(rest.pop("label")))
+        classes = label.pop("classes", None)
+        columns = tuple(_column(name, dict(table)) for name, table in rest.pop("columns", {}).items())
+        if "plain" in rest or "outputs" in label:
+            raise TypeError("'plain' and 'outputs' are no entries")
+        return Schema(
+            Label(classes=None if classes is None else tuple(map(as_text, classes)), **label),
+            columns,
+            numbered=int(rest.pop("features", 0)),
+            missing_values=tuple(rest.pop("missing_values", MISSING)),
+            **rest,
+        )
+    except KeyError as error:
+        raise SpecError(f"schema: {error} is missing; a schema has a [label] and [columns.…]") from None
+    except (TypeError, ValueError, AttributeError) as error:
+        if isinstance(error, SpecError):
+            raise
+        raise SpecError(f"schema: this is no schema of sottovoce ({error})") from None
+
+
+def _floats(table: dict[str, Any]) -> dict[str, Any]:
+    """Bounds as floats: 1 and 1.0 are one bound, also for the digest."""
+    table.update({name: float(table[name]) for name in ("low", "high") if name in table})
+    return table
+
+
+def _column(name: str, table: dict[str, Any]) -> Column:
+    missing = table.pop("missing", REFUSE)
+    kind = table.pop("type", "number")
+    _floats(table)
+    return Column(
+        name,
+        kind,
+        categories=tuple(map(as_text, table.pop("categories", ()))),
+        missing=float(missing) if kind == "number" and missing != REFUSE else as_text(missing),
+        **table,
+    )

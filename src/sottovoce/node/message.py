@@ -1,0 +1,182 @@
+"""A message on the wire: one array with its address, and a checksum over all of it.
+
+    magic   version   dtype   dimensions   sender   round   run      shape         body    checksum
+    svoc    u16       4s      u16          u32      u64     16 bytes u64 for each  …       32 bytes
+
+Little endian throughout. Releases are float64; what nodes say about themselves (`text` below) is bytes of JSON in
+the same frame. There is no receiver: a node's message of a round is the same for all of its peers. And there is no
+clock: a message is addressed by its round, so that skewed clocks cannot matter.
+
+The checksum (SHA-256) finds damage, not malice: whoever can write to the link can compute it. That a message comes
+from the node that it names is for the transport to prove (mutual TLS under FLARE, one trust domain under MPI).
+"""
+
+import json
+import math
+import struct
+from hashlib import sha256
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sottovoce.errors import NetworkError
+
+MAGIC = b"svoc"
+VERSION = 1
+CHECK = 32
+RUN = 16  # bytes of the run's digest that go into every message
+DTYPES = ("<f8", "|u1")
+DIMENSIONS = 4
+_HEAD = struct.Struct("<4sH4sHIQ16s")
+
+
+class Header(NamedTuple):
+    """Where a message belongs."""
+
+    run: bytes
+    """The first 16 bytes of the run's digest: nodes with another run file cannot be mixed up with ours."""
+    round: int
+    sender: int
+
+
+class Message(NamedTuple):
+    """A message whose checksum is right and whose parts fit together."""
+
+    header: Header
+    array: NDArray[Any]
+    digest: bytes
+    """The checksum: what ledgers and high-water marks call this message."""
+
+
+def pack(header: Header, array: NDArray[Any]) -> bytes:
+    """The bytes of a message; the same array and header give the same bytes, always.
+
+    Examples
+    --------
+    >>> payload = pack(Header(bytes(16), 7, 2), np.array([[1.0, 2.0]]))
+    >>> len(payload), unpack(payload, Header(bytes(16), 7, 2), (1, 2))
+    (104, array([[1., 2.]]))
+    """
+    dtype = array.dtype.str if array.dtype.str in DTYPES else array.dtype.newbyteorder("<").str
+    if dtype not in DTYPES or not 1 <= array.ndim <= DIMENSIONS:
+        raise NetworkError(
+            f"a message is an array of float64 or bytes with 1 to {DIMENSIONS} axes, not {array.dtype} of {array.ndim}"
+        )
+    if len(header.run) != RUN:
+        raise NetworkError(f"a run is named by {RUN} bytes, not {len(header.run)}")
+    head = _HEAD.pack(MAGIC, VERSION, dtype.encode(), array.ndim, header.sender, header.round, header.run)
+    head += struct.pack(f"<{array.ndim}Q", *array.shape)
+    body = array.astype(dtype, copy=False).tobytes()
+    digest = sha256(head)
+    digest.update(body)
+    return b"".join((head, body, digest.digest()))
+
+
+def read(payload: bytes) -> Message:
+    """A message's parts, if it is a whole one of this version; what it is good for is not looked at."""
+    if len(payload) < _HEAD.size + CHECK:
+        raise NetworkError(f"a message of {len(payload)} bytes was cut short: even its head is longer; send it again")
+    magic, version, kind, ndim, sender, t, run = _HEAD.unpack_from(payload)
+    if magic != MAGIC:
+        raise NetworkError("this is no message of sottovoce: it does not begin with its mark")
+    if version != VERSION:
+        raise NetworkError(
+            f"a message has version {version} of the wire format, this node speaks version {VERSION}; "
+            "install the same version of sottovoce at all nodes"
+        )
+    view = memoryview(payload)
+    digest = sha256(view[:-CHECK]).digest()
+    if digest != payload[-CHECK:]:
+        raise NetworkError("a message was damaged or cut short on its way: its checksum is wrong; send it again")
+    dtype = kind.rstrip(b"\0").decode("ascii", "replace")
+    if dtype not in DTYPES or not 1 <= ndim <= DIMENSIONS:
+        raise NetworkError(f"a message holds '{dtype}' with {ndim} axes, where float64 or bytes are expected")
+    start = _HEAD.size + 8 * ndim
+    if len(payload) < start + CHECK:
+        raise NetworkError("a message does not hold its own shape; it was made by something else")
+    shape = struct.unpack_from(f"<{ndim}Q", payload, _HEAD.size)
+    size = np.dtype(dtype).itemsize
+    for length in shape:
+        size *= length
+    if size == 0 or size != len(payload) - start - CHECK:
+        raise NetworkError(f"a message of shape {shape} does not fill its {len(payload)} bytes; it was made up")
+    array = np.frombuffer(view[start:-CHECK], dtype=dtype).reshape(shape)
+    return Message(Header(run, t, sender), array, digest)
+
+
+def array_of(payload: bytes) -> NDArray[Any]:
+    """The array of a message that is known to be whole; no copy."""
+    _, _, kind, ndim, _, _, _ = _HEAD.unpack_from(payload)
+    start = _HEAD.size + 8 * ndim
+    shape = struct.unpack_from(f"<{ndim}Q", payload, _HEAD.size)
+    return np.frombuffer(memoryview(payload)[start:-CHECK], dtype=kind.rstrip(b"\0").decode()).reshape(shape)
+
+
+def round_of(payload: bytes) -> int:
+    """The round of a message that is known to be whole."""
+    return int(_HEAD.unpack_from(payload)[5])
+
+
+def check(message: Message, expected: Header, shape: tuple[int, ...] | None, dtype: str = "<f8") -> None:
+    """Refuse a message that belongs elsewhere, or is of another kind than was agreed on."""
+    header, array = message.header, message.array
+    if header.run != expected.run:
+        raise NetworkError(
+            f"a message belongs to run {header.run.hex()[:12]}, this is run {expected.run.hex()[:12]}; give all nodes "
+            "the same run file"
+        )
+    if header.sender != expected.sender:
+        raise NetworkError(f"a message of node {header.sender} came over the link to node {expected.sender}; refused")
+    if header.round != expected.round:
+        raise NetworkError(f"node {header.sender} sent round {header.round} where round {expected.round} is expected")
+    if array.dtype.str != dtype or (shape is not None and array.shape != shape):
+        raise NetworkError(
+            f"node {header.sender} sent {array.dtype} of shape {array.shape} in round {header.round}, but "
+            f"{np.dtype(dtype)} of shape {shape} is expected; do all nodes have the same features?"
+        )
+    if dtype == "<f8" and not _finite(array):
+        raise NetworkError(f"node {header.sender} sent NaN or infinite numbers in round {header.round}; refused")
+
+
+def _finite(array: NDArray[Any]) -> bool:
+    flat = array.ravel()
+    with np.errstate(over="ignore", invalid="ignore"):  # squares of finite numbers may overflow: then look at each
+        return math.isfinite(flat.dot(flat)) or bool(np.isfinite(flat).all())
+
+
+def unpack(payload: bytes, expected: Header, shape: tuple[int, ...], dtype: str = "<f8") -> NDArray[Any]:
+    """The array of a message that is whole and exactly what is expected; anything else is refused with the reason.
+
+    Examples
+    --------
+    >>> unpack(pack(Header(bytes(16), 6, 2), np.zeros(3)), Header(bytes(16), 7, 2), (3,))
+    Traceback (most recent call last):
+    ...
+    sottovoce.errors.NetworkError: node 2 sent round 6 where round 7 is expected
+    """
+    message = read(payload)
+    check(message, expected, shape, dtype)
+    return message.array
+
+
+def pack_text(header: Header, value: Any, attached: tuple[bytes, ...] = ()) -> bytes:
+    """Plain values, and whole messages attached to them, as one message."""
+    text = json.dumps([value, [len(part) for part in attached]], allow_nan=False).encode()
+    body = b"".join((struct.pack("<I", len(text)), text, *attached))
+    return pack(header, np.frombuffer(body, dtype=np.uint8))
+
+
+def unpack_text(message: Message) -> tuple[Any, tuple[bytes, ...]]:
+    """What `pack_text` packed, from a message that was read and checked."""
+    body = message.array.tobytes()
+    try:
+        (length,) = struct.unpack_from("<I", body)
+        value, sizes = json.loads(body[4 : 4 + length])
+        ends = np.cumsum([4 + length, *sizes]).tolist()
+        if ends[-1] != len(body) or min(sizes, default=0) < 0:
+            raise ValueError
+        return value, tuple(body[a:b] for a, b in pairwise(ends))
+    except (struct.error, ValueError, TypeError, RecursionError):
+        raise NetworkError(f"node {message.header.sender} sent a notice that cannot be read; refused") from None

@@ -1,0 +1,198 @@
+"""A real node: the loop over one's own records, from wherever its folder says that the run stands.
+
+For every round t in which this node speaks: the one `step` of the algorithm makes the message from the node's own
+records and its own secret draws; the state that the round begins with, the message and its row in the ledger go to
+the disk in one transaction; only then do peers get to see it. A round whose message is on the disk already is never
+made anew: the stored bytes are sent, and the step is repeated only for what else it computes.
+"""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sottovoce._types import Array, IntArray
+from sottovoce.algorithm.method import State
+from sottovoce.engine.job import Randomness
+from sottovoce.engine.nodes import Node
+from sottovoce.errors import OldCopy, Paused, StoreError
+from sottovoce.node import budget, entropy
+from sottovoce.node.links import Links, Skips
+from sottovoce.node.message import Header, array_of, pack, unpack
+from sottovoce.node.runfile import Run
+from sottovoce.node.store import Store
+from sottovoce.node.transport import NodeTransport, Stopwatch
+from sottovoce.privacy.release import Draws
+from sottovoce.problem.objective import Problem
+
+SAME = 1e-9  # a repeated step agrees with the stored message up to the rounding of another processor
+DATASET = "records"
+"""The data set's name in the ledger, where the owner gives none."""
+
+
+class Outcome(NamedTuple):
+    """What a node has at the end."""
+
+    model: Array
+    """(m,) x̃_i, this node's model."""
+    unheard: tuple[str, ...]
+    """Peers that did not say that they are done too: should one come back, it needs this node once more."""
+
+
+class DurableNode(Node):
+    """One node of one run, over its own folder; connect it to a network, then let it `take_part`.
+
+    Parameters
+    ----------
+    run : the public run file
+    name : this node
+    problem : the node's own records (`site.own_problem`)
+    store : the node's own folder
+    dataset : under which name the owner budgets these records
+    draws : in place of the node's own secret draws, for tests
+    """
+
+    transport: NodeTransport
+
+    def __init__(
+        self,
+        run: Run,
+        name: str,
+        problem: Problem,
+        store: Store,
+        dataset: str = DATASET,
+        draws: Randomness | None = None,
+    ) -> None:
+        me, job = run.number(name), run.prepared.job
+        secret = Draws(job.release, entropy.own_streams(store.secret, run.digest), np.array(run.sizes), run.m)
+        own = draws or entropy.Ahead(secret, run.rounds(me), run.m)
+        super().__init__(me, problem, job.method, job.schedule, job.release, own)
+        self.run, self.name, self.store, self.dataset = run, name, store, dataset
+        self.fingerprint = entropy.fingerprint(store.secret, problem.shards)
+        saved = store.enter(run.digest, run.name, name, run.nodes, self.fingerprint)
+        self._state, self._round = self._restored(saved.state), saved.round
+        self._pending = dict(saved.outbox)
+        self.links = Links(run, me, saved, partial(store.released, run.digest))
+        self.skips = Skips(run, me, store, saved.skips, saved.round)
+        self._cost = run.event(me), run.spec.privacy.adversary
+        if not store.ledger.has("open", run.digest):  # nobody else writes here, so what is affordable now stays so
+            rows = store.rows()
+            adjacency = run.statement.adjacency
+            budget.refuse_unless_affordable(rows, dataset, self.fingerprint, *self._cost, run.digest, adjacency)
+
+    def _restored(self, arrays: dict[str, Any] | None) -> State:
+        """The state as it was saved, field by field, whatever fields the method's state has."""
+        start = self.method.start(1, self.run.m)
+        if arrays is None:
+            return start
+        expected = {name: (a.shape, a.dtype) for name, a in start._asdict().items()}
+        if {name: (a.shape, a.dtype) for name, a in arrays.items()} != expected:
+            raise StoreError(
+                f"the state in '{self.store.path}' does not fit this version of the method; go on with the old one"
+            )
+        return start._replace(**arrays)
+
+    @property
+    def finished(self) -> bool:
+        """Whether all of this node's rounds are done, and on the disk."""
+        return self.store.ledger.has("close", self.run.digest)
+
+    @property
+    def rounds(self) -> IntArray:
+        """The rounds that are left."""
+        rounds = self.run.rounds(self.number)
+        return rounds[rounds > self._round]
+
+    def take_part(self) -> Outcome:
+        """Greet the peers, take part in every round that is left, and stay until all peers are done."""
+        try:
+            self.greet(wait=not self.finished)
+            self.take_turns(self._state, self.rounds)
+            self.finish()
+        except OldCopy as error:
+            self.store.stop(self.run.digest, str(error))
+            raise
+        return Outcome(self.model(), self.linger())
+
+    def greet(self, wait: bool = True) -> None:
+        """Compare run files and high-water marks with every peer, before the first message.
+
+        A node that has nothing more to release need not wait: it only tells its peers what they may lack.
+        """
+        for peer in self.links.peers:
+            if wait:
+                self.transport.swap(0, peer, self.links.hello(peer))
+            else:
+                self.transport.send(peer, self.links.hello(peer))
+
+    def turn(self, state: State, t: int) -> State:
+        """Take part in one round."""
+        self._state, self._round = super().turn(state, t), t
+        self.links.mixed(t)
+        return self._state
+
+    def let_out(self, t: int, message: Array) -> tuple[bytes, Array]:
+        """The message that is out already, if it is; else write it down, with all that it comes from."""
+        payload = self._pending.get(t)
+        return (self._release(t, message), message) if payload is None else self._released(t, payload, message)
+
+    def take_in(self, payload: bytes, mine: Array) -> Array:
+        """A peer's message; it was checked when it came."""
+        return array_of(payload)
+
+    def _released(self, t: int, payload: bytes, message: Array) -> tuple[bytes, Array]:
+        """The message that is out already, in place of the one that was made again."""
+        out = unpack(payload, Header(self.run.mark, t, self.number), message.shape)
+        if not np.allclose(out, message, rtol=SAME, atol=SAME):
+            raise StoreError(
+                f"round {t} was released with another message than the records and the key in '{self.store.path}' "
+                "give now; nothing more is sent: restore what was changed"
+            )
+        return payload, out
+
+    def _release(self, t: int, message: Array) -> bytes:
+        """Write a round's message down; afterwards it may be seen."""
+        payload = pack(Header(self.run.mark, t, self.number), message)
+        run, ledger = self.run.digest, self.store.ledger
+        seen, drop = self.links.seen, self.links.stale(t)
+        with self.store.transaction():
+            if not ledger.has("open", run):
+                messages = len(self.run.rounds(self.number))
+                detail = budget.opening(
+                    self.run.name,
+                    self.name,
+                    self.dataset,
+                    self.fingerprint,
+                    *self._cost,
+                    self.run.statement.adjacency,
+                    messages,
+                )
+                ledger.append("open", run, detail=detail)
+            self.store.keep_state(run, self._round, self._state._asdict(), seen)
+            self.store.keep_message(run, t, payload, drop)
+        self.links.post(t, payload)
+        return payload
+
+    def finish(self) -> None:
+        """Write the last state down and close the run in the ledger."""
+        if not self.finished:
+            seen = self.links.seen
+            with self.store.transaction():
+                self.store.keep_state(self.run.digest, self._round, self._state._asdict(), seen)
+                self.store.ledger.append("close", self.run.digest)
+        self.links.mixed(self.run.T)
+
+    def linger(self) -> tuple[str, ...]:
+        """Stay until every peer has said that it is done; gives the names of those who did not within the timeout."""
+        unheard, watch = [], Stopwatch()
+        for peer in self.links.peers:
+            left = max(0.0, self.run.timeout - watch.read())
+            try:
+                self.transport.swap(self.run.T + 1, peer, self.links.farewell(), left)
+            except Paused:
+                unheard.append(self.run.nodes[peer])
+        return tuple(unheard)
+
+    def model(self) -> Array:
+        """x̃_i at the end: a function of released messages only, so that it costs nothing to publish it."""
+        return self.method.average(self._state, self.run.T)[0]

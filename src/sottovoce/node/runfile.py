@@ -1,0 +1,349 @@
+"""The run file: everything public about a run, from which every node derives the same schedule, noise and statement.
+
+    run = "diabetes-1"            # another name is another run: fresh noise, and its own cost
+    schedule_seed = 20260301      # public: who speaks when; noise and records never come from it
+    timeout = 600                 # seconds that a slow peer is waited for before the run pauses
+    schema = "schema.toml"        # beside this file: what every node's records look like (`sottovoce.data.schema`)
+
+    [nodes]                       # in order; the number of records of each (of people, with a unit) is public
+    north = 1200
+    south = 800
+
+    [spec.algorithm]              # the fields of a Spec; what is left out has its default
+    rounds = 500
+    [spec.privacy]
+    sampling = "poisson(32)"
+    noise = "private(1.0)"
+
+Records whose columns are all numbers, scaled already, need no schema. In its place a run file says
+
+    features = ["age", "bmi"]     # the columns and their order, or how many there are (svmlight)
+    label = "sick"
+    classes = ["no", "yes"]       # −1 and +1 (or 0, 1, 2, … for more): public, so that nobody looks for them
+    unit_rows = true              # scale rows over the public bound down to it
+    unit = "patient"              # whose a row is: one person's rows count together
+
+The schedule is drawn first, from the public seed, so that every K_i is an exact number before the first message.
+"""
+
+import hashlib
+import json
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import cached_property, partial
+from pathlib import Path
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
+
+import numpy as np
+import scipy  # not its parts: they load when first used
+
+from sottovoce._types import IntArray
+from sottovoce.data.schema import Schema, plain_schema, read_schema
+from sottovoce.errors import SottovoceError, SpecError
+from sottovoce.node.message import RUN
+from sottovoce.node.message import VERSION as WIRE
+from sottovoce.notation import Field
+from sottovoce.privacy.events import Event
+from sottovoce.privacy.statement import PrivacyStatement
+from sottovoce.problem.shards import Shards
+from sottovoce.run.build import Prepared, prepare
+from sottovoce.run.spec import Spec
+
+_PLAIN = ("features", "label", "classes", "unit_rows", "unit")  # in place of a schema
+_KNOWN = {"run", "schedule_seed", "timeout", "schema", *_PLAIN, "nodes", "spec"}
+_NEEDED = ("run", "schedule_seed", "nodes", "spec")
+_DECIMALS = 12  # weights may differ by a rounding between processors
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A run that every node sees the same way; made by `read_run` or `make_run`.
+
+    Attributes
+    ----------
+    name : of the run
+    spec : what is run; its seed is the public one of the schedule
+    nodes, sizes : names and public numbers of records (of people, where there is a unit), in the order of the numbers
+    schema : how a node reads its own records
+    timeout : seconds
+    records : what the run file says about records, as its digest covers it
+    schema_file : where the schema was read from, if it has a file
+    """
+
+    name: str
+    spec: Spec
+    nodes: tuple[str, ...]
+    sizes: tuple[int, ...]
+    schema: Schema
+    timeout: float = 600.0
+    records: Mapping[str, Any] = field(default_factory=dict)
+    schema_file: Path | None = None
+
+    @cached_property
+    def prepared(self) -> Prepared:
+        """Schedule, method and release, made as in a simulation but from records that hold nothing: all is public."""
+        records = sum(self.sizes)
+        nothing = scipy.sparse.csr_array((records, self.schema.m), dtype=np.float64)
+        units = None if self.schema.unit is None else np.arange(records)
+        offsets = np.concatenate([[0], np.cumsum(self.sizes)])
+        phantom = Shards.of(nothing, np.ones(records), offsets, units=units)
+        made = prepare(self.spec, phantom)
+        if made.job.method.exchanges > 1:
+            raise SpecError(
+                f"real nodes exchange one message a round, but '{self.spec.algorithm.method}' needs several"
+            )
+        if made.job.release.law.secrets:
+            raise SpecError(
+                "real nodes agree on no seeds in pairs yet, so that their noise would not cancel; simulate it"
+            )
+        return replace(made, seeded=False)  # the seed is the schedule's alone
+
+    @property
+    def n(self) -> int:
+        """Number of nodes."""
+        return len(self.nodes)
+
+    @property
+    def m(self) -> int:
+        """Dimension of the model."""
+        return int(self.prepared.public["m"])
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Of every message of every node."""
+        return (1, self.prepared.job.method.width * self.m)
+
+    @property
+    def T(self) -> int:
+        """Number of rounds."""
+        return self.prepared.job.schedule.T
+
+    @property
+    def statement(self) -> PrivacyStatement:
+        """What the run guarantees to every node's records; the same at every node."""
+        return self.prepared.statement
+
+    def event(self, i: int) -> Event:
+        """What node i will have to account for: its exact K_i, and its σ_i."""
+        job = self.prepared.job
+        turns = partial(job.schedule.turns, i)
+        return job.release.event(i, self.sizes[i], int(job.schedule.participations()[i]), turns)
+
+    def number(self, name: str) -> int:
+        """The number of a node."""
+        if name not in self.nodes:
+            raise SpecError(f"run '{self.name}' has no node '{name}'; its nodes are {', '.join(self.nodes)}")
+        return self.nodes.index(name)
+
+    def rounds(self, i: int) -> IntArray:
+        """The rounds in which node i speaks."""
+        schedule = self.prepared.job.schedule
+        places = np.flatnonzero(schedule.active == i)
+        return np.searchsorted(schedule.starts, places, side="right").astype(np.int64)
+
+    def row(self, t: int, i: int) -> dict[int, float]:
+        """w_ij of round t, for every message that node i mixes, its own among them."""
+        peers, weights = self.prepared.job.schedule.peers(t, i)
+        return dict(zip(peers.tolist(), weights.tolist(), strict=True))
+
+    def links(self, t: int, i: int) -> list[tuple[int, float]]:
+        """The peers of node i in round t, in the agreed order, and the weights of their messages."""
+        return [(j, w) for j, w in sorted(self.row(t, i).items()) if j != i]
+
+    def neighbours(self, i: int) -> dict[int, IntArray]:
+        """Every node that i ever exchanges messages with, and in which rounds."""
+        met: dict[int, list[int]] = {}
+        for t in self.rounds(i).tolist():
+            for j, _ in self.links(t, i):
+                met.setdefault(j, []).append(t)
+        return {j: np.array(ts) for j, ts in sorted(met.items())}
+
+    @cached_property
+    def digest(self) -> str:
+        """One hash of all of this and of the schedule drawn from it, which peers compare before the first message.
+
+        σ_i is left out: it comes from a search whose last digits may differ between processors. Nodes compare it as
+        a number, in their first notice (`links.Links.hello`).
+        """
+        schedule = self.prepared.job.schedule
+        public = {"name": self.name, "nodes": self.nodes, "sizes": self.sizes, "timeout": self.timeout, **self.records}
+        text = json.dumps(public | {"spec": self.spec.to_dict(), "wire": WIRE}, sort_keys=True, ensure_ascii=False)
+        whole = hashlib.blake2b(text.encode(), digest_size=32)
+        for part in (schedule.starts, schedule.active, schedule.pattern):
+            whole.update(np.ascontiguousarray(part, dtype="<i8").tobytes())
+        for W in schedule.patterns:
+            whole.update(np.ascontiguousarray(np.round(W, _DECIMALS) + 0.0, dtype="<f8").tobytes())
+        return whole.hexdigest()
+
+    @property
+    def mark(self) -> bytes:
+        """The run in every message: the beginning of its digest."""
+        return bytes.fromhex(self.digest)[:RUN]
+
+
+def read_run(path: str | Path) -> Run:
+    """The run in a run file (TOML), with the schema beside it if it names one."""
+    path = Path(path)
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+        if "schema" not in data:
+            return make_run(data)
+        schema = beside(path, data["schema"])
+        return replace(make_run(data, read_schema(schema)), schema_file=schema)
+    except (OSError, UnicodeDecodeError) as error:
+        raise SpecError(f"the run file '{path}' cannot be read ({type(error).__name__}); check the path") from None
+    except tomllib.TOMLDecodeError as error:
+        raise SpecError(f"the run file '{path}' is no TOML: {error}") from None
+    except SottovoceError as error:
+        raise type(error)(f"in run file '{path}': {error}") from None
+
+
+def beside(path: Path, schema: Any) -> Path:
+    """Where the schema of a public file lies."""
+    if not isinstance(schema, str) or not schema or Path(schema).name != schema:
+        raise SpecError(f"the schema lies beside this file: name a file, not {schema!r}")
+    return path.parent / schema
+
+
+def make_run(data: Mapping[str, Any], schema: Schema | None = None) -> Run:
+    """The run in the parsed contents of a run file, and in the schema that it names.
+
+    Examples
+    --------
+    >>> run = make_run(
+    ...     {
+    ...         "run": "first",
+    ...         "schedule_seed": 7,
+    ...         "features": 4,
+    ...         "nodes": {"north": 40, "south": 60},
+    ...         "spec": {"algorithm": {"rounds": 10}, "privacy": {"noise": "gaussian(0.5)"}},
+    ...     }
+    ... )
+    >>> run.rounds(0).tolist(), run.links(1, 0), run.event(1).rounds
+    ([1, 2, 3, 4, 5, 6, 7, 8, 9, 10], [(1, 0.5)], 10)
+    """
+    odd = sorted(set(data) - _KNOWN)
+    if odd:
+        raise SpecError(f"there is no entry '{odd[0]}'; the entries are {', '.join(sorted(_KNOWN))}")
+    for name in _NEEDED:
+        if name not in data:
+            raise SpecError(f"the entry '{name}' is missing")
+    nodes = data["nodes"]
+    if not isinstance(nodes, dict) or not nodes or any(type(q) is not int or q < 1 for q in nodes.values()):
+        raise SpecError("[nodes] must name every node with its number of records, such as north = 1200")
+    timeout = data.get("timeout", 600)
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout < float("inf"):
+        raise SpecError(f"'timeout' must be a number of seconds over 0, not {timeout!r}")
+    if type(data["schedule_seed"]) is not int or data["schedule_seed"] < 0:
+        raise SpecError("'schedule_seed' must be a whole number that is not negative; it is public")
+    name = _text(data, "run")
+    if schema is None:
+        spec = _spec(data["spec"], data["schedule_seed"])
+        schema, records = _plain(data, spec)
+    else:
+        both = [entry for entry in _PLAIN if entry in data]
+        if both:
+            raise SpecError(f"the schema says what records are; leave '{both[0]}' out of the run file")
+        spec = _spec(_with_schema(data["spec"], schema), data["schedule_seed"])
+        records = {"schema": schema.digest}
+    return Run(name, spec, tuple(nodes), tuple(nodes.values()), schema, float(timeout), records)
+
+
+def predicts_numbers(spec: Spec) -> bool:
+    """Whether targets are numbers, and no classes."""
+    return spec.problem.loss.targets == "real"
+
+
+def _plain(data: Mapping[str, Any], spec: Spec) -> tuple[Schema, dict[str, Any]]:
+    """The schema of a run file that names none, and what of it the digest covers."""
+    if "features" not in data:
+        raise SpecError("the entry 'schema' is missing (or 'features', where all columns are numbers)")
+    features, classes = data["features"], data.get("classes")
+    named = isinstance(features, list)
+    if not (named and features and all(isinstance(f, str) for f in features)) and not (
+        type(features) is int and features > 0
+    ):
+        raise SpecError("'features' must be a list of the columns' names, or how many there are")
+    if named and len(set(features)) < len(features):
+        raise SpecError("'features' names a column twice; name every column once")
+    if classes is not None and not (isinstance(classes, list) and len(classes) > 1 and _distinct(classes)):
+        raise SpecError("'classes' must be a list of different labels: two, the one for −1 first, or more")
+    label = _text(data, "label") if "label" in data else None
+    if named and label is None:
+        raise SpecError("the entry 'label' is missing: it names the label's column")
+    unit = _text(data, "unit") if "unit" in data else None
+    if unit is not None and (not named or unit in (*features, label)):
+        raise SpecError("'unit' must be a column of its own, beside named features and the label")
+    scaled = bool(data.get("unit_rows", False))
+    schema = plain_schema(
+        features,
+        label or "",
+        None if predicts_numbers(spec) else classes,
+        unit,
+        spec.problem.row_norm if scaled else math.inf,
+        spec.problem.outputs,
+    )
+    said = {"features": features if named else None, "width": schema.m, "label": label, "classes": classes}
+    return schema, said | {"unit_rows": scaled} | ({} if unit is None else {"unit": unit})
+
+
+def _with_schema(spec: Any, schema: Schema) -> Any:
+    """The tables of a Spec with what follows from a schema: the bound of a row and the number of outputs."""
+    if not isinstance(spec, dict) or not isinstance(spec.get("problem", {}), dict):
+        return spec
+    problem = dict(spec.get("problem", {}))
+    if problem.setdefault("row_norm", schema.row_norm) != schema.row_norm:
+        raise SpecError(f"row_norm is the schema's, {schema.row_norm:g}; leave it out here")
+    outputs = schema.label.outputs
+    if problem.setdefault("outputs", outputs) != outputs:
+        raise SpecError(f"the number of outputs follows from the schema's label: {outputs}; leave it out here")
+    return spec | {"problem": problem}
+
+
+def _text(data: Mapping[str, Any], name: str) -> str:
+    value = data[name]
+    if not isinstance(value, str) or not value or not value.isprintable():
+        raise SpecError(f"'{name}' must be a name in quotes, not {value!r}")
+    return value
+
+
+def _distinct(labels: list[Any]) -> bool:
+    return len({str(label) for label in labels}) == len(labels)
+
+
+def _spec(data: Any, seed: int) -> Spec:
+    """A Spec whose parts may leave fields out."""
+    hints = get_type_hints(Spec)
+    parts = {f.name: hints[f.name] for f in fields(Spec) if is_dataclass(hints[f.name])}
+    if not isinstance(data, dict) or not isinstance(data.get("algorithm"), dict) or "rounds" not in data["algorithm"]:
+        raise SpecError("[spec.algorithm] must say at least the number of rounds")
+    values: dict[str, Any] = {}
+    for part, given in data.items():
+        if part == "seed":
+            raise SpecError("a run of real nodes takes no seed: each draws its noise from its own secret entropy")
+        if part not in parts or not isinstance(given, dict):
+            raise SpecError(f"there is no [spec.{part}]; the parts are {', '.join(parts)}")
+        known = {f.name for f in fields(parts[part])}
+        odd = sorted(set(given) - known)
+        if odd:
+            raise SpecError(f"[spec.{part}] has no field '{odd[0]}'; its fields are {', '.join(sorted(known))}")
+        kinds = get_type_hints(parts[part])
+        for name, value in given.items():
+            if not _fits(value, kinds[name]):
+                raise SpecError(f"[spec.{part}] has {name} = {value!r}, which is not of the right type")
+        values[part] = parts[part](**given)
+    return Spec(**values, seed=seed)
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    """Whether a value of a TOML file is of a field's type."""
+    if get_origin(kind) is UnionType:
+        return any(_fits(value, one) for one in get_args(kind))
+    if get_origin(kind) is Field:
+        return isinstance(value, str)
+    if kind is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    return type(value) is kind

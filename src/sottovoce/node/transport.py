@@ -1,0 +1,208 @@
+"""A node's end of a real network: exchange(round, message, peers) -> their messages, complete or an error.
+
+This is the one seam between a node's loop and a network (`engine.nodes.Transport`). A real one may lose, repeat or
+delay messages, so `NodeTransport` has all that makes an exchange certain, and what moves the bytes says only how to
+`send` and how to `wait`. What is sent and taken in is the business of the node's `Links`. An exchange sends this node's
+message, lets messages in until the peers' are there, and sends again now and then where they may get lost; asked again
+for a round, it gives the same. A slow peer is waited for up to the run's public timeout, by a clock that stands still
+while this process is stopped; then the run is paused, not failed: all is on the disk, and the nodes go on from there
+when started again.
+
+Over MPI, inside one trust domain: rank = node number, nonblocking sends, polling receives. MPI encrypts nothing and
+trusts every rank: it is for a cluster of one owner. Across organisations take FLARE (`sottovoce.consortium`). A rank
+that dies takes the job with it; started again, the same command goes on where every node's folder stands.
+"""
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from sottovoce.errors import NetworkError, Paused, SpecError
+from sottovoce.node.links import Links, Skips
+
+AGAIN = 0.5  # seconds after which an unanswered message is sent again
+LOOK = 0.2  # seconds after which a waiting node looks at its clock
+
+
+class NodeTransport(ABC):
+    """One node's end of a network that may fail; a subclass moves the bytes.
+
+    Parameters
+    ----------
+    links : what the node says, and what it has heard
+    skips : which edges are left out of a round
+    """
+
+    lossy = True
+    """Whether a message may get lost, so that it must be sent again."""
+
+    def __init__(self, links: Links, skips: Skips) -> None:
+        self.links, self.skips = links, skips
+        self.timeout = links.run.timeout
+        skips.on_change = links.nudge
+
+    @abstractmethod
+    def send(self, peer: int, payload: bytes) -> None:
+        """Start a message on its way; never waits long, never raises because a peer is away."""
+
+    @abstractmethod
+    def wait(self, seconds: float) -> None:
+        """Let messages in, to `Links.deliver`: until one came, or so long."""
+
+    def exchange(self, t: int, payload: bytes, peers: Sequence[int]) -> dict[int, bytes]:
+        """Give a round's message to all of its peers at once, and get theirs; raises `Paused` where one is gone."""
+        for peer in peers:
+            if not self.skips.skipped(t, peer):
+                self.send(peer, payload)
+        heard = {peer: self._wait_for(t, peer, payload, self.timeout) for peer in peers}
+        self._settle(t)
+        return {peer: p for peer, p in heard.items() if p is not None and not self.skips.skipped(t, peer)}
+
+    def swap(self, t: int, peer: int, payload: bytes, timeout: float | None = None) -> None:
+        """Give a notice, which each peer gets one of its own of, for the peer's."""
+        self.send(peer, payload)
+        self._wait_for(t, peer, payload, self.timeout if timeout is None else timeout)
+
+    def _wait_for(self, t: int, peer: int, payload: bytes, patience: float) -> bytes | None:
+        """The peer's message of a round; None where it was decided to leave the edge out."""
+        watch, sent = Stopwatch(), 0.0
+        while (answer := self.links.heard(t, peer)) is None:
+            if self.skips.skipped(t, peer):
+                return None
+            waited = watch.read()
+            if waited >= patience:
+                raise Paused(self._gone(t, peer))
+            if self.lossy and waited - sent >= AGAIN:
+                self.send(peer, payload)
+                sent = waited
+                continue
+            self.wait(min(LOOK, patience))
+        return answer
+
+    def _settle(self, t: int) -> None:
+        """Wait for the controller's decision about edges of this round that it asked about."""
+        watch = Stopwatch()
+        while not self.skips.settle(t):
+            self.wait(LOOK)
+            if watch.read() >= self.timeout:
+                raise Paused(
+                    f"the controller asked about an edge of round {t} and did not decide within {self.timeout:g} s; "
+                    "the run is paused: start the controller and this node again"
+                )
+
+    def _gone(self, t: int, peer: int) -> str:
+        run, refused = self.links.run, self.links.refused
+        what = {0: "say hello", run.T + 1: "say that it is done"}.get(t, f"send its message of round {t}")
+        why = f" (the last message that was refused: {refused[-1]})" if refused else ""
+        return (
+            f"node '{run.nodes[self.links.me]}' waited {self.timeout:g} s for node '{run.nodes[peer]}' to {what}; "
+            f"the run is paused and nothing is lost: start the nodes again, and it goes on from here{why}"
+        )
+
+
+class Stopwatch:
+    """Seconds of waiting, not counting what this process slept through while it was stopped."""
+
+    LONGEST = 10 * LOOK  # no look at the clock comes later than this, unless the process was stopped
+
+    def __init__(self) -> None:
+        self._last = time.monotonic()
+        self._waited = 0.0
+
+    def read(self) -> float:
+        """How long by now."""
+        now = time.monotonic()
+        self._waited += min(now - self._last, self.LONGEST)
+        self._last = now
+        return self._waited
+
+
+class RequestTransport(NodeTransport):
+    """Over any network of requests and replies; what this node is asked goes to `Links.answer`, which gives the reply.
+
+    Parameters
+    ----------
+    links, skips : of the node
+    ask : (peer, payload) -> reply, empty where the peer has nothing to say yet, None where it cannot be reached
+    """
+
+    def __init__(self, links: Links, skips: Skips, ask: Callable[[int, bytes], bytes | None]) -> None:
+        super().__init__(links, skips)
+        self._ask = ask
+
+    def send(self, peer: int, payload: bytes) -> None:
+        """Ask, and take the reply in; one that does not fit is refused and asked for again."""
+        reply = self._ask(peer, payload)
+        if reply:
+            with suppress(NetworkError):  # the links keep the reason
+                self.links.deliver(peer, reply)
+
+    def wait(self, seconds: float) -> None:
+        """Requests come in on other threads."""
+        self.links.wait(seconds)
+
+
+TAG = 7
+HELD = 32  # messages that may be on their way before it is looked whether some have left
+SPIN = 0.001  # seconds of polling before a waiting rank begins to sleep, so that many ranks can share a core
+NAP = 0.0002
+
+
+def world() -> Any:
+    """The communicator of all ranks."""
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        raise SpecError(
+            f"nodes over MPI need mpi4py and an MPI library ({error}); install sottovoce[mpi] and start with mpirun"
+        ) from None
+    return MPI.COMM_WORLD
+
+
+class MpiTransport(NodeTransport):
+    """Over the communicator of all ranks; nothing gets lost in it."""
+
+    lossy = False
+
+    def __init__(self, links: Links, skips: Skips, comm: Any) -> None:
+        from mpi4py import MPI
+
+        super().__init__(links, skips)
+        self._mpi, self._comm = MPI, comm
+        self._status = MPI.Status()
+        self._sending: list[tuple[Any, bytes]] = []
+
+    def send(self, peer: int, payload: bytes) -> None:
+        """Start a message; its bytes are held until MPI is done with them."""
+        self._sending.append((self._comm.Isend(payload, peer, TAG), payload))
+        if len(self._sending) > HELD:
+            self._sending = [(r, p) for r, p in self._sending if not r.Test()]
+
+    def wait(self, seconds: float) -> None:
+        """Take in whatever has come, from whomever; polling also moves this rank's own sends along."""
+        began = time.monotonic()
+        while not self._receive():
+            waited = time.monotonic() - began
+            if waited >= seconds:
+                return
+            if waited > SPIN:  # until then: a probe that finds nothing lets others run, where ranks share cores
+                time.sleep(NAP)
+
+    def flush(self) -> None:
+        """Wait until every message has left; their receivers have said that they are done, so it is a moment."""
+        while self._sending:
+            self._receive()
+            self._sending = [(r, p) for r, p in self._sending if not r.Test()]
+
+    def _receive(self) -> bool:
+        message = self._comm.Improbe(self._mpi.ANY_SOURCE, TAG, self._status)
+        if message is None:
+            return False
+        buffer = bytearray(self._status.Get_count(self._mpi.BYTE))
+        peer = self._status.Get_source()
+        message.Recv(buffer)
+        with suppress(NetworkError):  # the links keep the reason; whoever waits goes on waiting
+            self.links.deliver(peer, bytes(buffer))
+        return True

@@ -1,0 +1,214 @@
+"""Nodes of a consortium on a network inside this process: the model, the test, resumption, and what is refused."""
+
+import json
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from sottovoce.consortium import evaluation as evaluate
+from sottovoce.consortium.agreement import read_agreement
+from sottovoce.consortium.evaluation import evaluation, noise_of, statement
+from sottovoce.consortium.flare import ORDER, PROGRESS, Channel
+from sottovoce.consortium.node import ConsortiumNode
+from sottovoce.errors import NetworkError, PrivacyError, SpecError
+from sottovoce.node.links import SkipOrders
+from sottovoce.node.store import Store
+from sottovoce.run.result import Result
+
+
+def result(kits, state="state"):
+    return {name: Result.load(kit / state / "results" / "first") for name, kit in kits.items()}
+
+
+@pytest.mark.parametrize("activation, sampling", [("everyone", "full"), ("edges(1)", "poisson(8)")])
+def test_the_run_equals_the_simulation_from_the_same_draws(small, cells, activation, sampling):
+    made = small(activation=activation, sampling=sampling)
+    kits = made.kits()
+    nodes = cells.join(made, kits)
+    problems = [node.node.problem for node in nodes.values()]
+    answers = cells.run(nodes)
+    assert all(answer["finished"] for answer in answers.values()), answers
+    run = made.agreement.run
+    expected = cells.simulated(run, problems, [bytes([i + 1]) * 32 for i in range(3)])
+    for kept in result(kits).values():
+        np.testing.assert_allclose(kept.models, expected, rtol=0, atol=1e-9)
+        assert kept.statement == statement(made.agreement)
+        kept.statement.verify()
+
+
+@pytest.mark.parametrize("loss", ["softmax", "hinge"])
+def test_three_classes_train_test_and_predict(small, cells, loss):
+    names = ("no", "perhaps", "yes")
+    made = small(classes=names, loss=loss, records=60, rounds=30)
+    kits = made.kits()
+    nodes = cells.join(made, kits)
+    run, problems = made.agreement.run, [node.node.problem for node in nodes.values()]
+    tests = {name: node.examiner.problem for name, node in nodes.items()}
+    answers = cells.run(nodes)
+    assert all(answer["finished"] for answer in answers.values()), answers
+    expected = cells.simulated(run, problems, [bytes([i + 1]) * 32 for i in range(3)])
+    assert run.m == 3 * 5 and expected.shape == (3, 15)  # a, b, two kinds and the intercept, for each class
+    events = evaluate.count_events(made.agreement)
+    for i, (name, kept) in enumerate(result(kits).items()):
+        np.testing.assert_allclose(kept.models, expected, rtol=0, atol=1e-9)
+        kept.statement.verify()
+        right = round(tests[name].accuracy(kept.model) * tests[name].shards.sizes[0])
+        assert abs(answers[name]["right"] - right) < 6 * noise_of(events[i]) + 1
+        rows = made.agreement.schema.read_rows(made.root / f"{name}.csv")
+        assert set(kept.predict(rows)) <= set(names)
+
+
+def test_a_person_counts_with_all_of_their_rows(small, cells):
+    """As at nodes over MPI: the run, its statement and the ledger are for people, the test is on one row of each."""
+    made = small(people=True, sampling="poisson(8)", rounds=12)
+    kits = made.kits()
+    nodes = cells.join(made, kits)
+    run, problems = made.agreement.run, [node.node.problem for node in nodes.values()]
+    assert run.sizes == (30, 30, 30) and all(p.shards.people and p.shards.sizes.tolist() == [30] for p in problems)
+    assert sum(len(p.shards.y) for p in problems) > 90  # more rows than people
+    assert all(node.examiner.problem.shards.sizes.tolist() == [10] for node in nodes.values())
+    answers = cells.run(nodes)
+    assert all(answer["finished"] for answer in answers.values()), answers
+    expected = cells.simulated(run, problems, [bytes([i + 1]) * 32 for i in range(3)])
+    for name, kept in result(kits).items():
+        np.testing.assert_allclose(kept.models, expected, rtol=0, atol=1e-9)
+        kept.statement.verify()
+        assert kept.statement.unit == "one person"
+        store = Store(kits[name] / "state", reading=True)
+        opened = [row.detail for row in store.rows() if row.kind == "open"]
+        assert len(opened) == 2 and {detail["adjacency"] for detail in opened} == {kept.statement.adjacency}
+        store.close()
+    alone = small(rounds=12, sampling="poisson(8)").agreement.run
+    assert alone.sizes == run.sizes and alone.digest != run.digest and alone.statement.unit == "one record"
+
+
+def test_a_stopped_run_goes_on_to_the_same_model_and_releases_nothing_twice(small, cells):
+    made = small(rounds=30)
+    calm = made.kits("calm")
+    cells.run(cells.join(made, calm))
+    undisturbed = result(calm, "calm")
+    rough = made.kits("rough")
+    nodes = cells.join(made, rough, stopped=lambda name: nodes["birch"].progress()["round"] >= 11)
+    stopped = cells.run(nodes)
+    assert all(isinstance(answer, NetworkError) for answer in stopped.values())
+    done = cells.run(cells.join(made, rough))
+    assert all(answer["finished"] for answer in done.values()), done
+    for name, kept in result(rough, "rough").items():
+        assert np.array_equal(kept.models, undisturbed[name].models)
+        store = Store(rough[name] / "rough", reading=True)
+        assert store.verify() == []
+        rows = store.rows()
+        released = [(row.run, row.round) for row in rows if row.kind == "release"]
+        assert len(released) == len(set(released)) == 30 + 1  # the rounds, and the test
+    again = cells.run(cells.join(made, rough))
+    assert [a["right"] for a in again.values()] == [a["right"] for a in done.values()]
+
+
+def test_the_test_counts_right_answers_on_records_that_were_not_trained_on(small, cells):
+    made = small(rounds=40, held_out=0.5, records=60)
+    kits = made.kits()
+    nodes = cells.join(made, kits)
+    shares = {name: (m.node.problem.shards, m.examiner.problem.shards) for name, m in nodes.items()}
+    answers = cells.run(nodes)
+    events = evaluate.count_events(made.agreement)
+    for i, (name, (train, test)) in enumerate(shares.items()):
+        assert (train.sizes[0], test.sizes[0]) == (30, 30)
+        rows = {row.tobytes() for row in train.X}
+        assert not any(row.tobytes() in rows for row in test.X)
+        model = result(kits)[name].model
+        right = np.count_nonzero(np.where(test.margins(model) >= 0, 1.0, -1.0) == test.y)
+        assert abs(answers[name]["right"] - right) < 6 * noise_of(events[i]) + 1
+    found = evaluation(made.agreement, {name: answer["right"] for name, answer in answers.items()})
+    assert found.accuracy > 0.5
+
+
+def test_every_message_is_sent_encrypted_and_a_plaintext_one_is_refused(small, cells):
+    made = small(rounds=4)
+    net = cells.Cells()
+    nodes = cells.join(made, made.kits(), net)
+    forged = Channel.ask(Channel(net.cell("ash"), "job-1", plaintext=True), "birch", PROGRESS, b"")
+    assert forged is None  # birch answers nothing that came in plaintext
+    net.cells["ash.job-1"] = nodes["ash"].channel._cell
+    cells.run(nodes)
+    assert len(net.passed) > 24
+    assert all(secure for topic, secure, _ in net.passed[1:] if topic != PROGRESS)
+
+
+def test_a_node_without_a_certificate_sends_nothing(cells):
+    with pytest.raises(NetworkError, match="plaintext"):
+        Channel(cells.Cells().cell("ash", secure=False), "job-1")
+
+
+def test_only_the_controller_gives_orders(small, cells):
+    made = small(rounds=4)
+    net = cells.Cells()
+    nodes = cells.join(made, made.kits(), net)
+    assert Channel(net.cell("oak"), "job-1").ask("ash", "order", b"leave an edge out") is None
+    for node in nodes.values():
+        node.close()
+
+
+def test_a_job_for_another_run_is_refused_before_anything_is_read(small, cells):
+    made = small()
+    kits = made.kits()
+    with pytest.raises(SpecError, match="another run"):
+        ConsortiumNode(kits["ash"], "ash", "00" * 32, Channel(cells.Cells().cell("ash"), "job-1"), lambda: False)
+
+
+def test_a_run_over_the_owner_s_budget_is_refused(small, cells):
+    made = small()
+    kits = made.kits(epsilon=1.0)
+    with pytest.raises(PrivacyError, match="budget"):
+        cells.join(made, kits)
+
+
+def test_held_out_records_may_not_move_into_training(small, cells):
+    made = small(rounds=4)
+    kits = made.kits(epsilon=50.0)
+    cells.run(cells.join(made, kits))
+    for kit in kits.values():
+        path = kit / "local" / "consortium.toml"
+        path.write_text(path.read_text().replace('run = "first"', 'run = "second"').replace("0.25", "0.5"))
+    made.agreement = read_agreement(kits["ash"] / "local" / "consortium.toml")
+    with pytest.raises(PrivacyError, match="moved between training and testing"):
+        cells.join(made, kits)
+
+
+def test_progress_says_nothing_but_rounds(small, cells):
+    made = small(rounds=4)
+    net = cells.Cells()
+    nodes = cells.join(made, made.kits(), net)
+    answer = Channel(net.cell("server"), "job-1").ask("ash", PROGRESS, b"")
+    assert json.loads(answer) == {"round": 0, "rounds": 4, "waits": None}
+    for node in nodes.values():
+        node.close()
+
+
+def test_an_edge_to_a_straggler_is_skipped_at_both_ends(small, cells, tmp_path):
+    made = small(rounds=3)
+    net = cells.Cells()
+    kits = made.kits()
+    nodes = cells.join(made, kits, net)
+    channel = Channel(net.cell("server"), "job-1")
+    run = made.agreement.run
+    controller = SkipOrders(run, tmp_path / "skips", lambda i, order: channel.ask(run.nodes[i], ORDER, order))
+    quick = {name: node for name, node in nodes.items() if name != "cedar"}
+    with ThreadPoolExecutor(2) as pool:
+        going = pool.submit(cells.run, quick)
+        nodes["cedar"].node.greet()
+        until = time.monotonic() + 20
+        while (nodes["ash"].progress()["waits"] or {}).get("for") != "cedar" and time.monotonic() < until:
+            time.sleep(0.05)
+        assert controller.skip(1, 0, 2) and controller.skip(1, 1, 2)
+        while min(m.progress()["round"] for m in quick.values()) < 1 and time.monotonic() < until:
+            time.sleep(0.05)
+        assert nodes["ash"].progress()["round"] == nodes["birch"].progress()["round"] == 1
+        last = cells.run({"cedar": nodes["cedar"]})
+        answers = going.result(timeout=60) | last
+    assert all(answer["finished"] for answer in answers.values()), answers
+    skipped = {name: [r.round for r in Store(kit / "state").rows() if r.kind == "skip"] for name, kit in kits.items()}
+    assert skipped == {"ash": [1], "birch": [1], "cedar": [1, 1]}
+    models = result(kits)
+    assert all(np.array_equal(kept.models, models["ash"].models) for kept in models.values())
