@@ -10,7 +10,7 @@ import numpy as np
 
 from sottovoce.algorithm.dual_averaging import DualAveraging
 from sottovoce.engine.job import Job
-from sottovoce.engine.kernel import noise
+from sottovoce.engine.kernel import draws
 from sottovoce.problem.regularisers import Separable
 
 FLAGS = ("-Ofast", "-march=native", "-shared", "-fPIC")
@@ -45,7 +45,7 @@ def build_floor() -> ctypes.CDLL:
     source = Path(__file__).parent / "floor.c"
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "floor.so"
-        subprocess.run(["gcc", *FLAGS, f"-DBLOCK={noise.BLOCK}", str(source), "-o", str(target), "-lm"], check=True)
+        subprocess.run(["gcc", *FLAGS, f"-DBLOCK={draws.BLOCK}", str(source), "-o", str(target), "-lm"], check=True)
         return ctypes.CDLL(str(target))
 
 

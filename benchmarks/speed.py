@@ -7,7 +7,7 @@ import numpy as np
 
 from baselines import build_floor, floor, naive, pointer
 from measure import Line, Target, Work, in_turn
-from sottovoce.engine.kernel import noise
+from sottovoce.engine.kernel import draws
 from sottovoce.run.presets import paper_l1
 from workloads import alone, dense, job, noisy, prepare, sweep, text, together
 
@@ -53,12 +53,12 @@ def lines(quick: bool, repeats: int) -> Iterator[Line]:
 
 
 def _normals(lib: ctypes.CDLL, repeats: int) -> Line:
-    key, rows, out = np.array([1, 2], np.uint32), np.arange(500), np.empty(2 * noise.BLOCK, np.float32)
-    noise.normal_rows(key, rows[:1], rows[:1], 2000)
+    key, rows, out = np.array([1, 2], np.uint32), np.arange(500), np.empty(2 * draws.BLOCK, np.float32)
+    draws.normal_rows(key, rows[:1], rows[:1], 2000)
     times = in_turn(
         {
             "C": Work(lambda: lib.many_normals(ctypes.c_long(1_000_000), pointer(out)), 1000),
-            "kernel": Work(lambda: noise.normal_rows(key, rows, rows, 2000), 1000),
+            "kernel": Work(lambda: draws.normal_rows(key, rows, rows, 2000), 1000),
         },
         10 * repeats,
     )

@@ -27,7 +27,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "estimators": "data problem privacy planner run",
         "node": "data problem network privacy algorithm engine run",
         "consortium": "node data problem privacy run",
-        "cli": "consortium node experiments data problem privacy planner run figure report",
+        "cli": "consortium node experiments data problem privacy engine planner run figure report",
         "__init__": "problem run estimators",
     }.items()
 }

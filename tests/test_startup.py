@@ -28,10 +28,11 @@ RUN = """
 import numpy as np
 from sottovoce import Shards, AlgorithmSpec, Spec
 from sottovoce.run.build import prepare
-from sottovoce.run.solve import ENGINES
+from sottovoce.engine import ENGINES
 shards = Shards.of(np.eye(4), np.array([1.0, -1.0, 1.0, -1.0]), np.array([0, 2, 4]))
 job = prepare(Spec(AlgorithmSpec(rounds=3), seed=0).but(privacy__noise="gaussian(1.0)"), shards).job
-ENGINES["reference"](job, job.start(), 1, 3)
+[ENGINES[name].refusal(job) for name in ENGINES]
+ENGINES["reference"].run([job], [job.start()], 1, 3)
 """
 
 

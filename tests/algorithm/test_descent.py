@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sottovoce.engine import compiled, reference
+from sottovoce.engine import ENGINES, reference
 from sottovoce.errors import SpecError
 from sottovoce.problem.optimum import optimum
 from sottovoce.run.build import prepare
@@ -71,7 +71,7 @@ def test_it_reaches_the_optimum_without_noise(method, activation, h, make_shards
     run = spec(30_000, method, **changes).but(algorithm__eta=eta, algorithm__a="linear(1)")
     job = prepare(run, shards).job
     best = optimum(job.problem, gap=1e-9)
-    state = compiled.run(job, job.start(), 1, 30_000)
+    (state,) = ENGINES["compiled"].run([job], [job.start()], 1, 30_000)
     assert job.problem.value(job.method.average(state, 30_000).mean(axis=0)) - best.value < 2e-5
     start = job.problem.value(np.zeros(4)) - best.value
     assert start > 1e-3  # there was something to do

@@ -4,21 +4,20 @@ The twins are written here a second time, with matrices over all nodes, from the
 """
 
 import math
-import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from sottovoce.algorithm.descent import mixing_weights
 from sottovoce.algorithm.synchronous import acceleration
-from sottovoce.engine import nodes, reference
+from sottovoce.engine import ENGINES, choose, nodes, reference
 from sottovoce.errors import SpecError
 from sottovoce.network.graphs import GRAPHS
 from sottovoce.network.mixing import metropolis
 from sottovoce.problem.optimum import optimum
 from sottovoce.problem.shards import Shards
 from sottovoce.run.build import prepare
-from sottovoce.run.solve import choose_engine
 from sottovoce.run.spec import AlgorithmSpec, Spec
 
 N, Q, M, T = 5, 8, 4, 24
@@ -298,7 +297,7 @@ def test_what_makes_no_sense_is_refused(make_shards):
 
 
 def test_auto_never_chooses_an_engine_that_lacks_the_method(make_shards, monkeypatch):
-    monkeypatch.setattr(sys.modules["sottovoce.run.solve"], "WORTH_COMPILING", 0)
+    monkeypatch.setitem(ENGINES, "compiled", replace(ENGINES["compiled"], worth=0))
     for method, changes in METHODS.items():
         job = prepare(spec(method, changes), make_shards(N, Q, M)).job
-        assert choose_engine("auto", job) == ("compiled" if method == "descent" else "reference")
+        assert choose("auto", job).name == ("compiled" if method == "descent" else "reference")

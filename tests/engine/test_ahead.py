@@ -1,22 +1,16 @@
 """Rounds looked at ahead of time, and gone through in parts: faster, and the same to the last bit."""
 
-import importlib.util
 import itertools
-from pathlib import Path
 
 import numpy as np
 import pytest
+from contract import BASE, cloud, difference, injected, job_of, with_sigma
 from scipy import sparse
 
 from sottovoce.engine import compiled, reference
 from sottovoce.engine.kernel import arguments as kernel_arguments
-from sottovoce.engine.kernel import noise
+from sottovoce.engine.kernel import draws as noise
 from sottovoce.problem.shards import Shards
-
-spec = importlib.util.spec_from_file_location("compiled_tests", Path(__file__).parent / "test_compiled.py")
-COMPILED = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(COMPILED)
-CONTRACT, BASE, with_sigma = COMPILED.CONTRACT, COMPILED.BASE, COMPILED.with_sigma
 
 NODES, ROUNDS = 6, 60
 CASES = [
@@ -77,7 +71,7 @@ def same(some, others):
 @pytest.mark.parametrize("intercept", [0.0, 0.5])
 @pytest.mark.parametrize("case", CASES, ids=NAMES)
 def test_parts_change_no_bit(case, intercept, m, run):
-    job = CONTRACT.job_of(case | {"intercept": intercept}, text(m), ROUNDS)
+    job = job_of(case | {"intercept": intercept}, text(m), ROUNDS)
     plain, scratch = run(job, LARGE=1 << 60)
     assert scratch.ahead and scratch.tiles.stretch == 0
     for constants in (
@@ -93,26 +87,26 @@ def test_parts_change_no_bit(case, intercept, m, run):
 
 @pytest.mark.parametrize("kind", ["dense", "csr"])
 def test_how_far_it_looks_changes_no_bit(kind, run):
-    job = CONTRACT.job_of(BASE | {"data": kind, "intercept": 0.5}, COMPILED._shards(noise.BLOCK + 77, kind), ROUNDS)
+    job = job_of(BASE | {"data": kind, "intercept": 0.5}, cloud(noise.BLOCK + 77, kind), ROUNDS)
     far, scratch = run(job, LARGE=1 << 60)
     assert scratch.ahead
     near, _ = run(job, SPOTS=7)
     assert same(far, near)
-    found = COMPILED.difference(far[0], reference.run(job, job.start(), 1, ROUNDS))
+    found = difference(far[0], reference.run(job, job.start(), 1, ROUNDS))
     assert found < 1e-5
 
 
 def test_it_does_not_look_ahead_where_rounds_are_of_many_records(run):
     for change in ({"sampling": "full"}, {"sampling": "fixed(3)"}, {"h": "simplex"}, {"curvature": 0.2}):
-        _, scratch = run(CONTRACT.job_of(BASE | change, COMPILED._shards(40), ROUNDS))
+        _, scratch = run(job_of(BASE | change, cloud(40), ROUNDS))
         assert not scratch.ahead and len(scratch.count) < 10
-    packed = compiled._pack([COMPILED.injected(CONTRACT.job_of(BASE, COMPILED._shards(40), ROUNDS))])
+    packed = compiled._pack([injected(job_of(BASE, cloud(40), ROUNDS))])
     shape = (1, NODES, 40)
     assert not kernel_arguments.make_scratch(packed.data, packed.plan, packed.model, packed.noise, shape).ahead
 
 
 def test_parts_need_less_than_a_third_of_the_memory_of_the_state():
-    job = CONTRACT.job_of(BASE, text(70_000), 10)
+    job = job_of(BASE, text(70_000), 10)
     packed = compiled._pack([with_sigma(job, factor) for factor in range(1, 41)])
     shape = (40, NODES, 70_000)
     scratch = kernel_arguments.make_scratch(packed.data, packed.plan, packed.model, packed.noise, shape)

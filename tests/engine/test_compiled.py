@@ -1,11 +1,10 @@
 """The compiled engine: the reference's trajectories from the same draws, its own noise, stacked runs."""
 
-import importlib.util
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
+from contract import BASE, CASES, NAMES, cloud, difference, injected, job_of, with_sigma
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse, stats
@@ -13,89 +12,23 @@ from scipy import sparse, stats
 from sottovoce.algorithm.dual_averaging import DualAveraging
 from sottovoce.algorithm.method import StepSizes
 from sottovoce.engine import compiled, reference
-from sottovoce.engine import compiled as packing
-from sottovoce.engine.kernel import noise
-from sottovoce.engine.kernel.data import slope
+from sottovoce.engine.kernel import SAMPLERS
+from sottovoce.engine.kernel import draws as noise
+from sottovoce.engine.kernel.data import code_of, slope
 from sottovoce.engine.kernel.draws import ALL, draw_records
 from sottovoce.engine.kernel.rounds import run_rounds
 from sottovoce.errors import SpecError
-from sottovoce.privacy.sampling import Fixed, make_sampling
+from sottovoce.privacy.sampling import make_sampling
 from sottovoce.problem.losses import LOSSES
 from sottovoce.problem.regularisers import Separable
-from sottovoce.problem.shards import Shards
 from sottovoce.streams import Purpose, Streams
-
-
-def _contract():
-    """The options, cases and jobs of the engines' contract: one definition, used by both files."""
-    spec = importlib.util.spec_from_file_location("contract", Path(__file__).parent / "test_contract.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-CONTRACT = _contract()
-CASES = CONTRACT.CASES
-NAMES = ["-".join(str(v) for v in case.values())[:90] for case in CASES]
-BASE = CASES[0] | {
-    "loss": "hinge",
-    "h": "l2(0.1)",
-    "activation": "edges(1)",
-    "sampling": "one",
-    "steps": ("linear(1)", "constant(5)"),
-    "distance": "euclidean",
-    "primal": "recompute",
-    "graph": "complete",
-    "noise": "gaussian(0.3)",
-    "data": "dense",
-    "intercept": 0.0,
-    "uneven": False,
-    "curvature": 0.0,
-    "outputs": 1,
-    "people": False,
-}
-
-
-class Injected:
-    """Another randomness with the same numbers: the engine may not look behind it."""
-
-    def __init__(self, draws):
-        self.records, self.noise = draws.records, draws.noise
-
-
-def injected(job):
-    return replace(job, draws=Injected(job.draws))
-
-
-def difference(found, expected):
-    """The largest difference of z and total, relative to their size."""
-    assert np.array_equal(found.since, expected.since)
-    return max(
-        float(np.max(np.abs(a - b))) / max(float(np.max(np.abs(b))), 1e-300)
-        for a, b in ((found.z, expected.z), (found.total, expected.total))
-    )
 
 
 def key(streams, purpose=Purpose.NOISE):
     return np.concatenate(streams._keys[purpose])
 
 
-def with_sigma(job, factor):
-    release = replace(job.release, sigma=tuple(factor * s for s in job.release.sigma))
-    return replace(job, release=release, draws=replace(job.draws, release=release))
-
-
 # --- trajectories
-
-
-@pytest.mark.parametrize("case", CASES, ids=NAMES)
-def test_equals_the_reference_from_the_same_draws(case, make_shards):
-    job = CONTRACT.job_of(case, make_shards, rounds=40)
-    start = job.start()
-    expected = reference.run(job, start, 1, 40)
-    assert difference(compiled.run(injected(job), start, 1, 40), expected) < 1e-12
-    assert difference(compiled.run(job, start, 1, 40), expected) < 1e-5  # its own noise, in float32
-    assert not start.z.any() and not start.total.any()  # the state it was given is left alone
 
 
 @pytest.mark.parametrize("case", CASES[::3], ids=NAMES[::3])
@@ -103,7 +36,7 @@ def test_equals_the_reference_over_a_long_run(case, make_shards):
     """Step sizes under which the run is stable: a_t = t with an h that is not strongly convex amplifies rounding."""
     if not case["h"].startswith(("l2(", "elastic_net")) and case["curvature"] == 0:
         case = case | {"steps": ("constant(1)", "sqrt(0.5)")}
-    job = CONTRACT.job_of(case, make_shards, rounds=2000)
+    job = job_of(case, make_shards, rounds=2000)
     expected = reference.run(job, job.start(), 1, 2000)
     assert difference(compiled.run(injected(job), job.start(), 1, 2000), expected) < 1e-9
 
@@ -119,7 +52,7 @@ def test_every_path_of_the_kernel(h, kind, activation):
         ("poisson(3)", "recompute", 0.5),
     ):
         case = BASE | {"h": h, "activation": activation, "sampling": sampling, "primal": primal, "intercept": intercept}
-        job = CONTRACT.job_of(case | {"steps": ("constant(1)", "sqrt(0.5)")}, _shards(2 * noise.BLOCK + 277, kind), 30)
+        job = job_of(case | {"steps": ("constant(1)", "sqrt(0.5)")}, cloud(2 * noise.BLOCK + 277, kind), 30)
         expected = reference.run(job, job.start(), 1, 30)
         assert difference(compiled.run(injected(job), job.start(), 1, 30), expected) < 1e-11
         assert difference(compiled.run(job, job.start(), 1, 30), expected) < 1e-5
@@ -128,7 +61,7 @@ def test_every_path_of_the_kernel(h, kind, activation):
 @pytest.mark.parametrize("draws", ["counters", "injected"])
 @pytest.mark.parametrize("case", CASES[1::9], ids=NAMES[1::9])
 def test_cutting_a_run_into_pieces_changes_no_bit(case, draws, make_shards, monkeypatch):
-    job = CONTRACT.job_of(case, make_shards, rounds=30)
+    job = job_of(case, make_shards, rounds=30)
     job = injected(job) if draws == "injected" else job
     whole = compiled.run(job, job.start(), 1, 30)
     monkeypatch.setattr(compiled, "INJECTED_BLOCK", 7)
@@ -147,7 +80,7 @@ def test_lazy_sums_of_any_separable_h(boxed, data):
     h = Separable(data.draw(st.sampled_from([0.0, 0.02, 0.3])), data.draw(st.sampled_from([0.0, 0.1])), lo, hi)
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
     T, m = 60, 150
-    job = CONTRACT.job_of(BASE, _shards(m), rounds=T)
+    job = job_of(BASE, cloud(m), rounds=T)
     a, gamma = np.sort(rng.uniform(0.5, 3, T)), np.sort(rng.uniform(0.1, 9, T))
     job = replace(job, method=replace(job.method, h=h, steps=StepSizes(a, gamma)))
     expected = reference.run(job, job.start(), 1, T)
@@ -155,22 +88,13 @@ def test_lazy_sums_of_any_separable_h(boxed, data):
     assert difference(found, expected) < 1e-10
 
 
-def _shards(m, kind="dense"):
-    rng = np.random.default_rng(3)
-    X = rng.normal(size=(48, m)) / np.sqrt(m) / 2
-    if kind == "csr":
-        X = sparse.csr_array(X * (rng.random(X.shape) < 0.02))
-    shards = Shards.of(X, np.sign(rng.normal(size=48)), np.arange(0, 49, 8))
-    return lambda **_: shards
-
-
-@pytest.mark.parametrize("name", sorted(LOSSES))
+@pytest.mark.parametrize("name", sorted(set(LOSSES) - {"softmax"}))
 def test_slopes_at_the_extremes(name):
     loss = LOSSES[name]
     for u in (-1e6, -40.0, -1.0, -0.5, 0.0, 0.25, 0.5, 1.0, 1.0 + 1e-15, 40.0, 1e6):
         for y in (-1.0, 1.0):
             expected = float(loss.slope(np.float64(u), np.float64(y)))
-            assert slope(loss.code, u, y, loss.parameter) == pytest.approx(expected, rel=1e-14, abs=1e-300)
+            assert slope(code_of(loss), u, y, loss.parameter) == pytest.approx(expected, rel=1e-14, abs=1e-300)
 
 
 @pytest.mark.parametrize("data", ["dense", "float32", "csr"])
@@ -178,7 +102,7 @@ def test_slopes_at_the_extremes(name):
 def test_every_record_is_clipped(data, sampling, make_shards):
     """One round without noise, from zero: no node's ζ is longer than the clip, far below these rows' norms."""
     case = BASE | {"loss": "squared", "data": data, "noise": "none", "sampling": sampling}
-    job = CONTRACT.job_of(case, make_shards, rounds=5)
+    job = job_of(case, make_shards, rounds=5)
     clip = 1e-3
     job = replace(job, release=replace(job.release, clip=clip))
     first = job.schedule.nodes(1)
@@ -190,10 +114,12 @@ def test_every_record_is_clipped(data, sampling, make_shards):
 # --- records
 
 
-@pytest.mark.parametrize("sampling", ["one", *(f"{k}({b})" for k in ("fixed", "poisson") for b in (1, 3, 20, 50, 64))])
+@pytest.mark.parametrize(
+    "sampling", ["one", *(f"{k}({b})" for k in ("fixed", "poisson", "cyclic") for b in (1, 3, 20, 50, 64))]
+)
 def test_records_are_those_of_the_sampler(sampling):
     sampler, streams = make_sampling(sampling), Streams(5)
-    kind, q, b = packing.SAMPLERS[type(sampler)], 64, sampler.size
+    kind, q, b = SAMPLERS[type(sampler)], 64, sampler.size
     scale = 0.0 if b == q else 1 / np.log1p(-b / q)
     records, taken = np.empty(q, np.int64), np.zeros(q, np.bool_)
     for node in range(5):
@@ -203,7 +129,7 @@ def test_records_are_those_of_the_sampler(sampling):
             def uniforms(first, some, node=node, t=t):
                 return streams.uniforms(np.array([node]), t, first, some)[0]
 
-            expected = sampler.draw(uniforms, q)
+            expected = sampler.draw(uniforms, q, t)
             found = np.arange(q) if count == ALL else records[:count]
             assert np.array_equal(found, expected) and not taken.any()
 
@@ -279,7 +205,7 @@ def test_no_correlation_between_nodes_rounds_and_neighbours():
 
 @pytest.mark.parametrize("case", CASES[2::9], ids=NAMES[2::9])
 def test_stacked_runs_equal_separate_ones_bit_for_bit(case, make_shards):
-    job = CONTRACT.job_of(case | {"noise": "gaussian(0.3)"}, make_shards, rounds=40)
+    job = job_of(case | {"noise": "gaussian(0.3)"}, make_shards, rounds=40)
     jobs = [with_sigma(job, factor) for factor in (1.0, 0.0, 2.5)]
     jobs.append(replace(job, release=replace(job.release, clip=0.1)))
     if isinstance(job.method, DualAveraging):
@@ -300,7 +226,7 @@ def test_stacked_runs_equal_separate_ones_bit_for_bit(case, make_shards):
 
 
 def test_only_runs_that_share_everything_but_numbers_are_stacked(make_shards):
-    job = CONTRACT.job_of(BASE, make_shards, rounds=10)
+    job = job_of(BASE, make_shards, rounds=10)
     for change, word in (
         ({"loss": "logistic"}, "loss"),
         ({"h": "l2_ball(0.7)"}, "regulariser"),
@@ -310,7 +236,7 @@ def test_only_runs_that_share_everything_but_numbers_are_stacked(make_shards):
         ({"data": "float32"}, "data"),
         ({"activation": "edges(2)"}, "schedule"),
     ):
-        other = CONTRACT.job_of(BASE | change, make_shards, rounds=10)
+        other = job_of(BASE | change, make_shards, rounds=10)
         with pytest.raises(SpecError, match=word):
             compiled.run_many([job, other], [job.start(), other.start()], 1, 10)
     other = replace(job, draws=replace(job.draws, streams=Streams(8)))
@@ -330,8 +256,8 @@ def test_only_runs_that_share_everything_but_numbers_are_stacked(make_shards):
 @pytest.mark.parametrize("kind", [np.asarray, np.float32, sparse.csr_array, lambda X: sparse.csr_array(np.float32(X))])
 def test_the_data_is_not_copied(kind, make_shards):
     shards = make_shards(n=6, kind=kind)
-    job = CONTRACT.job_of(BASE, lambda **_: shards, rounds=10)
-    data = packing.pack([job]).data
+    job = job_of(BASE, lambda **_: shards, rounds=10)
+    data = compiled.pack([job]).data
     if sparse.issparse(shards.X):
         assert all(
             np.shares_memory(a, b)
@@ -341,7 +267,7 @@ def test_the_data_is_not_copied(kind, make_shards):
         assert np.shares_memory(data.X, shards.X)
     assert np.shares_memory(data.y, shards.y)
     assert all(not a.flags.writeable for a in data if isinstance(a, np.ndarray))
-    assert np.shares_memory(packing.pack([job]).plan.active, job.schedule.active)
+    assert np.shares_memory(compiled.pack([job]).plan.active, job.schedule.active)
 
 
 def test_rows_out_of_order_and_wide_indices(make_shards):
@@ -355,31 +281,18 @@ def test_rows_out_of_order_and_wide_indices(make_shards):
     order = np.random.default_rng(0).permutation(48)
     for kind in (np.float32, wide):
         shards = make_shards(n=6, kind=kind, order=order)
-        job = CONTRACT.job_of(BASE | {"sampling": "fixed(3)"}, lambda shards=shards, **_: shards, rounds=20)
+        job = job_of(BASE | {"sampling": "fixed(3)"}, lambda shards=shards, **_: shards, rounds=20)
         assert difference(compiled.run(job, job.start(), 1, 20), reference.run(job, job.start(), 1, 20)) < 1e-5
 
 
-def test_what_it_cannot_run_it_refuses(make_shards):
-    job = CONTRACT.job_of(BASE, make_shards, rounds=10)
+def test_what_would_lead_it_astray_it_refuses(make_shards):
+    job = job_of(BASE, make_shards, rounds=10)
     start = job.start()
 
-    class Odd(Fixed):
-        pass
-
-    release = replace(job.release, sampling=Odd(1))
-    odd = replace(job, release=release, draws=replace(job.draws, release=release))
     shards = job.problem.shards
     columns = replace(job.problem, shards=replace(shards, X=np.asfortranarray(shards.X)))
-    loss = replace(job.problem.loss, slope_formula=lambda u, y, k: u)
-
-    class OtherH(Separable):
-        pass
-
     for wrong, word in (
-        (odd, "sampler"),
         (replace(job, problem=columns), "row by row"),
-        (replace(job, problem=replace(job.problem, loss=loss)), "does not know loss"),
-        (replace(job, method=replace(job.method, h=OtherH(mu=0.1))), "no step"),
         (replace(job, draws=replace(job.draws, m=3)), "other data"),
     ):
         with pytest.raises(SpecError, match=word):
@@ -397,7 +310,7 @@ def test_what_it_cannot_run_it_refuses(make_shards):
 
 
 def test_a_job_is_packed_once(make_shards):
-    job = CONTRACT.job_of(BASE, make_shards, rounds=10)
+    job = job_of(BASE, make_shards, rounds=10)
     compiled.run(job, job.start(), 1, 5)
     packed = compiled._packed[job][1]
     compiled.run(job, job.start(), 1, 10)

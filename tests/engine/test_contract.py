@@ -1,136 +1,20 @@
-"""Every engine gives the reference's trajectory from the same draws, over a pairwise cover of all options."""
+"""Every engine gives the reference's trajectory from the same draws, or refuses in the words of its record."""
 
 import itertools
-import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy import sparse
+from contract import BASE, CASES, IMPOSSIBLE, NAMES, OPTIONS, check, job_of, pairs_of, with_sigma
 
-from sottovoce.engine import reference
-from sottovoce.errors import SottovoceError
-from sottovoce.problem.losses import LOSSES
-from sottovoce.run.build import prepare
-from sottovoce.run.solve import ENGINES
-from sottovoce.run.spec import AlgorithmSpec, Spec
+from sottovoce.algorithm.methods import METHODS
+from sottovoce.engine import ENGINES, Engine, choose, compiled, one_by_one, reference, work
+from sottovoce.errors import SottovoceError, SpecError
+from sottovoce.privacy.laws import Gaussian
+from sottovoce.privacy.sampling import Fixed
+from sottovoce.problem.regularisers import Euclidean, Separable
 
-OPTIONS = {
-    "loss": [*LOSSES, "huber(0.5)", "softmax"],
-    "h": [
-        "l2(0.1)",
-        "l1(0.05)",
-        "elastic_net(0.05, 0.1)",
-        "box(-0.5, 0.5)",
-        "non_negative",
-        "none",
-        "l2_ball(0.7)",
-        "l1_ball(0.7)",
-        "simplex",
-    ],
-    "method": ["dual_averaging", "descent", "combine_first"],
-    "activation": ["edges(1)", "edges(2)", "matching(2)", "nodes(3)", "everyone", "ticks"],
-    "sampling": ["one", "fixed(3)", "poisson(3)", "full"],
-    "steps": [("linear(1)", "constant(5)"), ("constant(1)", "sqrt(0.5)")],
-    "distance": ["euclidean", "centre", "entropy"],
-    "primal": ["recompute", "as_written"],
-    "graph": ["complete", "ring", "star"],
-    "weights": ["nodes", "records"],
-    "mixing": ["metropolis", "lazy", "max_degree"],
-    "noise": ["none", "gaussian(0.3)", "theorem1(0.5)"],
-    "data": ["dense", "float32", "csr"],
-    "intercept": [0.0, 1.0],
-    "uneven": [False, True],
-    "curvature": [0.0, 0.2],
-    "outputs": [1, 3],
-    "people": [False, True],
-}
-
-
-def allowed(case):
-    """Combinations that have no meaning are left out; each is refused with an error, tested elsewhere."""
-    entropy, targets = case["distance"] == "entropy", LOSSES.make(case["loss"].split("(")[0]).targets
-    others = case["distance"] != "euclidean" or case["primal"] == "as_written" or case["curvature"] > 0
-    return not (
-        (entropy and (case["h"] != "simplex" or case["curvature"] > 0))
-        or (case["curvature"] > 0 and case["primal"] == "as_written")
-        or (case["activation"] == "matching(2)" and case["graph"] == "star")
-        or (case["method"] != "dual_averaging" and others)
-        or targets == ("real" if case["outputs"] > 1 else "classes")
-    )
-
-
-def pairs_of(case):
-    return {((i, case[i]), (j, case[j])) for i, j in itertools.combinations(OPTIONS, 2)}
-
-
-def pairwise_cover():
-    """Greedy: complete an uncovered pair at random, many times over, and keep the case that covers most."""
-    rng = random.Random(0)
-    todo = {
-        ((i, a), (j, b))
-        for i, j in itertools.combinations(OPTIONS, 2)
-        for a, b in itertools.product(OPTIONS[i], OPTIONS[j])
-    }
-    cases, impossible = [], set()
-    while todo:
-        pair = min(todo, key=repr)
-        tries = []
-        for attempts in (200, 5000):  # a pair that hardly anything goes with needs more of them
-            drawn = (
-                {name: rng.choice(values) for name, values in OPTIONS.items()} | dict(pair) for _ in range(attempts)
-            )
-            tries = tries or [case for case in drawn if allowed(case)]
-        if not tries:
-            impossible.add(pair)
-            todo.remove(pair)
-            continue
-        cases.append(max(tries, key=lambda case: len(pairs_of(case) & todo)))
-        todo -= pairs_of(cases[-1])
-    return cases, impossible
-
-
-CASES, IMPOSSIBLE = pairwise_cover()
-
-
-def spec_of(case, rounds, m):
-    unbounded = np.isinf(LOSSES.make(case["loss"].split("(")[0]).slope_bound)
-    a, gamma = case["steps"]
-    return Spec(AlgorithmSpec(rounds, case["method"], a, gamma, eta="inverse_sqrt(0.7)"), seed=7).but(
-        problem__loss=case["loss"],
-        problem__h=case["h"],
-        problem__weights=case["weights"],
-        problem__intercept=case["intercept"],
-        network__graph=case["graph"],
-        network__activation=case["activation"],
-        network__weights=case["mixing"],
-        network__correct=True,
-        algorithm__distance="entropy" if case["distance"] == "entropy" else "euclidean",
-        algorithm__centre=tuple(np.linspace(0, 0.5, m)) if case["distance"] == "centre" else None,
-        algorithm__primal=case["primal"],
-        algorithm__curvature=case["curvature"],
-        privacy__sampling=case["sampling"],
-        privacy__noise=case["noise"],
-        privacy__clip=0.8 if unbounded else None,
-        problem__on_violation="clip",
-        problem__outputs=case["outputs"],
-    )
-
-
-def job_of(case, make_shards, rounds):
-    name = case["loss"].split("(")[0]
-    kind = {"dense": np.asarray, "float32": np.float32, "csr": sparse.csr_array}[case["data"]]
-    sizes = [4, 12, 7, 9, 20, 5] if case["uneven"] else None
-    shards = make_shards(
-        n=6,
-        q=8,
-        m=4,
-        real=LOSSES.make(name).targets == "real",
-        sizes=sizes,
-        kind=kind,
-        outputs=case["outputs"],
-        people=case["people"],
-    )
-    return prepare(spec_of(case, rounds, case["outputs"] * (4 + (case["intercept"] > 0))), shards).job
+OTHERS = sorted(set(ENGINES) - {"reference"})
 
 
 def test_the_cover_is_pairwise():
@@ -142,27 +26,99 @@ def test_the_cover_is_pairwise():
     assert other_h < IMPOSSIBLE
 
 
-# the compiled engine makes its noise in float32: tests/engine/test_compiled.py holds it to injected draws
-@pytest.mark.parametrize("engine", sorted(set(ENGINES) - {"reference", "compiled"}))
-@pytest.mark.parametrize("case", CASES, ids=lambda c: "-".join(str(v) for v in c.values())[:90])
+@pytest.mark.parametrize("engine", OTHERS)
+@pytest.mark.parametrize("case", CASES, ids=NAMES)
 def test_engine_equals_reference(case, engine, make_shards):
-    job = job_of(case, make_shards, rounds=40)
-    start = job.start()
-    expected = reference.run(job, start, 1, 40)
-    found = ENGINES[engine](job, start, 1, 40)
-    for mine, theirs in zip(found, expected, strict=True):
-        assert np.allclose(mine, theirs, rtol=1e-12, atol=1e-12)
-    assert np.allclose(job.method.average(found, 40), job.method.average(expected, 40), rtol=1e-12, atol=1e-12)
-    assert not start.z.any()  # engines leave the state they are given alone
+    assert check(ENGINES[engine], job_of(case, make_shards, rounds=40), 40)  # none of them refuses these options
+
+
+@pytest.mark.parametrize("engine", OTHERS)
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_is_run_or_refused(method, engine, make_shards):
+    job = job_of(BASE | {"method": method, "activation": "everyone"}, make_shards, rounds=20)
+    known = ENGINES[engine].methods
+    assert check(ENGINES[engine], job, 20) == (known is None or type(job.method) in known)
+
+
+@pytest.mark.parametrize("engine", OTHERS)
+@pytest.mark.parametrize(
+    ("law", "method", "sampling"),
+    [("pairs(2.0)", "descent", "one"), ("laplace", "mixup", "one"), ("tree", "dual_averaging", "cyclic(3)")],
+)
+def test_every_law_is_run_or_refused(law, method, sampling, engine, make_shards):
+    case = BASE | {"method": method, "activation": "everyone", "sampling": sampling}
+    job = job_of(case, make_shards, rounds=20, privacy__law=law)
+    assert type(job.release.law).__name__ == law.split("(")[0].title()
+    assert check(ENGINES[engine], job, 20) == (engine == "nodes" or method != "mixup")
+
+
+@pytest.mark.parametrize("engine", sorted(ENGINES))
+@pytest.mark.parametrize("law", ["gaussian", "pairs(2.0)"])
+def test_several_jobs_end_as_each_alone(engine, law, make_shards):
+    job = job_of(BASE, make_shards, rounds=20, privacy__law=law)
+    jobs = [with_sigma(job, factor) for factor in (1.0, 0.5)]
+    states = ENGINES[engine].run(jobs, [one.start() for one in jobs], 1, 20)
+    for one, state in zip(jobs, states, strict=True):
+        (alone,) = ENGINES[engine].run([one], [one.start()], 1, 20)
+        assert all(np.array_equal(a, b) for a, b in zip(state, alone, strict=True))
+    assert not np.array_equal(states[0].z, states[1].z)
+
+
+class OtherSampler(Fixed):
+    """One that no engine has heard of."""
+
+
+class OtherH(Separable):
+    """As above."""
+
+
+class OtherDistance(Euclidean):
+    """As above."""
+
+
+def test_a_refusal_names_what_is_unknown(make_shards):
+    """Each part that a record declares is looked at; what it does not declare, it runs."""
+    job = job_of(BASE, make_shards, rounds=10)
+    formula = replace(job.problem.loss, slope_formula=lambda u, y, k: u)
+    for wrong, words in (
+        (job_of(BASE | {"method": "stale"}, make_shards, rounds=10), "method Stale"),
+        (replace(job, release=replace(job.release, sampling=OtherSampler(1))), "sampler OtherSampler"),
+        (replace(job, problem=replace(job.problem, loss=formula)), "loss 'hinge'"),
+        (replace(job, problem=replace(job.problem, loss=replace(formula, name="mine"))), "loss 'mine'"),
+        (replace(job, method=replace(job.method, h=OtherH(mu=0.1))), "regulariser OtherH"),
+        (replace(job, method=replace(job.method, d=OtherDistance())), "distance OtherDistance"),
+    ):
+        reason = ENGINES["compiled"].refusal(wrong)
+        assert reason.startswith(f"the compiled engine does not know the {words}")
+        assert not check(ENGINES["compiled"], wrong, 10)
+        assert ENGINES["reference"].refusal(wrong) is None
+        with pytest.raises(SpecError, match=words):  # nor by the back door
+            compiled.run(wrong, wrong.start(), 1, 10)
+    gaussian = Engine("mine", one_by_one(reference.run), laws=(Gaussian,))
+    assert gaussian.refusal(job) is None
+    tree = job_of(BASE | {"sampling": "cyclic(3)", "activation": "everyone"}, make_shards, 10, privacy__law="tree")
+    assert "law of noise Tree" in gaussian.refusal(tree)
+
+
+def test_auto_takes_what_is_worth_loading_and_does_not_refuse(make_shards, monkeypatch):
+    job = job_of(BASE, make_shards, rounds=10)
+    assert choose("auto", job).name == "reference" and choose("nodes", job) is ENGINES["nodes"]
+    assert choose("auto", job, runs=2_000_000).name == "compiled"
+    monkeypatch.setitem(ENGINES, "compiled", replace(ENGINES["compiled"], worth=work(job) - 1))
+    assert choose("auto", job).name == "compiled"
+    monkeypatch.setitem(ENGINES, "compiled", replace(ENGINES["compiled"], worth=work(job)))
+    assert choose("auto", job).name == "reference"
+    with pytest.raises(SpecError, match="there is no engine 'gpu'; choose one of auto, reference, nodes, compiled"):
+        choose("gpu", job)
 
 
 @pytest.mark.parametrize("engine", sorted(ENGINES))
 def test_cutting_a_run_into_pieces_changes_nothing(engine, make_shards):
     job = job_of(CASES[0], make_shards, rounds=30)
-    whole = ENGINES[engine](job, job.start(), 1, 30)
+    (whole,) = ENGINES[engine].run([job], [job.start()], 1, 30)
     state = job.start()
     for first, last in ((1, 4), (5, 5), (6, 29), (30, 30)):
-        state = ENGINES[engine](job, state, first, last)
+        (state,) = ENGINES[engine].run([job], [state], first, last)
     assert all(np.array_equal(a, b) for a, b in zip(whole, state, strict=True))
 
 
@@ -185,6 +141,6 @@ def test_a_failing_node_stops_the_others(make_shards):
 
         noise = staticmethod(job.draws.noise)
 
-    broken = type(job)(job.problem, job.method, job.schedule, job.release, Broken())
+    broken = replace(job, draws=Broken())
     with pytest.raises(SottovoceError, match=r"disk on fire|another node failed"):
-        ENGINES["nodes"](broken, broken.start(), 1, 10)
+        ENGINES["nodes"].run([broken], [broken.start()], 1, 10)

@@ -6,7 +6,7 @@ from scipy import sparse
 
 from sottovoce import streams
 from sottovoce.engine import compiled, reference
-from sottovoce.engine.kernel import noise
+from sottovoce.engine.kernel import draws
 from sottovoce.problem.shards import Shards
 from sottovoce.run.build import prepare
 from sottovoce.run.presets import paper_l2
@@ -28,7 +28,7 @@ def test_the_refined_tail_is_the_same_in_both():
     assert len(pairs) > 2
     nodes, ts = (np.array(values) for values in zip(*pairs, strict=True))
     wanted = s.normals(nodes, ts, 2000)
-    found = noise.normal_rows(np.ravel(s.key(Purpose.NOISE)), nodes, ts, 2000)
+    found = draws.normal_rows(np.ravel(s.key(Purpose.NOISE)), nodes, ts, 2000)
     assert np.max(np.abs(found - wanted) / np.maximum(np.abs(wanted), 1e-3)) < 1e-5
 
 

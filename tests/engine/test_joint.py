@@ -6,13 +6,10 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from sottovoce.engine import compiled, reference
-from sottovoce.engine.kernel.data import SOFTMAX as SOFTMAX_CODE
+from sottovoce.engine import ENGINES, compiled, reference
 from sottovoce.errors import SpecError
-from sottovoce.problem.losses import SOFTMAX
 from sottovoce.problem.shards import Shards
 from sottovoce.run.build import prepare
-from sottovoce.run.solve import ENGINES
 from sottovoce.run.spec import AlgorithmSpec, Spec
 
 T = 40
@@ -30,7 +27,7 @@ class Given:
 
 
 def final(engine, job):
-    return ENGINES[engine](job, job.start(), 1, T)
+    return ENGINES[engine].run([job], [job.start()], 1, T)[0]
 
 
 def noise_of(m):
@@ -59,7 +56,7 @@ def test_a_clip_that_bites_is_the_same_in_every_engine(kind, outputs, clip, samp
     expected = job.start()
     steps = [step.round.zeta for step in reference.rounds(job, expected, 1, 12)]
     for engine in ("compiled", "nodes"):
-        found = ENGINES[engine](job, job.start(), 1, 12)
+        (found,) = ENGINES[engine].run([job], [job.start()], 1, 12)
         assert close(found.z, expected.z) and close(found.total, expected.total)
     longest = max(float(np.linalg.norm(zeta, axis=1).max()) for zeta in steps)
     assert longest <= clip * (1 + 1e-9)
@@ -75,7 +72,7 @@ def test_the_released_mean_moves_by_at_most_two_clips(engine, make_shards):
 
     def released(X, y, ids):
         job = prepare(spec, Shards.of(X, y, np.array([0, len(y)]), units=ids)).job
-        return ENGINES[engine](job, job.start(), 1, 1).z[0]
+        return ENGINES[engine].run([job], [job.start()], 1, 1)[0].z[0]
 
     rows = [base.rows(0, np.array([u])) for u in range(6)]
     ids = np.empty(12)
@@ -191,7 +188,3 @@ def test_only_runs_of_the_same_outputs_and_units_are_stacked(make_shards):
         other = prepare(spec, data).job
         with pytest.raises(SpecError, match=words):
             compiled.run_many([job, other], [job.start(), other.start()], 1, 10)
-
-
-def test_the_codes_of_the_losses_agree():
-    assert SOFTMAX.code == SOFTMAX_CODE

@@ -3,12 +3,11 @@
 import numpy as np
 import pytest
 
-from sottovoce.engine import reference
+from sottovoce.engine import ENGINES
 from sottovoce.errors import SpecError
 from sottovoce.privacy.sampling import make_sampling
 from sottovoce.run.build import prepare
 from sottovoce.run.presets import private
-from sottovoce.run.solve import ENGINES
 
 
 def test_a_share_is_a_batch_of_each_nodes_own_size():
@@ -38,5 +37,5 @@ def test_every_record_is_drawn_at_the_accounted_rate(make_shards):
 def test_engines_agree(engine, make_shards):
     shards = make_shards(n=4, q=30, m=5)
     job = prepare(private(40).but(seed=2, privacy__sampling="poisson(0.2)", privacy__noise="gaussian(0.1)"), shards).job
-    states = [run(job, job.start(), 1, 40) for run in (reference.run, ENGINES[engine])]
+    states = [ENGINES[name].run([job], [job.start()], 1, 40)[0] for name in ("reference", engine)]
     assert np.allclose(states[0].z, states[1].z, rtol=1e-5, atol=1e-5)

@@ -129,11 +129,11 @@ def privacy_panel(result: Result) -> Panel:
     ]
     if math.isfinite(statement.epsilon):
         event, units = statement.worst.event, make_unit(statement.unit).plural
+        lower = f"on the worst data ε is at least {number(statement.epsilon_lower)}; " if event.realised else ""
         lines.append(
             f"worst node: {event.rounds:,} releases of {event.sampling} batches of {event.batch} from "
-            f"{event.records:,} {units}, σ = {event.sigma:.4g}, L = {event.clip:.4g}; on the worst data ε is at least "
-            f"{number(statement.epsilon_lower)}; an attacker with 1 % false alarms has at most "
-            f"{100 * statement.risk(0.01):.3g} % true ones"
+            f"{event.records:,} {units}, σ = {event.sigma:.4g}, L = {event.clip:.4g}; {lower}an attacker with 1 % "
+            f"false alarms has at most {100 * statement.risk(0.01):.3g} % true ones"
         )
     for claim in result.public["theorem1"][:1]:
         holds = "holds" if claim["rounds_condition_holds"] else "fails"

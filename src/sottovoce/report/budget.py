@@ -24,7 +24,7 @@ LOWER = 8  # the same for the lower bound, which takes longer
 def terms(statements: Sequence[PrivacyStatement]) -> str:
     """What an ε may not be shown without: δ, adversary and adjacency, of all statements together."""
     deltas = " or ".join(f"{d:g}" for d in sorted({s.delta for s in statements}))
-    against = " or ".join(f"'{name}'" for name in sorted({s.adversary for s in statements}))
+    against = " or ".join(sorted({s.against for s in statements}))
     adjacency = " or ".join(sorted({s.adjacency for s in statements}))
     return f"at δ = {deltas}, against {against}, {adjacency}"
 

@@ -126,8 +126,10 @@ def numbers(said: PrivacyStatement, names: Sequence[str] | None = None) -> Eleme
     rows = [_row(group, names) for group in groups[:MOST_GROUPS]]
     caption = f"ε {terms([said])}."
     if math.isfinite(said.epsilon):
+        known = said.worst.event.realised
+        caption += f" Worst node, on the worst data: at least {number(said.epsilon_lower)};" if known else ""
         caption += (
-            f" Worst node, on the worst data: at least {number(said.epsilon_lower)}; Rényi cross-check "
+            " Rényi cross-check "
             f"{number(said.epsilon_rdp)}; numerical error under {max(said.error, 1e-4):.2%}. Accountant: "
             f"{said.accountant}. σ / reach is the noise over the distance by which one record moves a release."
         )

@@ -203,7 +203,11 @@ class Execution:
 
 def _plain(part: Any) -> dict[str, Any]:
     values = {f.name: getattr(part, f.name) for f in fields(part)}
-    return {k: v if v is None or isinstance(v, bool | int | float | str) else str(v) for k, v in values.items()}
+    plain = {k: v if v is None or isinstance(v, bool | int | float | str) else str(v) for k, v in values.items()}
+    if isinstance(part, AlgorithmSpec):  # a centre, long as it may be, is numbers beside the distance's name
+        centre = getattr(part.distance, "centre", None)
+        plain |= {"distance": plain["distance"].partition("(")[0], "centre": None if centre is None else list(centre)}
+    return plain
 
 
 def _same_fields(kind: Any, data: dict[str, Any]) -> None:
@@ -214,7 +218,7 @@ def _same_fields(kind: Any, data: dict[str, Any]) -> None:
 
 
 def _part(kind: Any, data: dict[str, Any]) -> Any:
-    if kind is AlgorithmSpec and "centre" in data:  # 0.1 kept the centre beside the distance
+    if kind is AlgorithmSpec and "centre" in data:
         data = dict(data)
         centre = data.pop("centre")
         data["distance"] = data["distance"] if centre is None else Euclidean(tuple(centre))

@@ -2,8 +2,8 @@
 
 And how its functions are compiled. Only entry points are cached on disk: the cache of a caller does not notice that a
 callee was edited. No function of the kernel allocates; so none needs to count references (`_nrt`), which costs
-microseconds a round: each call would count every array that it is handed, atomically. None is called
-from C, so that all are spared the wrapper for it (`no_cfunc_wrapper`), which takes time to compile.
+microseconds a round: each call would count every array that it is handed, atomically. None is called from C; so none
+needs a wrapper for that (`no_cfunc_wrapper`), which takes time to compile.
 """
 
 import math
@@ -13,7 +13,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.engine.kernel import FIXED, L2_BALL, POISSON, SEPARABLE
+from sottovoce.engine.kernel import CYCLIC, FIXED, L2_BALL, POISSON, SEPARABLE
 
 njit: Any = numba.njit  # its types do not know of all of these
 INSIDE = {"nogil": True, "_nrt": False, "no_cfunc_wrapper": True}
@@ -233,7 +233,7 @@ def make_scratch(data: Data, plan: Plan, model: Model, noise: Noise, shape: tupl
     rows = int(np.diff(data.starts).max()) if len(data.starts) else 1
     most = int(np.diff(data.offsets).max())
     glances, few = _glances(data, model), FEW if data.sparse else 1
-    ahead = glances and noise.sampler in (FIXED, POISSON) and int(noise.batch.max()) <= few
+    ahead = glances and noise.sampler in (FIXED, POISSON, CYCLIC) and int(noise.batch.max()) <= few
     tiles = _make_tiles(shape, ahead and data.sparse and model.kind == SEPARABLE and 16 * math.prod(shape) > LARGE)
     widest, spots = plan.widest, max(plan.widest, SPOTS if ahead else 0)
     return Scratch(
