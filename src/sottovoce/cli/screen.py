@@ -18,6 +18,7 @@ from rich.table import Table
 
 from sottovoce._text import bytes_text as bytes_text
 from sottovoce.errors import Interrupted, SpecError
+from sottovoce.experiments.table import Done
 from sottovoce.privacy.adversaries import make_adversary
 from sottovoce.privacy.statement import make_unit, number
 from sottovoce.run.result import NOT_PRIVATE, Observation, Result
@@ -72,6 +73,23 @@ def _bar(title: str) -> Iterator[OnProgress]:
             progress.update(task, total=T, completed=t, newest=newest, speed=speed)
 
         yield update
+
+
+@contextmanager
+def works(title: str, named: str, quiet: bool, stopped: str) -> Iterator[Done | None]:
+    """A bar of works done, of how many, with this column of the newest row; Ctrl-C ends in the sentence `stopped`."""
+    try:
+        if quiet or not err.is_terminal:
+            yield None
+            return
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=err, transient=True) as progress:
+            task = progress.add_task(title, total=None)
+            yield lambda count, of, row: progress.update(
+                task, total=of, completed=count, description=f"{title}: {row[named]}"
+            )
+    except KeyboardInterrupt:
+        raise Interrupted(stopped) from None
 
 
 def show(result: Result, title: str, quiet: bool = False) -> None:
