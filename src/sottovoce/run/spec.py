@@ -203,11 +203,11 @@ class Execution:
 
 def _plain(part: Any) -> dict[str, Any]:
     values = {f.name: getattr(part, f.name) for f in fields(part)}
-    plain = {k: v if v is None or isinstance(v, bool | int | float | str) else str(v) for k, v in values.items()}
     if isinstance(part, AlgorithmSpec):  # a centre, long as it may be, is numbers beside the distance's name
-        centre = getattr(part.distance, "centre", None)
-        plain |= {"distance": plain["distance"].partition("(")[0], "centre": None if centre is None else list(centre)}
-    return plain
+        centred = isinstance(part.distance, Euclidean) and part.distance.centre is not None
+        values |= {"distance": "euclidean", "centre": list(part.distance.centre)} if centred else {"centre": None}
+    plain = (bool, int, float, str, list, type(None))
+    return {name: value if isinstance(value, plain) else str(value) for name, value in values.items()}
 
 
 def _same_fields(kind: Any, data: dict[str, Any]) -> None:
