@@ -10,7 +10,7 @@ from contract import BASE, CASES, IMPOSSIBLE, NAMES, OPTIONS, check, job_of, pai
 from sottovoce.algorithm.methods import METHODS
 from sottovoce.engine import ENGINES, Engine, choose, compiled, one_by_one, reference, work
 from sottovoce.errors import SottovoceError, SpecError
-from sottovoce.privacy.laws import Gaussian
+from sottovoce.privacy.release import Gaussian
 from sottovoce.privacy.sampling import Fixed
 from sottovoce.problem.regularisers import Euclidean, Separable
 from sottovoce.run.build import prepare

@@ -20,9 +20,8 @@ from sottovoce.network.graphs import GRAPHS, Family
 from sottovoce.network.mixing import METROPOLIS, WEIGHTS, Rule
 from sottovoce.notation import Field
 from sottovoce.privacy.accounting import check_delta
-from sottovoce.privacy.adversaries import ADVERSARIES, Adversary, Transcript
 from sottovoce.privacy.calibration import NOISES, Noise, NoNoise
-from sottovoce.privacy.laws import LAWS, GaussianLaw, LawChoice
+from sottovoce.privacy.release import ADVERSARIES, LAWS, Adversary, GaussianLaw, LawChoice, Transcript
 from sottovoce.privacy.sampling import SAMPLINGS, Fixed, Sampling
 from sottovoce.problem import objective
 from sottovoce.problem.losses import LOSSES, Loss
@@ -204,8 +203,8 @@ class Execution:
 def _plain(part: Any) -> dict[str, Any]:
     values = {f.name: getattr(part, f.name) for f in fields(part)}
     if isinstance(part, AlgorithmSpec):  # a centre, long as it may be, is numbers beside the distance's name
-        centred = isinstance(part.distance, Euclidean) and part.distance.centre is not None
-        values |= {"distance": "euclidean", "centre": list(part.distance.centre)} if centred else {"centre": None}
+        centre = part.distance.centre if isinstance(part.distance, Euclidean) else None
+        values |= {"centre": None} if centre is None else {"distance": "euclidean", "centre": list(centre)}
     plain = (bool, int, float, str, list, type(None))
     return {name: value if isinstance(value, plain) else str(value) for name, value in values.items()}
 
