@@ -17,6 +17,8 @@ from sottovoce.secure.generator import WORD, Generator
 
 Ball = Any
 """A `flint.arb`: the library has no types."""
+ENOUGH = 128
+"""Words of a stream that are looked at: one draw in 2⁸⁰⁰⁰ needs more."""
 _PRECISION = Lock()  # the working precision belongs to the process: too low a one would be no error, but no end either
 
 
@@ -86,9 +88,9 @@ def whole(value: Callable[[], Ball]) -> int:
     from flint import ctx
 
     with _PRECISION:
-        for words in range(1, 1 << 12):
+        for words in range(1, ENOUGH):
             with ctx.workprec(WORD * (words + 3)):
                 found = value().floor().unique_fmpz()
             if found is not None:
                 return int(found)
-    raise PrivacyError("a random number lies on a rounding boundary to 2¹⁸ bits; the generator must be broken")
+    raise PrivacyError("a random number lies on a rounding boundary to 8,000 bits; the generator must be broken")

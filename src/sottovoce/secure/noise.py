@@ -184,9 +184,9 @@ class Noise:
 
     def shifts(self, sum_grid: float) -> IntArray:
         """log₂(g / sum_grid) of every release."""
-        octaves = np.log2(self.grids / sum_grid)
-        found = np.rint(octaves).astype(np.int64)
-        if np.any((np.ldexp(sum_grid, found) != self.grids) | (found < 0) | (found > SHIFT)):
+        part, octave = math.frexp(sum_grid)
+        found = np.frexp(self.grids)[1].astype(np.int64) - octave
+        if part != 0.5 or np.any((found < 0) | (found > SHIFT)):
             raise PrivacyError(
                 f"the grid of sums, {sum_grid:g}, must be a power of two that divides the releases' grids and is no "
                 f"finer than 2⁻{SHIFT} of them; take both from public numbers with `choose_grids` and `release_grid`"
