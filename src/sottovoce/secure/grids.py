@@ -30,9 +30,9 @@ FEATURE_BITS = 20
 MODEL_BITS = 32
 """A model's length over its grid: with the features' they make the 52 bits of a margin."""
 SUM_BITS = 41
-"""The clip over the grid of sums; at most: of very many records, fewer, so that their sum has 62 bits."""
-LEAST_BITS = 24
-"""The clip over the grid of sums, at least."""
+"""The octave of the clip over the grid of sums; of very many records fewer, so that their sum has 62 bits."""
+LEAST_BITS = 25
+"""The octave of the clip over the grid of sums, at least: the grid is at most L·2⁻²⁴."""
 WHOLE_BITS = 62
 EXACT = 53
 SHY = 1.0 - 2.0**-40
@@ -119,7 +119,7 @@ def choose_grids(records: int, clip: float, bound: float, intercept: float = 0.0
             raise PrivacyError(f"the {name} must be finite and over 0, not {value}; give a public one")
     if not 0 <= intercept < math.inf:
         raise PrivacyError(f"the intercept's value must be finite and not negative, not {intercept}")
-    bits = min(SUM_BITS, WHOLE_BITS - math.ceil(math.log2(records)))
+    bits = min(SUM_BITS, WHOLE_BITS - (int(records) - 1).bit_length())
     if bits < LEAST_BITS:
         raise PrivacyError(f"{records} records are too many for one sum; share them out among more nodes")
     feature = _octave(bound, intercept) * 2.0**-FEATURE_BITS

@@ -30,6 +30,8 @@ SHORTER = 1.0 - 2.0**-30
 """A length that is measured in double arithmetic is brought to L by this factor: far more than its error."""
 LESS = 1.0 - 2.0**-28
 """A person's slopes are made smaller by this factor, so that rows of full length pass the test in whole numbers."""
+HUGE = 2.0**1000
+"""Slopes count as no larger, in units of their grid: their lengths stay finite."""
 _PERSON_BITS = 50
 
 
@@ -69,7 +71,8 @@ def truncated(slopes: Array, caps: Array, grids: Grids) -> Array:
 
     What is not a number counts as nothing.
     """
-    size = np.where(np.isfinite(slopes), np.abs(slopes), 0.0) / grids.slope
+    with np.errstate(over="ignore"):
+        size = np.minimum(np.where(np.isfinite(slopes), np.abs(slopes), 0.0) / grids.slope, HUGE)
     if slopes.ndim == 1:
         return np.copysign(np.floor(np.minimum(size, caps)), slopes)
     length = lengths(size)
@@ -90,7 +93,8 @@ def _sum_of_people(data: GridRows, x: Array, y: Array, slope: Slope, rows: Rows,
     reach = np.sqrt(data.squares[listed])
     column = (-1,) + (1,) * (slopes.ndim - 1)
     each = np.repeat(counts, counts).reshape(column)
-    whole = np.copysign(np.floor(np.minimum(np.abs(slopes) * LESS / each / grids.slope, 2.0**EXACT)), slopes)
+    with np.errstate(over="ignore"):
+        whole = np.copysign(np.floor(np.minimum(np.abs(slopes) * LESS / each / grids.slope, 2.0**EXACT)), slopes)
     # a mean is no longer than the mean length of its terms; in whole numbers, from above, so that their sum is exact
     size = np.minimum(np.ceil(_sizes(whole) * reach * (1.0 + 2.0**-40)), 2.0**EXACT)
     starts = np.cumsum(counts) - counts
@@ -107,17 +111,20 @@ def _sum_of_people(data: GridRows, x: Array, y: Array, slope: Slope, rows: Rows,
 def _clipped_mean(data: GridRows, slopes: Array, reach: Array, rows: IntArray) -> IntArray:
     """One person's mean, in units of the sums' grid: exactly summed at a scale of its own, brought to L, truncated."""
     grids, count = data.grids, len(rows)
-    with np.errstate(over="ignore"):
-        longest = float(np.max(_sizes(slopes) * reach))
-    scale = 2.0 ** (_PERSON_BITS - 1 - (count - 1).bit_length() - math.frexp(longest)[1]) if longest < math.inf else 0.0
-    whole = np.trunc(slopes * scale)  # so that the vector's entries stay below 2⁵⁰
+    octaves = math.frexp(float(np.max(np.abs(slopes))))[1]
+    near_one = np.ldexp(slopes, -octaves)
+    longest = math.frexp(float(np.max(_sizes(near_one) * reach)))[1]
+    scale = 2.0 ** (_PERSON_BITS - 1 - (count - 1).bit_length() - longest)
+    whole = np.trunc(near_one * scale)  # so that the vector's entries stay below 2⁵⁰
     vector = np.zeros((*slopes.shape[1:], data.m))
     for at, _, block in _blocks(data, rows):
         vector += _pulled(block, whole[at], grids)
     length = float(lengths(vector.ravel()))
     if length == 0.0:
         return np.zeros(vector.shape, dtype=np.int64)
-    factor = min(1.0 / (count * scale * grids.slope), grids.length * SHORTER / length)
+    with np.errstate(over="ignore"):
+        mean = float(np.ldexp(1.0 / (count * scale * grids.slope), octaves))
+    factor = min(mean, grids.length * SHORTER / length)
     return np.trunc(vector * factor).astype(np.int64)
 
 
