@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from sottovoce.errors import DataError, PrivacyError
 from sottovoce.secure import grids as module
+from sottovoce.secure.compiled import put_on_grid
 from sottovoce.secure.grids import choose_grids, on_grid
 
 positive = st.floats(1e-6, 1e6)
@@ -44,14 +45,26 @@ def test_models_are_brought_to_a_grid_of_their_own():
             found = grids.model(x)
             assert np.all(np.abs(found) <= np.abs(x)) and np.all(found * x >= 0)
             longest = np.max(np.linalg.norm(np.atleast_2d(x), axis=1))
-            assert np.max(np.abs(found - x)) <= longest * 2.0**-30
-            unit = Fraction(float(2.0 ** (math.frexp(longest)[1] + 1 - module.MODEL_BITS)))
+            assert np.max(np.abs(found - x)) <= longest * 2.0**-26
+            unit = Fraction(module.model_grid(float(np.max(np.abs(x))), x.shape[-1]))
             for row in np.atleast_2d(found):
-                whole = [Fraction(v) / (unit / 4) for v in row.tolist()]
-                assert all(w.denominator == 1 for w in whole) and sum((w / 4) ** 2 for w in whole) <= 2**64
+                whole = [Fraction(v) / unit for v in row.tolist()]
+                assert all(w.denominator == 1 for w in whole) and sum(w**2 for w in whole) <= 2**64
+    worst = np.full(2**12, np.nextafter(1.0, 0.0))
+    assert sum((Fraction(v) / Fraction(module.model_grid(worst[0], 2**12))) ** 2 for v in grids.model(worst)) <= 2**64
+    for columns, half in ((1, 0), (2, 1), (4, 1), (5, 2), (16, 2), (17, 3)):
+        assert module.model_grid(0.75, columns) == 2.0 ** (half - 32)
     assert not np.any(grids.model(np.zeros(3))) and not np.any(grids.model(np.full(3, 1e-300)))
     with pytest.raises(PrivacyError, match="finite"):
         grids.model(np.array([1.0, np.inf]))
+
+
+@given(st.integers(1, 300), st.integers(-400, 300), st.integers(0, 10**6))
+def test_compiled_models_have_the_same_bits(m, octave, seed):
+    x = np.random.default_rng(seed).normal(size=m) * 2.0**octave
+    out = np.empty(m)
+    put_on_grid(x, out)
+    assert np.array_equal(out, choose_grids(10, 1.0, 1.0).model(x))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

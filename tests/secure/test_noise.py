@@ -14,7 +14,7 @@ from scripted import Scripted
 from sottovoce.errors import PrivacyError
 from sottovoce.secure import balls, noise
 from sottovoce.secure.generator import Generator
-from sottovoce.secure.noise import UNCERTAIN, Law, Layer, Noise, noisy_counts, release_grid
+from sottovoce.secure.noise import UNCERTAIN, Law, Layer, Noise, noisy_counts, release_grid, scale_of
 
 SUM_GRID = 2.0**-41
 BOTH = pytest.mark.parametrize("compiled", [False, True], ids=["NumPy", "Numba"])
@@ -230,7 +230,7 @@ def test_without_noise_a_sum_is_rounded_to_even(compiled):
 def test_nan_is_never_taken_for_a_number(compiled):
     made = Noise(3, np.array([1.0]), [], compiled=compiled)
     made.approx[:] = [[math.nan, 2.25, math.nan]]
-    values = made._rounded(np.array([[1, 1, 1]]), np.array([0]), made.approx, made.error)
+    values, _ = made._rounded(np.array([[1, 1, 1]]), np.array([0]), made.approx, made.error)
     assert values.tolist() == [[UNCERTAIN, 3, UNCERTAIN]]
 
 
@@ -257,6 +257,12 @@ def test_grids_are_from_public_numbers():
     for bad in (0.0, -1.0, math.inf, math.nan):
         with pytest.raises(PrivacyError, match="scale"):
             release_grid(bad, 1.0)
+
+
+@given(st.lists(st.floats(1e-50, 1e50), min_size=1, max_size=4))
+def test_scales_are_rounded_up(factors):
+    exact = math.prod(map(Fraction, factors))
+    assert exact <= Fraction(scale_of(*factors)) <= exact * Fraction(1 + 2.0**-52)
 
 
 def test_what_cannot_be_rounded_is_refused(generator):

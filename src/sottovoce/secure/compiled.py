@@ -3,8 +3,8 @@
 Noise is approximated as in `noise`, with polynomials in place of library calls; both are within the error bound, so the
 releases are the same, bit for bit. Its loops are written so that LLVM vectorises them: no branches, only selections.
 
-`round_row`, `truncated` and `exp` are for the loops of an engine. They take no liberties with rounding, and give the
-bits of their NumPy twins `noise.rounded`, `sums.truncated` and `functions.exp`.
+`round_row`, `truncated`, `exp` and `put_on_grid` are for the loops of an engine. They take no liberties with rounding,
+and give the bits of their NumPy twins `noise.rounded`, `sums.truncated`, `functions.exp` and `Grids.model`.
 """
 
 import math
@@ -13,6 +13,7 @@ import numpy as np
 from numba import njit
 
 from sottovoce.secure.functions import EXP, EXP_LIMIT, LN2_HIGH, LN2_LOW, LOG2_E
+from sottovoce.secure.grids import MODEL_BITS, TINIEST
 
 exact = njit(nogil=True, _nrt=False, fastmath=False)
 # within the error bound either way; a division that could raise an exception would not be vectorised
@@ -104,12 +105,11 @@ def add_laplace(words, scales, rows, first, out):
 def round_row(sums, shift, noise, error, out):
     """round(S·2⁻ˢʰⁱᶠᵗ + noise) of a row as `noise.rounded`; returns how many are uncertain."""
     unit, mask = math.ldexp(1.0, -shift), i64(i64(i64(1) << i64(shift)) - i64(1))
-    most, doubts = 1.0 - error, 0
+    most, doubts = 0.5 - error, 0
     for j in range(len(sums)):
         shifted = (f64(i64(sums[j] & mask)) * unit + 0.5) + noise[j]
         down = math.floor(shifted)
-        rest = shifted - down
-        certain = (rest > error) & (rest < most)
+        certain = abs((shifted - down) - 0.5) < most
         out[j] = i64(i64(sums[j] >> i64(shift)) + i64(down if certain else 0.0)) if certain else i64(UNCERTAIN)
         doubts += 0 if certain else 1
     return doubts
@@ -140,3 +140,16 @@ def exp(v):
 def truncated(slope, cap, inverse):
     """A slope in whole units of g_s = 1/inverse, toward zero and at most its row's cap, as `sums.truncated`."""
     return math.copysign(math.floor(min(abs(slope) * inverse, cap)), slope) if math.isfinite(slope) else 0.0
+
+
+@exact
+def put_on_grid(x, out):
+    """A model of one output on its own grid, as `Grids.model`."""
+    largest, half = 0.0, 0
+    for j in range(len(x)):
+        largest = max(largest, abs(x[j]))
+    while (1 << (2 * half)) < len(x):
+        half += 1
+    grid = math.ldexp(1.0, max(math.frexp(largest)[1] + half - MODEL_BITS, TINIEST))
+    for j in range(len(x)):
+        out[j] = np.trunc(x[j] / grid) * grid

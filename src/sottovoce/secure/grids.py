@@ -23,7 +23,6 @@ import numpy as np
 
 from sottovoce._types import Array, IntArray, Matrix
 from sottovoce.errors import DataError, PrivacyError
-from sottovoce.secure.functions import lengths
 
 FEATURE_BITS = 20
 """A row's length is at most this many octaves over the grid of features; float32 has room for 24."""
@@ -39,7 +38,8 @@ SHY = 1.0 - 2.0**-40
 """A largest slope is computed in double arithmetic, and made smaller by more than its error."""
 BLOCK = 1 << 13
 """Numbers that are brought to the grid at a time."""
-_TINIEST = -500  # the exponent of a model's grid: a smaller model counts as zero
+TINIEST = -500
+"""The exponent of a model's grid, at least: a smaller model counts as zero."""
 
 Over = Literal["refuse", "clip"]
 
@@ -86,15 +86,16 @@ class Grids:
     def model(self, x: Array) -> Array:
         """A model on its own grid, toward zero; of several outputs, (K, m), all on one.
 
+        The grid follows from the largest weight and from m, which needs no sum: ‖x‖ ≤ √m·max|x|.
+
         Examples
         --------
-        >>> choose_grids(1000, clip=1.0, bound=1.0).model(np.array([0.9, -1 / 3])) * 2.0**32
-        array([ 3.86547057e+09, -1.43165576e+09])
+        >>> choose_grids(1000, clip=1.0, bound=1.0).model(np.array([0.75, -1 / 3])) * 2.0**31
+        array([ 1.61061274e+09, -7.15827882e+08])
         """
         if not np.all(np.isfinite(x)):
             raise PrivacyError("the model is not finite, and no gradient at it would be; take shorter steps")
-        longest = float(np.max(lengths(x), initial=0.0)) * (1.0 + 2.0**-20)
-        grid = 2.0 ** max(math.frexp(longest)[1] - MODEL_BITS, _TINIEST)
+        grid = model_grid(float(np.max(np.abs(x), initial=0.0)), x.shape[-1])
         return np.trunc(x / grid) * grid
 
 
@@ -140,6 +141,12 @@ def _octave(*parts: float) -> float:
     while Fraction(octave / 2.0) ** 2 >= squares:
         octave /= 2.0
     return octave
+
+
+def model_grid(largest: float, columns: int) -> float:
+    """The grid of a model with m columns and a largest weight: its length is at most 2³² of it."""
+    half = ((columns - 1).bit_length() + 1) // 2  # √m ≤ 2^half
+    return 2.0 ** max(math.frexp(largest)[1] + half - MODEL_BITS, TINIEST)
 
 
 @dataclass(frozen=True, eq=False)

@@ -41,8 +41,8 @@ LAST = np.uint64(2**64 - 1)
 HALF = np.uint64(1 << 63)
 UNCERTAIN = -(2**63)
 """In place of a number that is not known well enough to be rounded."""
-AT_ONCE = 1 << 12
-"""Blocks that are worked on at a time: they stay in cache."""
+AT_ONCE = 1 << 13
+"""Blocks, or numbers, that are worked on at a time: they stay in cache."""
 
 
 class Law(Enum):
@@ -87,6 +87,19 @@ def release_grid(scale: float, sum_grid: float) -> float:
     if not 0 < scale < math.inf:
         raise PrivacyError(f"the scale of a noise must be finite and over 0, not {scale}")
     return max(2.0 ** (math.frexp(scale)[1] - 1 - FINE), sum_grid)
+
+
+def scale_of(*factors: float) -> float:
+    """The product of positive numbers, rounded up: a scale that is never below the one that is accounted.
+
+    Examples
+    --------
+    >>> scale_of(0.1, 3.0) > 0.3, scale_of(0.5, 3.0)
+    (True, 1.5)
+    """
+    exact = math.prod(map(Fraction, factors))
+    nearest = float(exact)
+    return nearest if Fraction(nearest) >= exact else math.nextafter(nearest, math.inf)
 
 
 class Noise:
@@ -163,24 +176,28 @@ class Noise:
         """
         mine = slice(None) if rows is None else rows
         shifts = self.shifts(sum_grid)[mine]
-        values = self._rounded(np.asarray(sums, dtype=np.int64), shifts, self.approx[mine], self.error[mine])
+        values, doubts = self._rounded(np.asarray(sums, dtype=np.int64), shifts, self.approx[mine], self.error[mine])
         named = np.arange(len(self.grids))[mine]
-        for place, j in np.argwhere(values == UNCERTAIN).tolist():
+        for place, j in np.argwhere(values == UNCERTAIN).tolist() if doubts else ():
             values[place, j] = self.exactly(int(named[place]), j, int(sums[place, j]), int(shifts[place]))
         return values
 
-    def _rounded(self, sums: IntArray, shifts: IntArray, noise: Array, error: Array) -> IntArray:
+    def _rounded(self, sums: IntArray, shifts: IntArray, noise: Array, error: Array) -> tuple[IntArray, bool]:
+        """Also whether something is uncertain."""
         values = np.empty(noise.shape, dtype=np.int64)
         if self.compiled:
             from sottovoce.secure.compiled import round_rows
 
-            round_rows(np.ascontiguousarray(sums), shifts, noise, error, values)
-            return values
-        height = max(1, 2 * AT_ONCE // max(1, self.m))
+            return values, round_rows(np.ascontiguousarray(sums), shifts, noise, error, values) > 0
+        doubts, width = False, max(1, min(self.m, AT_ONCE))
+        height = AT_ONCE // width
         for start in range(0, len(values), height):
             some = slice(start, start + height)
-            values[some] = rounded(sums[some], shifts[some], noise[some], error[some])
-        return values
+            for first in range(0, self.m, width):
+                part = some, slice(first, first + width)
+                values[part] = rounded(sums[part], shifts[some], noise[part], error[some])
+                doubts = doubts or bool(np.min(values[part], initial=0) == UNCERTAIN)
+        return values, doubts
 
     def shifts(self, sum_grid: float) -> IntArray:
         """log₂(g / sum_grid) of every release."""
@@ -227,7 +244,7 @@ def rounded(sums: IntArray, shifts: IntArray, noise: Array, error: Array) -> Int
     shifted = (part * np.ldexp(1.0, -shift) + 0.5) + noise
     down = np.floor(shifted)
     rest = shifted - down
-    certain = (rest > error[:, None]) & (rest < 1.0 - error[:, None])
+    certain = np.abs(rest - 0.5) < 0.5 - error[:, None]
     return np.where(certain, (sums >> shift) + np.where(certain, down, 0.0).astype(np.int64), UNCERTAIN)
 
 
