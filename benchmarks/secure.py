@@ -178,8 +178,8 @@ def check_law(draws: int, law: Law) -> None:
     tails = 2 * expected(cells, scale, name)[-1] * done
     print(
         f"{name:9} {done:>11,} draws: p = {right:.3f} of χ² over {len(counts)} cells (a scale wrong by 1/500: "
-        f"{wrong:.1g}); beyond ±{far:.2f} scales {counts[0] + counts[-1]} for {tails:.1f}; {doubts.count} computed again, "
-        f"once in {done / max(1, doubts.count) / 2**19:.2f}·2¹⁹ ({time.perf_counter() - began:.0f} s)",
+        f"{wrong:.1g}); beyond ±{far:.2f} scales {counts[0] + counts[-1]} for {tails:.1f}; {doubts.count} computed "
+        f"again, once in {done / max(1, doubts.count) / 2**19:.2f}·2¹⁹ ({time.perf_counter() - began:.0f} s)",
         flush=True,
     )
 

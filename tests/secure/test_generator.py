@@ -1,6 +1,8 @@
 import hashlib
 import hmac
 import pickle
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -111,3 +113,10 @@ def test_words_are_uniform_and_neighbours_unrelated(generator):
     values = words * 2.0**-64
     for a, b in ((values[:, :, 0], values[:, :, 1]), (values[1:], values[:-1]), (values[:, 1:], values[:, :-1])):
         assert abs(stats.pearsonr(a.ravel(), b.ravel()).statistic) * np.sqrt(a.size) < 4.5
+
+
+def test_nothing_slow_is_loaded_before_it_is_used():
+    parts = "balls, functions, generator, grids, noise, sampling, sums"
+    code = f"import sys\nfrom sottovoce.secure import {parts}\nprint(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert "sottovoce.secure.sums" in loaded and not {"numba", "flint", "cryptography"} & set(loaded)

@@ -4,7 +4,9 @@ Noise is approximated as in `noise`, with polynomials in place of library calls;
 releases are the same, bit for bit. Its loops are written so that LLVM vectorises them: no branches, only selections.
 
 `round_row`, `truncated`, `exp` and `put_on_grid` are for the loops of an engine. They take no liberties with rounding,
-and give the bits of their NumPy twins `noise.rounded`, `sums.truncated`, `functions.exp` and `Grids.model`.
+and give the bits of their NumPy twins `noise.rounded`, `sums.truncated`, `functions.exp` and `Grids.model`. An engine
+draws `Noise` ahead, rounds with `round_row`, and leaves its loop for `Noise.exactly` where that says that something is
+UNCERTAIN: once in half a million numbers.
 """
 
 import math
