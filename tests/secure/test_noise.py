@@ -274,6 +274,9 @@ def test_what_cannot_be_rounded_is_refused(generator):
     for sum_grid in (0.3, 2.0, 2.0**-63, 0.0, math.inf, math.nan):
         with pytest.raises(PrivacyError, match="grid of sums"):
             made.added_to(np.zeros((1, 2), dtype=int), sum_grid)
+    for sums in (np.zeros((1, 3), dtype=int), np.zeros((2, 2), dtype=int), np.zeros((1, 2))):
+        with pytest.raises(PrivacyError, match="whole numbers"):
+            made.added_to(sums, 1.0)
     for bad in (layer._replace(scales=np.array([math.inf])), layer._replace(rows=np.array([1]))):
         with pytest.raises(PrivacyError, match="layer"):
             Noise(2, np.array([1.0]), [bad])

@@ -111,7 +111,7 @@ class Noise:
     grids : g of each release, powers of two
     layers : sources of noise; a release may have several, or none
     law : of the unit noises
-    compiled : whether Numba makes the approximation, which takes a third of the time; the releases are the same
+    compiled : whether Numba does the work, in a fraction of the time; the releases are the same
 
     Attributes
     ----------
@@ -175,8 +175,11 @@ class Noise:
         rows : which releases these are; all of them by default
         """
         mine = slice(None) if rows is None else rows
-        shifts = self.shifts(sum_grid)[mine]
-        values, doubts = self._rounded(np.asarray(sums, dtype=np.int64), shifts, self.approx[mine], self.error[mine])
+        shifts, noise = self.shifts(sum_grid)[mine], self.approx[mine]
+        sums = np.asarray(sums)
+        if sums.shape != noise.shape or sums.dtype != np.int64:
+            raise PrivacyError(f"these sums must be whole numbers (int64) of shape {noise.shape}, not {sums.shape}")
+        values, doubts = self._rounded(sums, shifts, noise, self.error[mine])
         named = np.arange(len(self.grids))[mine]
         for place, j in np.argwhere(values == UNCERTAIN).tolist() if doubts else ():
             values[place, j] = self.exactly(int(named[place]), j, int(sums[place, j]), int(shifts[place]))
@@ -292,4 +295,5 @@ def noisy_counts(generator: Generator, node: int, round: int, counts: IntArray, 
     """
     here = np.array([0])
     layer = Layer(generator, here, np.array([node]), np.array([round]), np.array([scale]))
-    return Noise(len(counts), np.ones(1), [layer]).added_to(np.asarray(counts)[None], 1.0)[0]
+    whole = np.asarray(counts, dtype=np.int64)
+    return Noise(len(whole), np.ones(1), [layer]).added_to(whole[None], 1.0)[0]
