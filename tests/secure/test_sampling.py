@@ -86,6 +86,18 @@ def test_uniforms_at_the_ends():
         assert found[:1].tolist() == [gap] * (gap < 5000)
 
 
+@pytest.mark.parametrize(("q", "b"), [(10, 3), (1000, 1), (1000, 500), (7, 6), (10**6, 64)])
+@pytest.mark.parametrize("k", [1, 2, 3, 7])
+@pytest.mark.parametrize("side", [-1, 1], ids=["below", "above"])
+def test_uniforms_that_are_aimed_at_a_boundary_between_two_gaps(q, b, k, side):
+    """u agrees with (1 − b/q)ᵏ to 127 bits, and is smaller or larger by the last one: the gap is k, or k − 1."""
+    first, second = divmod((q - b) ** k * 2**128 // q**k + side, 2**64)
+    scripted = Scripted(lambda level, block, which: (first, second, 0)[min(level, 2)])
+    scale = sampling._mean_gaps(np.array([q]), np.array([b]))
+    assert sampling._gaps(np.array([[first]], dtype=np.uint64), scale, np.array([q])).tolist() == [[-1]]
+    assert sampling._exact_gap(scripted, (0, 0, 0), 0, Fraction(b, q)) == (k if side < 0 else k - 1)
+
+
 @given(st.integers(0, 10**6), st.integers(1, 3000), st.integers(1, 60))
 def test_pairs_do_not_depend_on_each_other(seed, q, count):
     generator = Generator(bytes([seed % 256]) * 32)
