@@ -17,6 +17,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "network": "",
         "privacy": "",
         "data": "",
+        "secure": "",
         "algorithm": "problem",
         "engine": "problem network privacy algorithm",
         "run": "problem network privacy algorithm engine",
@@ -36,7 +37,7 @@ ONLY_IN = {
     "bokeh": {"report"},
     "matplotlib": {"figure.py", "cli/plan.py"},
     "networkx": {"network/graphs.py"},
-    "numba": {"problem/coordinate.py", "engine/kernel"},
+    "numba": {"problem/coordinate.py", "engine/kernel", "secure/compiled.py"},
     "typer": {"cli"},
     "rich": {"cli"},
     "pyarrow": {"data", "run/result.py", "experiments/table.py"},
@@ -45,7 +46,8 @@ ONLY_IN = {
     "sqlite3": {"node/store.py", "node/ledger.py"},
     "mpi4py": {"node/transport.py"},
     "nvflare": {"consortium/controller.py", "consortium/executor.py"},  # elsewhere through consortium/flare.py
-    "cryptography": {"consortium/check.py"},
+    "cryptography": {"consortium/check.py", "secure/generator.py"},
+    "flint": {"secure"},
 }
 FILES = sorted(PACKAGE.rglob("*.py"))
 

@@ -18,7 +18,8 @@ from sottovoce.network.activation import ACTIVATIONS
 from sottovoce.network.graphs import GRAPHS
 from sottovoce.network.mixing import WEIGHTS
 from sottovoce.privacy.calibration import NOISES
-from sottovoce.privacy.release import ADVERSARIES, LAWS, SAMPLINGS
+from sottovoce.privacy.release import ADVERSARIES, LAWS
+from sottovoce.privacy.sampling import SAMPLINGS
 from sottovoce.problem import objective
 from sottovoce.problem.losses import LOSSES
 from sottovoce.problem.regularisers import DISTANCES, REGULARISERS, Euclidean, l2
