@@ -9,7 +9,7 @@ import numpy as np
 from sottovoce import AlgorithmSpec, Execution, Shards, Spec, solve
 from sottovoce.data.embedded import embedded
 from sottovoce.figure import Curve, Figure, Panel, draw
-from sottovoce.privacy.adversaries import ADVERSARIES
+from sottovoce.privacy.release import ADVERSARIES
 from sottovoce.privacy.theorem1 import Theorem1, compare
 from sottovoce.problem.optimum import optimum
 from sottovoce.problem.shards import even

@@ -10,7 +10,7 @@ from sottovoce.engine import reference
 from sottovoce.errors import SpecError
 from sottovoce.experiments.baselines import BASELINES, make_baseline
 from sottovoce.experiments.facts import Facts, dual_weight, step_size, variance
-from sottovoce.privacy.laws import Pairs
+from sottovoce.privacy.release import Pairs
 from sottovoce.privacy.sampling import Full
 from sottovoce.problem.losses import LOSSES
 from sottovoce.problem.optimum import optimum

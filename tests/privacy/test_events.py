@@ -11,7 +11,6 @@ from parts import full
 from sottovoce.errors import PrivacyError, SpecError
 from sottovoce.network.graphs import GRAPHS
 from sottovoce.privacy.accounting import SMALLEST, Account, _price, epsilon, price, risk
-from sottovoce.privacy.adversaries import ADVERSARIES, SecretPairs, Transcript
 from sottovoce.privacy.calibration import NOISES, GivenNoise, NoNoise, PaperNoise, Private, sigma
 from sottovoce.privacy.events import (
     SHAPED,
@@ -27,10 +26,9 @@ from sottovoce.privacy.events import (
     grouped_by_event,
     read_event,
 )
-from sottovoce.privacy.laws import LAWS, Pairs, PairsLaw, Tree
 from sottovoce.privacy.planning import account, calibrate
 from sottovoce.privacy.profiles import gaussian_epsilon
-from sottovoce.privacy.release import Release
+from sottovoce.privacy.release import ADVERSARIES, LAWS, Pairs, PairsLaw, Release, SecretPairs, Transcript, Tree
 from sottovoce.privacy.sampling import SAMPLINGS, Cyclic, Fixed, Full, Poisson
 from sottovoce.privacy.statement import PrivacyStatement, make_statement
 from sottovoce.run.build import prepare

@@ -17,8 +17,8 @@ from sottovoce.experiments.compare.study import compare as run_study
 from sottovoce.experiments.data import load
 from sottovoce.experiments.table import Row
 from sottovoce.figure import draw
-from sottovoce.privacy.adversaries import make_adversary
 from sottovoce.privacy.events import ADJACENCY
+from sottovoce.privacy.release import ADVERSARIES
 from sottovoce.privacy.statement import number
 from sottovoce.problem.losses import LOSSES
 from sottovoce.run.result import NOT_PRIVATE
@@ -105,7 +105,7 @@ def _show(lines: list[Line], delta: float, refused: dict[str, str]) -> None:
     """A table for each (data, ε, adversary): no column mixes adversaries."""
     for group, mine in itertools.groupby(lines, key=lambda x: (x.data, x.epsilon, x.adversary, x.tuned)):
         data, epsilon, adversary, tuned = group
-        title = f"\n{data}, ε = {epsilon:g}, δ = {delta:g}, '{adversary}' ({make_adversary(adversary).sees})"
+        title = f"\n{data}, ε = {epsilon:g}, δ = {delta:g}, '{adversary}' ({ADVERSARIES.read(adversary).sees})"
         table = Table(title=title + (f"\n{TUNED}" if tuned else ""), title_justify="left", box=None)
         for column in ("", "algorithm", "F − F*", "test accuracy", "true ε", "sent", "s"):
             table.add_column(column, justify="left" if column == "algorithm" else "right")

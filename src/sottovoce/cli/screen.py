@@ -19,8 +19,8 @@ from rich.table import Table
 from sottovoce._text import bytes_text as bytes_text
 from sottovoce.errors import Interrupted, SpecError
 from sottovoce.experiments.table import Done
-from sottovoce.privacy.adversaries import make_adversary
-from sottovoce.privacy.statement import make_unit, number
+from sottovoce.privacy.release import ADVERSARIES
+from sottovoce.privacy.statement import UNITS, number
 from sottovoce.run.result import NOT_PRIVATE, Observation, Result
 from sottovoce.run.solve import Progress as OnProgress
 
@@ -124,11 +124,11 @@ def privacy_panel(result: Result) -> Panel:
     statement = result.statement
     lines = [
         f"[bold]{plain(statement.verdict())}[/]",
-        f"adversary: {statement.adversary}, who sees {make_adversary(statement.adversary).sees}",
+        f"adversary: {statement.adversary}, who sees {ADVERSARIES.read(statement.adversary).sees}",
         f"neighbouring data: {statement.adjacency}",
     ]
     if math.isfinite(statement.epsilon):
-        event, units = statement.worst.event, make_unit(statement.unit).plural
+        event, units = statement.worst.event, UNITS.make(statement.unit).plural
         lower = f"on the worst data ε is at least {number(statement.epsilon_lower)}; " if event.realised else ""
         lines.append(
             f"worst node: {event.rounds:,} releases of {event.sampling} batches of {event.batch} from "

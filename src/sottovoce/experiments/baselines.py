@@ -25,8 +25,7 @@ from sottovoce.network.graphs import GRAPHS
 from sottovoce.network.mixing import WEIGHTS, metropolis
 from sottovoce.planner import Facts as Known
 from sottovoce.planner import choose
-from sottovoce.privacy.adversaries import Central, SecretPairs
-from sottovoce.privacy.laws import GaussianLaw, LaplaceLaw, PairsLaw, TreeLaw
+from sottovoce.privacy.release import Central, GaussianLaw, LaplaceLaw, PairsLaw, SecretPairs, TreeLaw
 from sottovoce.privacy.sampling import Cyclic, Fixed, Full
 from sottovoce.problem.regularisers import Separable
 from sottovoce.problem.shards import Shards

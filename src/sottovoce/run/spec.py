@@ -20,9 +20,8 @@ from sottovoce.network.graphs import GRAPHS, Family
 from sottovoce.network.mixing import METROPOLIS, WEIGHTS, Rule
 from sottovoce.notation import Field
 from sottovoce.privacy.accounting import check_delta
-from sottovoce.privacy.adversaries import ADVERSARIES, Adversary, Transcript
 from sottovoce.privacy.calibration import NOISES, Noise, NoNoise
-from sottovoce.privacy.laws import LAWS, GaussianLaw, LawChoice
+from sottovoce.privacy.release import ADVERSARIES, LAWS, Adversary, GaussianLaw, LawChoice, Transcript
 from sottovoce.privacy.sampling import SAMPLINGS, Fixed, Sampling
 from sottovoce.problem import objective
 from sottovoce.problem.losses import LOSSES, Loss
@@ -203,11 +202,11 @@ class Execution:
 
 def _plain(part: Any) -> dict[str, Any]:
     values = {f.name: getattr(part, f.name) for f in fields(part)}
-    plain = {k: v if v is None or isinstance(v, bool | int | float | str) else str(v) for k, v in values.items()}
     if isinstance(part, AlgorithmSpec):  # a centre, long as it may be, is numbers beside the distance's name
-        centre = getattr(part.distance, "centre", None)
-        plain |= {"distance": plain["distance"].partition("(")[0], "centre": None if centre is None else list(centre)}
-    return plain
+        centre = part.distance.centre if isinstance(part.distance, Euclidean) else None
+        values |= {"centre": None} if centre is None else {"distance": "euclidean", "centre": list(centre)}
+    plain = (bool, int, float, str, list, type(None))
+    return {name: value if isinstance(value, plain) else str(value) for name, value in values.items()}
 
 
 def _same_fields(kind: Any, data: dict[str, Any]) -> None:

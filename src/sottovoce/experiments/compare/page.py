@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sottovoce.experiments.compare.ranking import ADVERSARIES, COLUMNS, TUNED, Line, figure, shown
+from sottovoce.experiments.compare.ranking import COLOURS, COLUMNS, TUNED, Line, figure, shown
 from sottovoce.experiments.compare.study import STUDY
 from sottovoce.experiments.table import Row
-from sottovoce.privacy.adversaries import make_adversary
 from sottovoce.privacy.events import ADJACENCY
+from sottovoce.privacy.release import ADVERSARIES
 from sottovoce.privacy.statement import number
 from sottovoce.report.document import Part, Section, download, page, pairs, table, tag
 from sottovoce.report.figures import shown as plots
@@ -20,7 +20,7 @@ def write_page(path: Path, rows: Sequence[Row], lines: Sequence[Line], refused: 
     """Write the page: the runs, their rankings, and what was not run, with the reason."""
     sections = [_about(rows, refused)]
     for data in dict.fromkeys(line.data for line in lines):
-        for adversary in ADVERSARIES:
+        for adversary in COLOURS:
             mine = [line for line in lines if (line.data, line.adversary) == (data, adversary)]
             if mine:
                 sections.append(_ranking(data, adversary, mine))
@@ -47,7 +47,7 @@ def _about(rows: Sequence[Row], refused: dict[str, str]) -> Section:
 def _ranking(data: str, adversary: str, lines: Sequence[Line]) -> Section:
     """Figures of one adversary's lines, where they are fair, and a table of all of them."""
     fair = any(not line.tuned for line in lines)
-    sees = tag("p", f"'{adversary}' sees {make_adversary(adversary).sees}.")
+    sees = tag("p", f"'{adversary}' sees {ADVERSARIES.read(adversary).sees}.")
     heads = ["ε asked", "rank", "algorithm", *COLUMNS.values(), "true ε", "bytes sent", "seconds"]
     body = [
         [

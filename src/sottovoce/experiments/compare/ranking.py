@@ -9,9 +9,9 @@ import numpy as np
 from sottovoce._types import Array
 from sottovoce.experiments.table import Row
 from sottovoce.figure import Figure, Interval, Ranking
-from sottovoce.privacy.adversaries import make_adversary
+from sottovoce.privacy.release import ADVERSARIES
 
-ADVERSARIES = {"transcript": "#0072b2", "secret_pairs": "#009e73", "central": "#d55e00"}
+COLOURS = {"transcript": "#0072b2", "secret_pairs": "#009e73", "central": "#d55e00"}
 """From the one who sees most to the one who sees least, each with a colour."""
 COLUMNS = {"suboptimality": "F(model) − F*", "test_accuracy": "test accuracy"}
 """What is drawn of a line, and what it is called."""
@@ -46,7 +46,7 @@ def summarise(rows: list[Row]) -> list[Line]:
     for row in rows:
         group = row["data"], row["epsilon"], row["adversary"], row["tuned"]
         groups.setdefault(group, {}).setdefault(row["algorithm"], []).append(row)
-    lines, seen = [], list(ADVERSARIES)
+    lines, seen = [], list(COLOURS)
     for group in sorted(groups, key=lambda g: (g[0], g[1], seen.index(g[2]), g[3])):
         before: Interval | None = None
         ranked = sorted(groups[group].items(), key=lambda item: float(np.mean(_column(item[1], "objective"))))
@@ -74,7 +74,7 @@ def figure(lines: Sequence[Line]) -> Figure:
     fair = [line for line in lines if not line.tuned]
     known = [name for name in COLUMNS if any(math.isfinite(getattr(line, name).mean) for line in fair)]
     rows = []
-    for adversary in ADVERSARIES:
+    for adversary in COLOURS:
         mine = [line for line in fair if line.adversary == adversary]
         if mine:
             rows.append(tuple(_ranking(mine, column, fair) for column in known))
@@ -89,7 +89,7 @@ def _ranking(lines: Sequence[Line], column: str, all_lines: Sequence[Line]) -> R
     adversary = lines[0].adversary
     return Ranking(
         name=f"{lines[0].data}-{adversary}-{column}",
-        title=f"'{adversary}' sees {make_adversary(adversary).sees}",
+        title=f"'{adversary}' sees {ADVERSARIES.read(adversary).sees}",
         label=COLUMNS[column],
         order=tuple(order(lines)),
         groups={
@@ -98,7 +98,7 @@ def _ranking(lines: Sequence[Line], column: str, all_lines: Sequence[Line]) -> R
             }
             for epsilon in _budgets(all_lines)
         },
-        colour=ADVERSARIES[adversary],
+        colour=COLOURS[adversary],
         log=column == "suboptimality" and all(line.suboptimality.mean > 0 for line in all_lines),
     )
 
