@@ -178,7 +178,7 @@ def test_sweep_compares_noises_over_seeds(sottovoce, svm, tmp_path):
     assert code == 0, err
     rows = json.loads(text)["runs"]
     assert [(r["noise"], r["seed"]) for r in rows] == [
-        (n, s) for n in ("private(1)", "private(4.0)", "none") for s in (0, 1)
+        (n, s) for n in ("private(1)", "private(4)", "none") for s in (0, 1)
     ]
     assert all(r["epsilon"] is None for r in rows[4:]) and 3.9 < rows[2]["epsilon"] <= 4
     assert rows[4]["suboptimality"] < rows[2]["suboptimality"]
