@@ -8,7 +8,6 @@ and schedule, so that differences to the plan are paired: that is what the inter
 """
 
 import argparse
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -16,12 +15,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sottovoce.estimators.transformers import PublicProjection
-from sottovoce.notation import parse
+from sottovoce.experiments.data import Dataset
+from sottovoce.experiments.table import Row, Runs
+from sottovoce.figure import Interval
 from sottovoce.planner import Facts, choose
 from sottovoce.problem.shards import Shards
-from utility import HERE, PAGE, Row, interval, keep, key, rows
-from utility_data import DATA, Data, load
-from utility_methods import _facts, _run
+from utility import HERE, KEY, rewrite, tell
+from utility_methods import DATA, facts_of, load
+from utility_methods import run as run_spec
 
 TABLE = HERE / "ablation.parquet"
 BEGIN, END = "<!-- made by benchmarks/ablation.py -->", "<!-- end of ablation -->"
@@ -34,14 +35,15 @@ class Variant(NamedTuple):
     says: str
     fixed: dict[str, Any] = {}  # noqa: RUF012 - never changed
     facts: Callable[[Facts], dict[str, Any]] = lambda facts: {}
-    data: Callable[[Data], Data] = lambda data: data
+    data: Callable[[Dataset], Dataset] = lambda data: data
     to: str = "plan"
     uneven: bool = False
 
 
-def hashed(data: Data) -> Data:
-    projection = PublicProjection(4096).fit(data.X)
-    return data._replace(X=projection.transform(data.X), X_test=projection.transform(data.X_test))
+def hashed(data: Dataset) -> Dataset:
+    projection = PublicProjection(4096).fit(data.records.X)
+    tables = [replace(table, X=projection.transform(table.X)) for table in (data.records, data.held_out)]
+    return replace(data, records=tables[0], held_out=tables[1])
 
 
 def gentle(facts: Facts) -> dict[str, Any]:
@@ -76,17 +78,18 @@ VARIANTS: dict[str, Variant] = {
 }
 
 
-def run(name: str, data: Data, epsilon: float, seed: int) -> Row:
+def run(head: Row) -> list[Row]:
     """One run of a variant."""
+    name, epsilon, seed = head["method"], head["epsilon"], head["seed"]
     variant = VARIANTS[name]
-    data = variant.data(data)
-    shards = data.shards(NODES, seed)
+    data = variant.data(load(head["data"]))
+    shards = data.deal(NODES, seed)
     if variant.uneven:
         shares = np.exp(1.5 * np.random.default_rng(seed).standard_normal(NODES))
         cuts = np.maximum.accumulate(np.round(np.cumsum(shares / shares.sum()) * len(data.y)).astype(int))
         cuts = np.maximum(cuts, 20 * np.arange(1, NODES + 1))
-        shards = Shards.of(shards.X, shards.y, np.concatenate([[0], cuts[:-1], [len(data.y)]]))
-    facts = _facts(shards, data, epsilon)
+        shards = Shards.of(shards.X, shards.y, np.concatenate([[0], cuts[:-1], [len(data.y)]]), shards.order)
+    facts = facts_of(shards, data, epsilon)
     facts = replace(facts, **variant.facts(facts))
     fixed = dict(variant.fixed)
     planned = choose(replace(facts, penalty="l2"))
@@ -97,35 +100,31 @@ def run(name: str, data: Data, epsilon: float, seed: int) -> Row:
         fixed["rounds"] = 10 * rounds
     if name in ("fewer", "more"):
         fixed["rounds"] = max(5, rounds // 3) if name == "fewer" else 3 * rounds
-    mu, gamma = (parse(text).args[0] for text in (planned.spec.problem.h, planned.spec.algorithm.gamma))
+    mu, gamma = planned.spec.problem.h.modulus, float(planned.spec.algorithm.gamma(1)[0])
     if name == "stiffer":
         fixed["alpha"] = 10 * mu
     if name in ("shorter", "longer"):
         factor = 3.0 if name == "shorter" else 1 / 3
         fixed |= {"alpha": factor * mu, "gamma": factor * gamma, "rounds": rounds}
-    return _run(choose(facts, **fixed).spec, shards, data, seed)
+    return [head | run_spec(choose(facts, **fixed).spec, shards, data, epsilon, seed)]
 
 
 def measure(arguments: argparse.Namespace) -> None:
     """Make what is missing, and keep each row at once."""
-    made = rows(TABLE)
-    there = {key(row) for row in made}
-    for data in arguments.data:
-        for epsilon in arguments.epsilon:
-            for seed in range(arguments.seeds):
-                for name in arguments.variant:
-                    row = {"data": data, "method": name, "nodes": NODES, "epsilon": epsilon, "seed": seed}
-                    if key(row) in there:
-                        continue
-                    began = time.perf_counter()
-                    made.append(row | run(name, load(data), epsilon, seed))
-                    keep(made, TABLE)
-                    print(*key(row), f"{made[-1]['accuracy']:.4f}", f"{time.perf_counter() - began:.1f} s", flush=True)
+    runs = Runs(KEY, TABLE)
+    wanted = [
+        {"data": data, "method": name, "nodes": NODES, "epsilon": epsilon, "seed": seed}
+        for data in arguments.data
+        for epsilon in arguments.epsilon
+        for seed in range(arguments.seeds)
+        for name in arguments.variant
+    ]
+    runs.fill([head for head in wanted if not runs.find(**head)], run, done=tell)
 
 
 def redraw() -> None:
     """Differences to the plan in points, with 95 % intervals over paired seeds."""
-    found = {key(row): row["accuracy"] for row in rows(TABLE)}
+    found = {tuple(row[name] for name in KEY): row["accuracy"] for row in Runs(KEY, TABLE).rows}
     columns = sorted(
         {(data, epsilon) for data, _, _, epsilon, _ in found}, key=lambda c: (list(DATA).index(c[0]), c[1])
     )
@@ -142,12 +141,11 @@ def redraw() -> None:
             elif name == variant.to:
                 cells.append(f"{np.mean([runs[s] for s in both]):.3f} ({len(both)})")
             else:
-                mean, half = interval([100 * (runs[s] - base[s]) for s in both])
-                cells.append(f"{mean:+.2f} ± {half:.2f}")
+                apart = Interval.of([100 * (runs[s] - base[s]) for s in both])
+                cells.append(f"{apart.mean:+.2f} ± {apart.half:.2f}")
         against = "" if variant.to in ("plan", name) else f", against *{VARIANTS[variant.to].says}*"
         lines.append(f"| {variant.says}{against} | " + " | ".join(cells) + " |")
-    before, _, rest = PAGE.read_text().partition(BEGIN)
-    PAGE.write_text(f"{before}{BEGIN}\n\n" + "\n".join(lines) + f"\n\n{END}{rest.partition(END)[2]}")
+    rewrite(BEGIN, END, "\n".join(["", *lines]))
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
 """Fit the planner's formula (src/sottovoce/planner/predict.py) on synthetic problems, and write its constants.
 
     python benchmarks/fit_planner.py measure runs.jsonl     # hours on a CPU; four minutes with CuPy and a large GPU
-    python benchmarks/fit_planner.py fit runs.jsonl         # a minute; writes src/sottovoce/planner/constants.py
+    python benchmarks/fit_planner.py fit runs.jsonl         # a minute; writes the constants into that file
 
 A problem is made of its parameters alone. Dense ones have a spectrum that falls like a power and a mean off the origin,
 categorical ones are fields of one-hot levels, texts have Zipf words, pictures are smooth and not negative. Every one
@@ -123,7 +123,7 @@ def measure(path):
 
 NAMES = ("b", "tau0", "p", "k", "u", "v", "tau1", "e", "d", "w", "s")
 START = (0.16, 14.0, 0.5, 4.0, 0.9, 0.4, 3.0, 0.3, 20.0, 2.0, 0.15)
-CONSTANTS = pathlib.Path(__file__).parent.parent / "src/sottovoce/planner/constants.py"
+FORMULA = pathlib.Path(__file__).parent.parent / "src/sottovoce/planner/predict.py"
 
 
 def formula(log_constants, tau, c, m, T):
@@ -171,10 +171,24 @@ def fit(path):
         met = np.take_along_axis(between, at[:, None], 1)[:, 0] - least[:, None]
         print(f"T = {rounds:<5} loss", *(f"{100 * r:7.2f} " for r in met[mine].mean(axis=0)))
         print("   predicted   ", *(f"{100 * r:7.2f} " for r in choice(constants).min(axis=1)[mine].mean(axis=0)))
-    body = "".join(f'    "{name}": {value:.4g},\n' for name, value in zip(NAMES, np.exp(constants), strict=True))
-    head = '"""Constants of the predicted loss, written by benchmarks/fit_planner.py; not to be edited."""'
-    CONSTANTS.write_text(f"{head}\n\nFITTED = {{\n{body}}}\n")
-    print(CONSTANTS.read_text())
+    block = written(np.exp(constants))
+    FORMULA.write_text(replaced(FORMULA.read_text(), block))
+    print(block)
+
+
+def written(constants):
+    """The block of constants as it stands in the formula's file."""
+    body = "".join(f'    "{name}": {value:.4g},\n' for name, value in zip(NAMES, constants, strict=True))
+    return f"FITTED = {{\n{body}}}\n"
+
+
+def replaced(text, block):
+    """The formula's file with other constants."""
+    before, start, rest = text.partition("FITTED = {\n")
+    _, end, after = rest.partition("}\n")
+    if not start or not end:
+        sys.exit(f"{FORMULA} has no block that begins with 'FITTED = {{': put this into it\n{block}")
+    return before + block + after
 
 
 if __name__ == "__main__":

@@ -11,16 +11,12 @@ there already is not made again. Accuracies are on held-out records and not priv
 import argparse
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
-from joblib import Parallel, delayed
-from scipy import stats
 
-from utility_data import DATA, load
-from utility_methods import METHODS, POOLED
+from sottovoce.experiments.table import Row, Runs
+from sottovoce.figure import Curve, Figure, Interval, Panel, draw
+from utility_methods import DATA, METHODS, POOLED, load
 
 HERE = Path(__file__).parent
 TABLE, PAGE, FIGURE = (
@@ -30,32 +26,8 @@ TABLE, PAGE, FIGURE = (
 )
 EPSILONS, SEEDS, NODES = (0.2, 0.5, 1.0, 2.0, 4.0), 10, (20,)
 BEGIN, END = "<!-- made by benchmarks/utility.py -->", "<!-- end -->"
-SCHEMA = pa.schema(
-    [
-        ("data", pa.string()), ("method", pa.string()), ("nodes", pa.int64()), ("epsilon", pa.float64()),
-        ("seed", pa.int64()), ("accuracy", pa.float64()), ("rounds", pa.int64()), ("bytes", pa.float64()),
-        ("seconds", pa.float64()),
-    ]
-)  # fmt: skip
-
-Row = dict[str, Any]
-
-
-def rows(path: Path) -> list[Row]:
-    """What has been measured so far."""
-    return pq.read_table(path).to_pylist() if path.exists() else []
-
-
-def keep(found: list[Row], path: Path) -> None:
-    """Write the table anew, whole."""
-    beside = path.with_suffix(".part")
-    pq.write_table(pa.Table.from_pylist(found, schema=SCHEMA), beside)
-    beside.replace(path)
-
-
-def key(row: Row) -> tuple[Any, ...]:
-    """What makes a run what it is."""
-    return tuple(row[name] for name in ("data", "method", "nodes", "epsilon", "seed"))
+KEY = ("data", "method", "nodes", "epsilon", "seed")
+"""What makes a run what it is."""
 
 
 def wanted(arguments: argparse.Namespace) -> list[Row]:
@@ -70,34 +42,27 @@ def wanted(arguments: argparse.Namespace) -> list[Row]:
                         where = 1 if method in POOLED else n
                         row = {"data": name, "method": method, "nodes": where, "epsilon": 0.0 if free else epsilon}
                         asked.append(row | {"seed": 0 if free else seed})
-    return list({key(row): row for row in asked}.values())
+    return list({tuple(row.values()): row for row in asked}.values())
 
 
-def run(row: Row) -> Row:
+def run(row: Row) -> list[Row]:
     """One run, and what it took."""
     began = time.perf_counter()
     found = METHODS[row["method"]].run(load(row["data"]), row["nodes"], row["epsilon"], row["seed"])
-    return row | {"rounds": 0, "bytes": 0.0, "seconds": time.perf_counter() - began} | found
+    return [row | {"rounds": 0, "bytes": 0.0, "seconds": time.perf_counter() - began} | found]
 
 
 def measure(arguments: argparse.Namespace) -> None:
     """Make what is missing, several at a time, and keep each row at once."""
-    made = rows(TABLE)
-    there = {key(row) for row in made}
-    todo = [row for row in wanted(arguments) if key(row) not in there]
-    results = Parallel(arguments.jobs, return_as="generator_unordered")(delayed(run)(row) for row in todo)
-    for number, row in enumerate(results, 1):
-        made.append(row)
-        keep(made, TABLE)
-        print(f"{number}/{len(todo)}", *key(row), f"{row['accuracy']:.4f}", f"{row['seconds']:.1f} s", flush=True)
+    runs = Runs(KEY, TABLE)
+    runs.fill([row for row in wanted(arguments) if not runs.find(**row)], run, jobs=arguments.jobs, done=tell)
 
 
-def interval(values: list[float]) -> tuple[float, float]:
-    """Mean, and half of its 95 % interval by Student's t over the seeds."""
-    mean = float(np.mean(values))
-    if len(values) < 2:
-        return mean, float("nan")
-    return mean, float(stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values)))
+def tell(count: int, of: int, row: Row) -> None:
+    """A line for each run."""
+    print(
+        f"{count}/{of}", *(row[name] for name in KEY), f"{row['accuracy']:.4f}", f"{row['seconds']:.1f} s", flush=True
+    )
 
 
 def groups(found: list[Row]) -> dict[tuple[str, str, int, float], list[float]]:
@@ -113,8 +78,8 @@ def cell(values: list[float] | None) -> str:
     """0.842 ± 0.001 (10): mean, interval, seeds."""
     if not values:
         return "–"
-    mean, half = interval(values)
-    return f"{mean:.3f}" if len(values) == 1 else f"{mean:.3f} ± {half:.3f} ({len(values)})"
+    found = Interval.of(values)
+    return f"{found.mean:.3f}" if found.seeds == 1 else f"{found.mean:.3f} ± {found.half:.3f} ({found.seeds})"
 
 
 def table(found: list[Row]) -> str:
@@ -134,45 +99,48 @@ def table(found: list[Row]) -> str:
     return "\n".join(lines)
 
 
+def rewrite(begin: str, end: str, text: str) -> None:
+    """Put a text between two marks of the page."""
+    before, _, rest = PAGE.read_text().partition(begin)
+    PAGE.write_text(f"{before}{begin}\n{text}\n\n{end}{rest.partition(end)[2]}")
+
+
 def redraw() -> None:
     """The page's tables, between its two marks, and the figure."""
-    found = rows(TABLE)
-    before, _, rest = PAGE.read_text().partition(BEGIN)
-    PAGE.write_text(f"{before}{BEGIN}\n{table(found)}\n\n{END}{rest.partition(END)[2]}")
-    draw(groups(found))
+    found = Runs(KEY, TABLE).rows
+    rewrite(BEGIN, END, table(found))
+    draw(figure(groups(found)), FIGURE)
 
 
-def draw(made: dict[tuple[str, str, int, float], list[float]]) -> None:
+def figure(made: dict[tuple[str, str, int, float], list[float]]) -> Figure:
     """Accuracy against ε, a panel for each data set, 95 % intervals."""
-    from matplotlib.figure import Figure
-
     names = [name for name in DATA if any(data == name for data, *_ in made)]
-    colours = {method: f"C{place}" for place, method in enumerate(METHODS)}  # the same in every panel
-    figure = Figure(figsize=(4 * min(3, len(names)), 3.2 * -(-len(names) // 3)), layout="constrained")
-    for place, name in enumerate(names):
-        axis = figure.add_subplot(-(-len(names) // 3), min(3, len(names)), place + 1)
-        for method, (_, _, says) in METHODS.items():
-            where = 1 if method in POOLED else 20
-            mine = {e: values for (d, m, k, e), values in made.items() if (d, m, k) == (name, method, where)}
-            if not mine:
-                continue
-            if method == "none":
-                axis.axhline(np.mean(mine[0.0]), color="black", linestyle=":", label=says)
-                continue
-            points = [(e, *interval(mine[e])) for e in sorted(mine)]
-            x, mean, half = zip(*points, strict=True)
-            style = "-o" if METHODS[method].adversary == "transcript" else "--s"
-            look = {"fmt": style, "color": colours[method], "markersize": 3, "capsize": 2}
-            axis.errorbar(x, mean, np.nan_to_num(half), label=says, **look)
-        axis.set(title=name, xscale="log", xlabel="ε (δ = 1e-5)", ylabel="test accuracy")
-        axis.set_xticks(EPSILONS, [f"{e:g}" for e in EPSILONS])
-        axis.minorticks_off()
-        axis.grid(alpha=0.3)
-    handles = {}
-    for axis in figure.axes:
-        handles |= dict(zip(*reversed(axis.get_legend_handles_labels()), strict=True))
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=3, frameon=False)
-    figure.savefig(FIGURE, dpi=130)
+    panels = [Panel(name, name, "test accuracy", curves(made, name), whiskers=True) for name in names]
+    return Figure(
+        "utility",
+        "",
+        tuple(tuple(panels[start : start + 3]) for start in range(0, len(panels), 3)),
+        {"epsilon": "ε (δ = 1e-5)"},
+        log_x=True,
+        ticks=EPSILONS,
+        size=(4.0, 3.2),
+    )
+
+
+def curves(made: dict[tuple[str, str, int, float], list[float]], name: str) -> tuple[Curve, ...]:
+    """A data set's curves, each method in the colour that it has in every panel."""
+    drawn = []
+    for place, (method, (_, adversary, says)) in enumerate(METHODS.items()):
+        where = 1 if method in POOLED else 20
+        mine = {e: values for (d, m, k, e), values in made.items() if (d, m, k) == (name, method, where)}
+        if method == "none" and mine:
+            level = np.full(len(EPSILONS), np.mean(mine[0.0]))
+            drawn.append(Curve(says, {"epsilon": np.array(EPSILONS)}, level, style=("black", "dotted")))
+        elif mine:
+            dash, mark = ("solid", "o") if adversary == "transcript" else ("dashed", "s")
+            found = [Interval.of(mine[e]) for e in sorted(mine)]
+            drawn.append(Curve.of(says, {"epsilon": np.array(sorted(mine))}, found, (f"C{place}", dash), mark))
+    return tuple(drawn)
 
 
 def main() -> None:

@@ -4,15 +4,12 @@ import shutil
 import tempfile
 from pathlib import Path
 
-import matplotlib
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
 import numpy as np
 
 from sottovoce import AlgorithmSpec, Execution, Shards, Spec, solve
 from sottovoce.data.embedded import embedded
-from sottovoce.privacy.adversaries import ADVERSARIES
+from sottovoce.figure import Curve, Figure, Panel, draw
+from sottovoce.privacy.release import ADVERSARIES
 from sottovoce.privacy.theorem1 import Theorem1, compare
 from sottovoce.problem.optimum import optimum
 from sottovoce.problem.shards import even
@@ -41,32 +38,33 @@ def draw_run() -> None:
     shards = Shards.of(table.X, table.y, *even(len(table.y), 20, np.random.default_rng(1)))
     base = paper_l2(1).but(problem__h="l2(0.01)")
     f_star = optimum(make_problem(base.problem, shards), gap=1e-7).value
-    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.8), layout="constrained")
+    found: dict[str, list[Curve]] = {"suboptimality": [], "train_accuracy": []}
     for label, (noise, changes, colour) in RUNS.items():
         spec = with_epochs(base.but(privacy__noise=noise, **changes), shards, 3.0)
         runs = [
             solve(spec.but(seed=seed), shards, f_star=f_star, execution=Execution(observations=60)) for seed in SEEDS
         ]
         label = label.format(f"{runs[0].statement.epsilon:.3g}")
-        epochs = runs[0].history["epoch"]
-        for axis, column in ((left, "suboptimality"), (right, "train_accuracy")):
-            curves = np.array([run.history[column] for run in runs])
-            axis.plot(epochs, curves.mean(axis=0), color=colour, label=label)
-            axis.fill_between(epochs, curves.min(axis=0), curves.max(axis=0), color=colour, alpha=0.2, lw=0)
-    left.set(xscale="log", yscale="log", xlabel="passes over the data", ylabel="F(mean model) − F*")
-    right.set(xscale="log", xlabel="passes over the data", ylabel="accuracy")
-    figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=8, frameon=False)
-    figure.suptitle("Twenty nodes train an SVM by gossip (δ = 1e-5, all messages seen)", fontsize=10)
-    figure.savefig(IMAGES / "run.png", dpi=130)
+        epochs = {"epoch": runs[0].history["epoch"]}
+        for column, curves in found.items():
+            values = np.array([run.history[column] for run in runs])
+            ends = values.min(axis=0), values.max(axis=0)
+            curves.append(Curve(label, epochs, values.mean(axis=0), *ends, style=(colour, "solid")))
+    panels = (
+        Panel("suboptimality", "", "F(mean model) − F*", tuple(found["suboptimality"]), log=True),
+        Panel("accuracy", "", "accuracy", tuple(found["train_accuracy"])),
+    )
+    title = "Twenty nodes train an SVM by gossip (δ = 1e-5, all messages seen)"
+    axes = {"epoch": "passes over the data"}
+    draw(Figure("run", title, (panels,), axes, log_x=True, size=(4.6, 3.8)), IMAGES / "run.png")
 
 
 def draw_theorem1() -> None:
     """Claimed against true ε of Theorem 1's noise in the paper's epsilon experiment."""
     q, delta, claimed = 20_000, 1e-5, np.array([0.2, 0.4, 0.6, 0.8, 1.0])
-    figure, axis = plt.subplots(figsize=(6.5, 4.2), layout="constrained")
-    styles = {"transcript": "o-", "hidden_participation": "x:"}
+    marks, curves = {"transcript": ("solid", "o"), "hidden_participation": ("dotted", "x")}, []
     for iota, colour in ((0.1, "tab:red"), (0.2, "tab:orange"), (1.0, "tab:purple")):
-        for adversary, style in styles.items():
+        for adversary, (dash, mark) in marks.items():
             if adversary == "hidden_participation" and iota == 1.0:
                 continue  # everybody speaks: there is nothing to hide
             T = round(3 * q / iota)
@@ -74,12 +72,15 @@ def draw_theorem1() -> None:
                 compare(Theorem1(e, 0.01, iota, 1.0, q, T), ADVERSARIES.read(adversary), delta).epsilon for e in claimed
             ]
             note = "" if adversary == "transcript" else " (what if: hidden participation)"
-            axis.plot(claimed, true, style, color=colour, label=f"true, ι = {iota:g}{note}")
-    axis.plot(claimed, claimed, "k--", label="claimed")
-    axis.set(yscale="log", xlabel="ε claimed by Theorem 1", ylabel=f"ε at δ = {delta:g}", xticks=claimed)
-    axis.grid(alpha=0.3, which="both")
-    axis.legend(fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
-    figure.savefig(IMAGES / "theorem1.png", dpi=130)
+            label = f"true, ι = {iota:g}{note}"
+            curves.append(Curve(label, {"claimed": claimed}, np.array(true), style=(colour, dash), mark=mark))
+    curves.append(Curve("claimed", {"claimed": claimed}, claimed, style=("black", "dashed")))
+    panel = Panel("theorem1", "", f"ε at δ = {delta:g}", tuple(curves), log=True)
+    axes = {"claimed": "ε claimed by Theorem 1"}
+    draw(
+        Figure("theorem1", "", ((panel,),), axes, ticks=tuple(claimed.tolist()), size=(8.0, 4.6)),
+        IMAGES / "theorem1.png",
+    )
 
 
 def draw_report() -> None:

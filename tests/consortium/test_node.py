@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from sottovoce.consortium import evaluation as evaluate
+from sottovoce.consortium import node as consortium_node
 from sottovoce.consortium.agreement import read_agreement
 from sottovoce.consortium.evaluation import evaluation, noise_of, statement
 from sottovoce.consortium.flare import ORDER, PROGRESS, Channel
 from sottovoce.consortium.node import ConsortiumNode
-from sottovoce.errors import NetworkError, PrivacyError, SpecError
+from sottovoce.errors import FolderInUse, NetworkError, PrivacyError, SpecError, StoreError
 from sottovoce.node.links import SkipOrders
 from sottovoce.node.store import Store
 from sottovoce.run.result import Result
@@ -155,6 +156,29 @@ def test_a_job_for_another_run_is_refused_before_anything_is_read(small, cells):
     kits = made.kits()
     with pytest.raises(SpecError, match="another run"):
         ConsortiumNode(kits["ash"], "ash", "00" * 32, Channel(cells.Cells().cell("ash"), "job-1"), lambda: False)
+
+
+def test_a_folder_that_is_in_use_is_waited_for_and_a_damaged_one_is_not(small, cells, monkeypatch):
+    """Told apart by the errors' classes: the process of a job that was just ended lets go of its folder soon."""
+    made = small(rounds=4)
+    kits = made.kits()
+    channel, digest = Channel(cells.Cells().cell("ash"), "job-1"), made.agreement.run.digest
+    held = Store(kits["ash"] / "state")
+    monkeypatch.setattr(consortium_node, "LOCKED", 0.0)
+    with pytest.raises(FolderInUse):
+        ConsortiumNode(kits["ash"], "ash", digest, channel, lambda: False)
+    monkeypatch.setattr(consortium_node, "LOCKED", 40.0)
+    with ThreadPoolExecutor(1) as pool:
+        opening = pool.submit(ConsortiumNode, kits["ash"], "ash", digest, channel, lambda: False)
+        time.sleep(0.2)
+        assert not opening.done()
+        held.close()
+        opening.result(timeout=30).close()
+    (kits["ash"] / "state" / "secret.key").write_text("another process\n")
+    began = time.monotonic()
+    with pytest.raises(StoreError, match="damaged"):
+        ConsortiumNode(kits["ash"], "ash", digest, channel, lambda: False)
+    assert time.monotonic() - began < 20
 
 
 def test_a_run_over_the_owner_s_budget_is_refused(small, cells):

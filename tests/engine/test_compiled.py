@@ -18,7 +18,7 @@ from sottovoce.engine.kernel.data import code_of, slope
 from sottovoce.engine.kernel.draws import ALL, draw_records
 from sottovoce.engine.kernel.rounds import run_rounds
 from sottovoce.errors import SpecError
-from sottovoce.privacy.sampling import make_sampling
+from sottovoce.privacy.sampling import SAMPLINGS
 from sottovoce.problem.losses import LOSSES
 from sottovoce.problem.regularisers import Separable
 from sottovoce.streams import Purpose, Streams
@@ -118,7 +118,7 @@ def test_every_record_is_clipped(data, sampling, make_shards):
     "sampling", ["one", *(f"{k}({b})" for k in ("fixed", "poisson", "cyclic") for b in (1, 3, 20, 50, 64))]
 )
 def test_records_are_those_of_the_sampler(sampling):
-    sampler, streams = make_sampling(sampling), Streams(5)
+    sampler, streams = SAMPLINGS.read(sampling), Streams(5)
     kind, q, b = SAMPLERS[type(sampler)], 64, sampler.size
     scale = 0.0 if b == q else 1 / np.log1p(-b / q)
     records, taken = np.empty(q, np.int64), np.zeros(q, np.bool_)

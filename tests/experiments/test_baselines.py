@@ -9,11 +9,12 @@ import pytest
 from sottovoce.engine import reference
 from sottovoce.errors import SpecError
 from sottovoce.experiments.baselines import BASELINES, make_baseline
-from sottovoce.experiments.compare.study import merged
-from sottovoce.experiments.facts import Facts, dual_weight, smoothness_of, step_size, variance
-from sottovoce.privacy.laws import Pairs
+from sottovoce.experiments.facts import Facts, dual_weight, step_size, variance
+from sottovoce.privacy.release import Pairs
+from sottovoce.privacy.sampling import Full
+from sottovoce.problem.losses import LOSSES
 from sottovoce.problem.optimum import optimum
-from sottovoce.run.build import activation_of, loss_from_text, make_problem, prepare
+from sottovoce.run.build import activation_of, make_problem, prepare
 from sottovoce.run.spec import Spec
 
 FACTS = Facts((40, 41, 40, 40, 40), 6, epsilon=1.0, batch=8, epochs=3.0, h="l2(0.05)")
@@ -29,7 +30,7 @@ def test_its_budget_is_met_and_its_passes_are_the_same(name, make_shards):
     baseline = make_baseline(name)
     spec = baseline.spec(FACTS).but(seed=1)
     assert Spec.from_json(spec.to_json()) == spec
-    shards = merged(shards_of(make_shards)) if baseline.central else shards_of(make_shards)
+    shards = baseline.place(shards_of(make_shards))
     prepared = prepare(spec, shards)
     statement = prepared.statement
     assert 0.99 < statement.epsilon <= 1.0 + 1e-6 and statement.delta == 1e-5
@@ -74,7 +75,7 @@ def test_the_step_makes_the_bound_least():
     eta = step_size(FACTS, spec)
     assert all(bound(eta) <= bound(other) for other in (0.9 * eta, 0.99 * eta, 1.01 * eta, 1.1 * eta))
     # limits: without chance the stable step, without curvature of h the textbook's
-    full = FACTS.spec("descent", sampling="full")
+    full = FACTS.spec("descent", sampling=Full())
     assert step_size(FACTS, full, sigma=1e-12) == pytest.approx(4.0, rel=0.01)
     flat = Facts((40,) * 5, 6, 1.0, h="l2_ball(1.0)", loss="hinge", epochs=3.0, batch=8)
     spec = flat.spec("descent")
@@ -105,7 +106,7 @@ def test_with_one_node_it_is_its_centralised_twin(gossip, centre):
 def test_correlated_noise_leaves_next_to_nothing_on_the_table():
     """DECOR's ratio: a victim is hidden by all but a hundredth of what n nodes' independent parts could do."""
     spec = make_baseline("decor").spec(Facts((40,) * 20, 6, 1.0, batch=8))
-    ratio = float(spec.privacy.law.removeprefix("pairs(").removesuffix(")"))
+    ratio = spec.privacy.law.ratio
     edges = np.array([(i, j) for i in range(20) for j in range(i)])
     effective = 1 / np.linalg.inv(Pairs(20, edges, ratio).covariance())[0, 0]
     assert 0.99 * 20 < effective < 20
@@ -114,9 +115,9 @@ def test_correlated_noise_leaves_next_to_nothing_on_the_table():
 def test_smoothness_is_the_largest_curvature():
     u = np.linspace(-6, 6, 200_001)
     for name in ("logistic", "smoothed_hinge(0.5)"):
-        loss = loss_from_text(name)
+        loss = LOSSES.read(name)
         curvature = np.diff(loss.slope(u, np.ones_like(u))) / np.diff(u)
-        assert np.max(curvature) == pytest.approx(smoothness_of(loss), rel=1e-3)
+        assert np.max(curvature) == pytest.approx(loss.smoothness, rel=1e-3)
 
 
 def test_what_cannot_be_known_is_asked_for():

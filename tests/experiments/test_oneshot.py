@@ -6,14 +6,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from sottovoce.algorithm.oneshot import GAP, STILL
 from sottovoce.errors import DataError, PrivacyError, SpecError
 from sottovoce.experiments.baselines import objective_perturbation, output_perturbation
 from sottovoce.experiments.facts import Facts
-from sottovoce.experiments.oneshot import GAP, STILL, perturb
 from sottovoce.privacy import objective
 from sottovoce.problem.optimum import optimum
 from sottovoce.problem.shards import Shards
 from sottovoce.run.build import make_problem
+from sottovoce.run.solve import solve
 
 N, M = 60, 5
 BOTH = [output_perturbation, objective_perturbation]
@@ -27,7 +28,7 @@ def facts(**changes):
 def test_without_noise_it_is_the_minimiser(make, make_shards):
     shards = make_shards(1, N, M)
     spec = make(facts()).but(privacy__noise="none", seed=1)
-    result = perturb(spec, shards)
+    result = solve(spec, shards)
     best = optimum(make_problem(spec.problem, shards), gap=1e-13)
     assert np.allclose(result.model, best.x, atol=1e-5)
     assert result.statement.epsilon == math.inf and not result.statement.private
@@ -35,7 +36,7 @@ def test_without_noise_it_is_the_minimiser(make, make_shards):
 
 @pytest.mark.parametrize("make", BOTH)
 def test_it_is_calibrated_and_can_be_verified(make, make_shards):
-    result = perturb(make(facts(epsilon=0.7)).but(seed=2), make_shards(1, N, M), f_star=0.1)
+    result = solve(make(facts(epsilon=0.7)).but(seed=2), make_shards(1, N, M), f_star=0.1)
     assert 0.69 < result.statement.epsilon <= 0.7 + 1e-9 and result.statement.adversary == "central"
     result.statement.verify()
     assert 0.01 < result.statement.risk(0.01) < 0.05
@@ -60,7 +61,7 @@ def test_the_minimiser_moves_by_its_sensitivity_and_no_further(make_shards):
         one, other = (optimum(p, gap=1e-13).x for p in pair)
         moved.append(np.linalg.norm(one - other))
     assert moved[0] == pytest.approx(sensitivity, rel=1e-6) and max(moved) <= sensitivity * (1 + 1e-6)
-    event = perturb(spec.but(seed=1), shards).statement.worst.event
+    event = solve(spec.but(seed=1), shards).statement.worst.event
     reach = 2 * event.clip / event.batch
     assert reach == pytest.approx(sensitivity + 2 * math.sqrt(2 * GAP / mu), rel=1e-12)
 
@@ -71,7 +72,7 @@ def test_the_noise_is_what_is_accounted(make_shards):
     shards = make_shards(1, 30, m)
     for make in BOTH:
         spec = make(facts(sizes=(30,), m=m, h="l2(0.5)")).but(seed=5)
-        result = perturb(spec, shards)
+        result = solve(spec, shards)
         problem = make_problem(spec.problem, shards)
         if make is output_perturbation:
             noise = result.model - optimum(problem, gap=1e-12).x
@@ -86,7 +87,7 @@ def test_a_computed_minimiser_is_near_enough_for_its_blur(make_shards):
     shards = make_shards(1, N, M)
     spec = objective_perturbation(facts()).but(seed=3)
     problem = make_problem(spec.problem, shards)
-    blurred = perturb(spec, shards).model
+    blurred = solve(spec, shards).model
     b = -(problem.gradient(blurred) + 0.1 * blurred)
     scale = objective.BLUR * STILL / 0.1
     assert 0.1 * scale < scale * math.sqrt(M) < 1e-4  # real, and nothing beside the noise
@@ -96,14 +97,14 @@ def test_a_computed_minimiser_is_near_enough_for_its_blur(make_shards):
 def test_what_has_no_price_is_refused(make_shards):
     shards, two = make_shards(1, N, M), make_shards(2, N, M)
     with pytest.raises(SpecError, match="one trusted place"):
-        perturb(output_perturbation(facts()).but(seed=1), two)
+        solve(output_perturbation(facts()).but(seed=1), two)
     with pytest.raises(PrivacyError, match="strongly convex"):
-        perturb(output_perturbation(facts(h="l1(0.1)")).but(seed=1), shards)
+        solve(output_perturbation(facts(h="l1(0.1)")).but(seed=1), shards)
     with pytest.raises(PrivacyError, match="h = l2"):
-        perturb(objective_perturbation(facts(h="elastic_net(0.1, 0.1)")).but(seed=1), shards)
+        solve(objective_perturbation(facts(h="elastic_net(0.1, 0.1)")).but(seed=1), shards)
     with pytest.raises(PrivacyError, match="smooth loss"):
-        perturb(objective_perturbation(facts(loss="hinge")).but(seed=1), shards)
+        solve(objective_perturbation(facts(loss="hinge")).but(seed=1), shards)
     with pytest.raises(PrivacyError, match="cannot be protected"):
-        perturb(output_perturbation(facts()).but(seed=1, privacy__adversary="hidden_participation"), shards)
+        solve(output_perturbation(facts()).but(seed=1, privacy__adversary="hidden_participation"), shards)
     with pytest.raises(DataError, match="public bound"):
-        perturb(output_perturbation(facts(row_norm=0.3)).but(problem__on_violation="clip", seed=1), shards)
+        solve(output_perturbation(facts(row_norm=0.3)).but(problem__on_violation="clip", seed=1), shards)

@@ -3,20 +3,21 @@
 import json
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
 from sottovoce.cli.main import app
 from sottovoce.data.fetch import VARIABLE, real_path
 from sottovoce.errors import SpecError
-from sottovoce.experiments.paper import collect as collecting
-from sottovoce.experiments.paper.data import load_sample
-from sottovoce.experiments.paper.experiments import EPSILONS, FIGURES, SCHEMES, Group, groups
-from sottovoce.experiments.paper.intervals import Interval
-from sottovoce.experiments.paper.measure import Setting, cost, slope
-from sottovoce.experiments.paper.orderings import findings
-from sottovoce.experiments.paper.table2 import describe
+from sottovoce.experiments.data import load
+from sottovoce.experiments.paper import runs as collecting
+from sottovoce.experiments.paper.figures import figure
+from sottovoce.experiments.paper.findings import findings
+from sottovoce.experiments.paper.measure import Setting, cost, describe, kept_costs, slope
+from sottovoce.experiments.paper.runs import EPSILONS, FIGURES, SCHEMES, Group, groups, kept_runs
+from sottovoce.experiments.table import save_rows
+from sottovoce.figure import Interval
+from sottovoce.privacy.calibration import NOISES
 from sottovoce.privacy.theorem1 import Theorem1
 
 
@@ -26,9 +27,10 @@ def test_the_runs_are_the_papers():
     rounds = {s: Group("l2", s, 0).specs(sizes, ("paper",))[0][2].algorithm.rounds for s in SCHEMES}
     assert rounds == {"edges(1)": 600_000, "edges(2)": 315_000, "matching(2)": 300_000, "everyone": 60_000}
     for noise, epsilon, spec in Group("l1", "edges(1)", 3).specs(sizes, ("paper", "honest")):
-        assert (spec.problem.h, spec.algorithm.a, spec.algorithm.gamma) == ("l1(0.0005)", "constant(1)", "sqrt(0.01)")
-        assert spec.privacy.noise == (f"theorem1({epsilon}, 0.01)" if noise == "paper" else f"private({epsilon})")
-        assert spec.seed == 3 and spec.privacy.sampling == "one" and spec.problem.loss == "hinge"
+        chosen = spec.problem.h, spec.algorithm.a, spec.algorithm.gamma, spec.problem.loss, spec.privacy.sampling
+        assert list(map(str, chosen)) == ["l1(0.0005)", "constant(1)", "sqrt(0.01)", "hinge", "fixed(1)"]
+        text = f"theorem1({epsilon}, 0.01)" if noise == "paper" else f"private({epsilon})"
+        assert spec.privacy.noise == NOISES.read(text) and spec.seed == 3
     claim = Theorem1(0.8, 0.01, 0.1, 1.0, 20_000, 600_000)
     assert claim.sigma == pytest.approx(0.063, abs=5e-4)
     assert {group.h for group in groups(["fig1"], 2)} == {"l2"} and len(groups(list(FIGURES), 10)) == 70
@@ -45,7 +47,7 @@ def made(means, spread=0.01, noise="paper", h="l2"):
                     value = mean / epsilon**2 * (1 + spread * rng.normal()) * (2 if t == 10 else 1)
                     head = {"h": h, "scheme": scheme, "noise": noise, "epsilon": epsilon, "seed": seed, "round": t}
                     rows.append(head | {"suboptimality": value})
-    return pa.Table.from_pylist(rows)
+    return rows
 
 
 def test_readings_tell_shown_from_reversed_from_neither():
@@ -93,8 +95,8 @@ def test_everything_at_tiny_size_and_again_from_what_was_kept(tmp_path, monkeypa
     assert honest and len(found["findings"]) == 2 * len(honest)
     assert {row["in"] for row in found["table1"]} == {"m", "n", "q", "ι", "ε"}
     assert found["table2"][0]["records"] == 2000 and len(found["uneven nodes"]) == 5
-    table = collecting.read(tmp_path, load_sample("epsilon-like", "tiny"), groups(list(FIGURES), 2))
-    rows = table.to_pylist()
+    data = load("epsilon-like", "tiny")
+    rows = collecting.read(kept_runs(tmp_path, data), data, groups(list(FIGURES), 2))
     assert all(row["true_epsilon"] <= row["epsilon"] * (1 + 1e-6) for row in rows if row["noise"] == "honest")
     ratios = {(r["scheme"], r["epsilon"]): r["true_epsilon"] / r["epsilon"] for r in rows if r["noise"] == "paper"}
     assert min(v for (scheme, _), v in ratios.items() if scheme == "edges(1)") > 2, ratios
@@ -102,14 +104,55 @@ def test_everything_at_tiny_size_and_again_from_what_was_kept(tmp_path, monkeypa
     def no_run(*_):
         raise AssertionError("what was kept must not be run again")
 
-    monkeypatch.setattr(collecting, "_run", no_run)
+    monkeypatch.setattr(collecting, "run_group", no_run)
     again = CliRunner().invoke(app, ["reproduce", "fig2", *options])
     assert again.exit_code == 0, again.output
 
 
+def test_what_an_earlier_version_kept_is_not_run_again(tmp_path, monkeypatch):
+    data, folder = load("epsilon-like", "tiny"), tmp_path / "epsilon-like-tiny"
+    group = Group("l2", "everyone", 0)
+    (tmp_path / "table1").mkdir()
+    folder.mkdir()
+    kept = {json.dumps(["l2", 10, 20, 500, 2, 1.0, 0]): {"paper": 0.25, "honest": 0.5}}
+    (tmp_path / "table1" / "costs.json").write_text(json.dumps(kept))
+    assert kept_costs(tmp_path).find(h="l2", m=10, n=20, q=500, active=2, epsilon=1.0, seed=0)[0]["honest"] == 0.5
+    (folder / "optima.json").write_text('{"l2": 0.125}')
+    assert collecting.optima(data, data.deal(), {"l2"}, tmp_path) == {"l2": 0.125}
+    rows = [head | {"round": 7} for head in group.heads(data, ("paper", "honest"))]
+    save_rows(rows, folder / "l2-everyone-0.parquet")
+    monkeypatch.setattr(collecting, "run_group", None)
+    assert collecting.collect(data, [group], ("paper", "honest"), tmp_path) == rows
+
+
+def test_a_figure_is_the_means_and_intervals_of_the_runs():
+    rows = made({"edges(1)": 1.0, "everyone": 9.0}) + made({"edges(1)": 2.0, "everyone": 3.0}, noise="honest")
+    more = {"test_accuracy": 0.5, "data": "made", "size": "tiny"}
+    rows = [row | more | {"epoch": row["round"] / 50} for row in rows]
+    curves, ends = figure("fig1", rows), figure("fig2", rows)
+    names = [
+        [f"{quantity}-{noise}" for noise in ("paper", "honest")] for quantity in ("suboptimality", "test_accuracy")
+    ]
+    assert [[panel.name for panel in row] for row in curves.rows] == names
+    one, everyone = ends.rows[0][1].curves
+    assert (one.label, everyone.label) == (SCHEMES["edges(1)"], SCHEMES["everyone"])
+    assert one.x["epsilon"].tolist() == list(EPSILONS) and np.allclose(one.y * np.square(EPSILONS), 2.0, rtol=0.02)
+    mine = [r for r in rows if (r["scheme"], r["noise"], r["epsilon"], r["round"]) == ("everyone", "honest", 0.8, 100)]
+    assert Interval.of([r["suboptimality"] for r in mine]).low == everyone.low[3]
+    along = curves.rows[0][1].curves[1]
+    assert along.x["round"].tolist() == [10, 100] and along.x["epoch"].tolist() == [0.2, 2.0]
+    assert along.y[-1] == everyone.y[3] and along.high[-1] == everyone.high[3]
+
+
 @pytest.mark.parametrize(
     "arguments",
-    [["fig9"], ["fig1", "--size", "huge"], ["fig1", "--noise", "pink"], ["fig1", "--size", "tiny", "--seeds", "1"]],
+    [
+        ["fig9"],
+        ["fig1", "--size", "huge"],
+        ["fig1", "--noise", "pink"],
+        ["fig1", "--data", "mnist"],
+        ["fig1", "--size", "tiny", "--seeds", "1"],
+    ],
 )
 def test_bad_requests_are_one_sentence(arguments, tmp_path):
     with pytest.raises(SpecError):
@@ -121,5 +164,5 @@ def test_real_samples_have_bounded_rows():
     for name, records in (("a9a", 32_561), ("rcv1", 18_981)):
         if real_path(name) is None:
             pytest.skip(f"{name} is not in {VARIABLE}")
-        row = describe(load_sample(name, "tiny"))
+        row = describe(load(name, "tiny"))
         assert row["records"] == records and row["row norms"].endswith(" to 1")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info
 
-import sottovoce.experiments.sweep as sweeping
+import sottovoce.run.solve as solving
 from sottovoce import solve
 from sottovoce.engine import ENGINES
 from sottovoce.errors import SpecError
@@ -53,8 +53,8 @@ def test_groups_side_by_side_share_the_cores_between_their_products(make_shards,
         seen.extend(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas")
         return observe(*arguments)
 
-    observe = sweeping.observe
-    monkeypatch.setattr(sweeping, "observe", look)
+    observe = solving.observe
+    monkeypatch.setattr(solving, "observe", look)
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     before = threadpool_info()
     sweep(GRID[:2], make_shards(), jobs=2)

@@ -90,8 +90,8 @@ def test_a_job_that_dies_goes_on_and_equals_the_simulation(tmp_path, monkeypatch
     tables = records(run)
     for name, table in tables.items():
         with open(tmp_path / f"{name}.csv", "w", newline="") as file:
-            rows = ([*map(repr, x.tolist()), y] for x, y in zip(table.X[:, ::-1], table.y.tolist(), strict=True))
-            csv.writer(file).writerows([["c", "b", "a", "sick"], *rows])  # columns are found by their names
+            names = ["c", "b", "a", "sick"]  # columns are found by their names
+            csv.writer(file).writerows([names, *zip(*(table[column] for column in names), strict=True)])
     job = start(tmp_path, "--budget", "1e6")
     victim = tmp_path / "nodes" / "east"
     while len(before := released(victim)) < 10:

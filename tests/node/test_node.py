@@ -10,7 +10,17 @@ import pytest
 from net import Net, assert_as_simulated, models, open_node, play, records, run_of, whole_run
 
 from sottovoce.engine import nodes as engine
-from sottovoce.errors import DataError, NetworkError, OldCopy, Paused, SottovoceError, SpecError, StoreError, Stranger
+from sottovoce.errors import (
+    DataError,
+    FolderInUse,
+    NetworkError,
+    OldCopy,
+    Paused,
+    SottovoceError,
+    SpecError,
+    StoreError,
+    Stranger,
+)
 from sottovoce.node import transport
 from sottovoce.node.message import Header, pack, pack_text, read
 from sottovoce.node.node import DurableNode, Outcome
@@ -314,7 +324,7 @@ def test_a_node_reads_only_what_the_run_file_says(tmp_path):
 
 def test_a_folder_serves_one_process_and_one_node(tmp_path):
     node = open_node(RUN, "north", TABLES, tmp_path / "north")
-    with pytest.raises(StoreError, match="another process"):
+    with pytest.raises(FolderInUse, match="another process"):
         Store(tmp_path / "north")
     node.store.close()
     same = dict(TABLES, east=TABLES["north"])

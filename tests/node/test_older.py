@@ -18,6 +18,10 @@ KEPT = Path(__file__).parent.parent / "fixtures" / "v0.1" / "node"
 RUNS = json.loads((KEPT / "runs.json").read_text())
 KNOWN = json.loads((KEPT / "known.json").read_text())
 SIZES = {"north": 12, "east": 9, "south": 15}
+TABLES = {
+    name: dict(zip(("a", "b", "c", "sick"), map(list, zip(*rows, strict=True)), strict=True))
+    for name, rows in KNOWN["records"].items()
+}
 
 
 @pytest.fixture
@@ -70,7 +74,7 @@ def test_a_finished_run_is_known_again_and_releases_nothing(folders):
     run = make_run(RUNS["finished"])
     assert run.digest == KNOWN["digests"]["finished"]
     before = store_rows(folders)
-    ends = whole_run(run, records(run), folders)
+    ends = whole_run(run, TABLES, folders)
     assert store_rows(folders) == before
     for name, model in KNOWN["models"].items():
         np.testing.assert_allclose(ends[name].model, model, rtol=1e-9)
@@ -81,8 +85,8 @@ def test_a_paused_run_goes_on_to_the_simulation_s_models(folders):
     assert run.digest == KNOWN["digests"]["paused"]
     before = [row for row in store_rows(folders) if row.run == run.digest]
     assert 0 < sum(row.kind == "release" for row in before) < len(run.rounds(0))
-    ends = whole_run(run, records(run), folders)
-    assert_as_simulated(run, records(run), folders, ends)
+    ends = whole_run(run, TABLES, folders)
+    assert_as_simulated(run, TABLES, folders, ends)
     after = [row for row in store_rows(folders) if row.run == run.digest]
     assert after[: len(before)] == before and after[-1].kind == "close"
 
@@ -91,9 +95,9 @@ def test_a_run_of_the_same_name_whose_digest_has_changed_is_refused_in_a_sentenc
     """So too where another version of this software reads the same run file in another way."""
     changed = make_run(RUNS["paused"] | {"timeout": 11.0})
     with pytest.raises(StoreError, match=r"run 'paused' was begun in .* under another digest .* another name"):
-        open_node(changed, "north", records(changed), folders / "north")
+        open_node(changed, "north", TABLES, folders / "north")
     renamed = make_run(RUNS["paused"] | {"timeout": 11.0, "run": "second"})
-    open_node(renamed, "north", records(renamed), folders / "north").store.close()
+    open_node(renamed, "north", TABLES, folders / "north").store.close()
 
 
 def test_a_name_is_free_until_something_was_released(tmp_path):

@@ -27,10 +27,9 @@ from sottovoce.privacy.accounting import (
     tradeoff,
     whole,
 )
-from sottovoce.privacy.adversaries import Transcript
 from sottovoce.privacy.composition import Part, _decaying, compose, moments
 from sottovoce.privacy.profiles import LaplacePair, PoissonPair, RealisedPair
-from sottovoce.privacy.release import Release
+from sottovoce.privacy.release import Release, Transcript
 from sottovoce.privacy.sampling import Fixed
 from sottovoce.privacy.theorem1 import Theorem1
 

@@ -12,8 +12,8 @@ from sottovoce.network.graphs import GRAPHS
 from sottovoce.privacy.accounting import epsilon
 from sottovoce.privacy.calibration import sigma
 from sottovoce.privacy.events import CyclicEvent, FixedEvent, FullEvent, PoissonEvent
-from sottovoce.privacy.laws import Gaussian, Laplace, Pairs, Shaped, Tree
-from sottovoce.privacy.sampling import make_sampling
+from sottovoce.privacy.release import Gaussian, Laplace, Pairs, Shaped, Tree
+from sottovoce.privacy.sampling import SAMPLINGS
 from sottovoce.run.build import prepare
 from sottovoce.run.spec import AlgorithmSpec, Spec
 from sottovoce.streams import Streams
@@ -103,7 +103,7 @@ def test_tree_sensitivity_is_met_by_brute_force():
     moved = max(sum(leaf in node for node in nodes) for leaf in range(batches))
     assert moved == depth == 4
     release_rounds = 12
-    sampling = make_sampling(f"cyclic({b})")
+    sampling = SAMPLINGS.read(f"cyclic({b})")
     uses = [sum(r in sampling.draw(None, q, t) for t in range(1, release_rounds + 1)) for r in range(q)]
     assert set(uses) == {2}
     assert event.count == 2 * moved and event.rate == 1.0 and event.rounds == release_rounds

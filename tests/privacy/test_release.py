@@ -8,9 +8,8 @@ from scipy import stats
 
 from sottovoce.errors import PrivacyError, SpecError
 from sottovoce.notation import parse, write
-from sottovoce.privacy.adversaries import ADVERSARIES, Transcript, make_adversary, refuse_unless_runnable
-from sottovoce.privacy.release import Draws, Release
-from sottovoce.privacy.sampling import Fixed, Full, Poisson, make_sampling
+from sottovoce.privacy.release import ADVERSARIES, Draws, Release, Transcript, refuse_unless_runnable
+from sottovoce.privacy.sampling import SAMPLINGS, Fixed, Full, Poisson
 from sottovoce.privacy.theorem1 import Theorem1
 from sottovoce.streams import Streams
 
@@ -43,7 +42,7 @@ def test_every_fixed_batch_is_equally_likely():
 
 
 def test_one_record_is_uniform():
-    d, rounds = draws(make_sampling("one"), 8, 4000)
+    d, rounds = draws(SAMPLINGS.read("one"), 8, 4000)
     counts = np.bincount([one(d, t)[0] for t in rounds], minlength=8)
     assert stats.chisquare(counts).pvalue > 1e-3
 
@@ -133,16 +132,16 @@ def test_only_the_transcript_adversary_can_be_run(name):
 @pytest.mark.parametrize(
     ("build", "error", "words"),
     [
-        (lambda: make_sampling("shuffle(3)"), SpecError, "no sampling 'shuffle'"),
-        (lambda: make_sampling("fixed(1,2,3)"), SpecError, "malformed"),
-        (lambda: make_sampling("poisson(0)"), SpecError, "at least 1"),
+        (lambda: SAMPLINGS.read("shuffle(3)"), SpecError, "no sampling 'shuffle'"),
+        (lambda: SAMPLINGS.read("fixed(1,2,3)"), SpecError, "malformed"),
+        (lambda: SAMPLINGS.read("poisson(0)"), SpecError, "at least 1"),
         (lambda: Fixed(9).batch(4), SpecError, "9 records needs nodes with at least as many, but one has 4"),
-        (lambda: make_adversary("nobody"), PrivacyError, "no adversary 'nobody'"),
+        (lambda: ADVERSARIES.read("nobody"), PrivacyError, "no adversary 'nobody'"),
         (lambda: Release(Fixed(1), math.inf, (1.0,), TRANSCRIPT), PrivacyError, "give a clip"),
         (lambda: Release(Fixed(1), 1.0, (-1.0,), TRANSCRIPT), PrivacyError, "not negative"),
         (lambda: Theorem1(1.5, 0.01, 0.1, 1.0, 10, 10), PrivacyError, r"epsilon in \(0, 1\]"),
         (lambda: Theorem1(0.5, 0.0, 0.1, 1.0, 10, 10), PrivacyError, r"delta0 in \(0, 1\]"),
-        (lambda: parse("edges(two)"), SpecError, "not a number"),
+        (lambda: SAMPLINGS.read("fixed(two)"), SpecError, "not a number"),
         (lambda: parse("(2)"), SpecError, "not a choice"),
     ],
 )

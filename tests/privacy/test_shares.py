@@ -5,20 +5,20 @@ import pytest
 
 from sottovoce.engine import ENGINES
 from sottovoce.errors import SpecError
-from sottovoce.privacy.sampling import make_sampling
+from sottovoce.privacy.sampling import SAMPLINGS
 from sottovoce.run.build import prepare
 from sottovoce.run.presets import private
 
 
 def test_a_share_is_a_batch_of_each_nodes_own_size():
-    share, batch = make_sampling("poisson(0.1)"), make_sampling("poisson(20)")
-    assert [share.batch(q) for q in (3, 50, 200)] == [1, 5, 20] and make_sampling(str(share)) == share
+    share, batch = SAMPLINGS.read("poisson(0.1)"), SAMPLINGS.read("poisson(20)")
+    assert [share.batch(q) for q in (3, 50, 200)] == [1, 5, 20] and SAMPLINGS.read(str(share)) == share
     stream = np.random.default_rng(0).random(400)
     drawn = [s.draw(lambda first, count: stream[first : first + count], 200) for s in (share, batch)]
     assert np.array_equal(*drawn)  # where the sizes agree, so do the draws
     for wrong in ("poisson(0)", "poisson(1.5)", "poisson(-0.1)", "fixed(0.5)"):
         with pytest.raises(SpecError, match="whole number of records"):
-            make_sampling(wrong)
+            SAMPLINGS.read(wrong)
 
 
 def test_every_record_is_drawn_at_the_accounted_rate(make_shards):

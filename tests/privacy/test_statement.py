@@ -9,9 +9,8 @@ import pytest
 
 from sottovoce.errors import PrivacyError
 from sottovoce.privacy.accounting import epsilon
-from sottovoce.privacy.adversaries import Central, HiddenParticipation, SecretPairs, Transcript
 from sottovoce.privacy.events import FixedEvent, PoissonEvent
-from sottovoce.privacy.release import Release
+from sottovoce.privacy.release import Central, HiddenParticipation, Release, SecretPairs, Transcript
 from sottovoce.privacy.sampling import Fixed, Full, Poisson
 from sottovoce.privacy.statement import PERSON, RECORD, UNITS, PrivacyStatement, make_statement
 from sottovoce.privacy.theorem1 import Theorem1, compare

@@ -7,11 +7,10 @@ import shutil
 import pytest
 
 from sottovoce import report
-from sottovoce.experiments.compare.data import load_dataset
 from sottovoce.experiments.compare.page import write_page
-from sottovoce.experiments.compare.run import compare
-from sottovoce.experiments.compare.study import Study
-from sottovoce.experiments.compare.summary import summarise
+from sottovoce.experiments.compare.ranking import summarise
+from sottovoce.experiments.compare.study import Study, compare
+from sottovoce.experiments.data import load
 from sottovoce.problem.losses import LOSSES
 from sottovoce.report.history import SIMULATION
 
@@ -53,9 +52,9 @@ def files(one, several, tmp_path_factory):
 
 def compared(path):
     """A comparison of two algorithms at two budgets."""
-    data = load_dataset("breast_cancer", LOSSES.make("logistic"), nodes=5)
+    data = load("breast_cancer", loss=LOSSES.make("logistic"))
     settings = {"h": "l2(0.1)", "batch": 16, "epochs": 2.0}
-    rows = compare(Study.of(data, ["dsgd", "dda"], settings, epsilons=(1.0, 2.0), seeds=2))
+    rows = compare(Study.of(data, ["dsgd", "dda"], settings, nodes=5, epsilons=(1.0, 2.0), seeds=2))
     return write_page(path, rows, summarise(rows), {"objective": "<b>why</b>"})
 
 

@@ -17,10 +17,8 @@ from sottovoce.errors import NetworkError, SottovoceError, SpecError
 from sottovoce.network.activation import ACTIVATIONS
 from sottovoce.network.graphs import GRAPHS
 from sottovoce.network.mixing import WEIGHTS
-from sottovoce.privacy.adversaries import ADVERSARIES
 from sottovoce.privacy.calibration import NOISES
-from sottovoce.privacy.laws import LAWS
-from sottovoce.privacy.release import SAMPLINGS
+from sottovoce.privacy.release import ADVERSARIES, LAWS, SAMPLINGS
 from sottovoce.problem import objective
 from sottovoce.problem.losses import LOSSES
 from sottovoce.problem.regularisers import DISTANCES, REGULARISERS, Euclidean, l2

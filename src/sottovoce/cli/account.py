@@ -15,8 +15,8 @@ from rich.table import Table
 from sottovoce.cli import screen
 from sottovoce.errors import PrivacyError, SpecError
 from sottovoce.privacy import planning
-from sottovoce.privacy.adversaries import ADVERSARIES, Adversary, make_adversary
 from sottovoce.privacy.events import ADJACENCY
+from sottovoce.privacy.release import ADVERSARIES, Adversary
 from sottovoce.privacy.sampling import SAMPLINGS, Full
 from sottovoce.privacy.sampling import Sampling as Picks
 from sottovoce.privacy.statement import PrivacyStatement, number
@@ -47,7 +47,7 @@ def compare_theorem1(
     spec = paper_l2(1).but(network__activation=activation)
     T = rounds or rounds_for_epochs(spec, sizes, epochs)
     iota = activation_of(spec, len(sizes))
-    watcher = make_adversary(adversary)
+    watcher = ADVERSARIES.read(adversary)
     found = [
         compare(Theorem1(epsilon, delta0, iota, lipschitz, int(q), T), watcher, delta)
         for q in sorted(set(sizes.tolist()))
@@ -150,7 +150,7 @@ def account(
             json,
         )
         return
-    watcher = make_adversary(adversary)
+    watcher = ADVERSARIES.read(adversary)
     rows = []
     for q in _records(records):
         picks = _checked(sampling, q, batch, lipschitz, rounds)
@@ -195,7 +195,7 @@ def calibrate(
     json: Json = False,
 ) -> None:
     """Tell the least noise σ that gives a true (ε, δ)."""
-    watcher = make_adversary(adversary)
+    watcher = ADVERSARIES.read(adversary)
     rows = []
     for q in _records(records):
         picks = _checked(sampling, q, batch, lipschitz, rounds)

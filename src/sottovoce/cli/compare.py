@@ -7,21 +7,23 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from sottovoce.cli import screen
-from sottovoce.errors import Interrupted
 from sottovoce.experiments.baselines import BASELINES
-from sottovoce.experiments.compare.data import load_dataset
-from sottovoce.experiments.compare.run import compare as run_study
-from sottovoce.experiments.compare.study import Row, Study
-from sottovoce.experiments.compare.summary import TUNED, Line, shown, summarise
-from sottovoce.privacy.adversaries import make_adversary
+from sottovoce.experiments.compare.ranking import TUNED, Line, figure, shown, summarise
+from sottovoce.experiments.compare.study import Study
+from sottovoce.experiments.compare.study import compare as run_study
+from sottovoce.experiments.data import load
+from sottovoce.experiments.table import Row
+from sottovoce.figure import draw
 from sottovoce.privacy.events import ADJACENCY
+from sottovoce.privacy.release import ADVERSARIES
 from sottovoce.privacy.statement import number
-from sottovoce.run.build import loss_from_text
+from sottovoce.problem.losses import LOSSES
 from sottovoce.run.result import NOT_PRIVATE
+
+STOPPED = "stopped; started again with the same --out, a comparison goes on from here"
 
 
 def compare(
@@ -69,18 +71,18 @@ def compare(
     rows: list[Row] = []
     refused: dict[str, str] = {}
     for name in data or ["synthetic"]:
-        dataset = load_dataset(name, loss_from_text(loss), nodes, label)
-        study = Study.of(dataset, names, settings, epsilons=tuple(epsilon or [1.0]), seeds=seeds, tuned=tuned)
+        dataset = load(name, loss=LOSSES.read(loss), label=label)
+        study = Study.of(dataset, names, settings, nodes, epsilons=tuple(epsilon or [1.0]), seeds=seeds, tuned=tuned)
         refused |= study.refused
-        rows += _watched(study, out, jobs, quiet=json)
+        with screen.works(dataset.name, "algorithm", json, STOPPED) as done:
+            rows += run_study(study, out, jobs, done)
     lines = summarise(rows)
     pictures = []
     if out is not None:
-        from sottovoce.experiments.compare.figure import draw  # Matplotlib and Bokeh take long to load
-        from sottovoce.experiments.compare.page import write_page
+        from sottovoce.experiments.compare.page import write_page  # Bokeh takes long to load
 
         for name, mine in itertools.groupby(lines, key=lambda line: line.data):
-            pictures.append(str(draw(list(mine), out.with_name(f"{out.stem}-{Path(name).stem}.png"))))
+            pictures.append(str(draw(figure(list(mine)), out.with_name(f"{out.stem}-{Path(name).stem}.png"))))
         pictures.append(str(write_page(out.with_suffix(".html"), rows, lines, refused)))
     if json:
         screen.say_json(
@@ -99,33 +101,11 @@ def compare(
         screen.out.print(f"{len(rows)} runs in {out}; to look at: {', '.join(pictures)}", soft_wrap=True)
 
 
-def _watched(study: Study, out: Path | None, jobs: int, quiet: bool) -> list[Row]:
-    """Run, with a bar where somebody looks; Ctrl-C ends in a sentence."""
-    try:
-        if quiet or not screen.err.is_terminal:
-            return run_study(study, out, jobs)
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=None),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-        )
-        with Progress(*columns, console=screen.err, transient=True) as progress:
-            task = progress.add_task(study.dataset.name, total=None)
-
-            def update(count: int, of: int, row: Row) -> None:
-                progress.update(task, completed=count, total=of, description=f"{row['data']}: {row['algorithm']}")
-
-            return run_study(study, out, jobs, update)
-    except KeyboardInterrupt:
-        raise Interrupted("stopped; started again with the same --out, a comparison goes on from here") from None
-
-
 def _show(lines: list[Line], delta: float, refused: dict[str, str]) -> None:
     """A table for each (data, ε, adversary): no column mixes adversaries."""
     for group, mine in itertools.groupby(lines, key=lambda x: (x.data, x.epsilon, x.adversary, x.tuned)):
         data, epsilon, adversary, tuned = group
-        title = f"\n{data}, ε = {epsilon:g}, δ = {delta:g}, '{adversary}' ({make_adversary(adversary).sees})"
+        title = f"\n{data}, ε = {epsilon:g}, δ = {delta:g}, '{adversary}' ({ADVERSARIES.read(adversary).sees})"
         table = Table(title=title + (f"\n{TUNED}" if tuned else ""), title_justify="left", box=None)
         for column in ("", "algorithm", "F − F*", "test accuracy", "true ε", "sent", "s"):
             table.add_column(column, justify="left" if column == "algorithm" else "right")

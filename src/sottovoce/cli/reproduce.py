@@ -1,19 +1,21 @@
 """`sottovoce reproduce fig1 … table2, all`: the paper's experiments, with its noise and with honest noise."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from sottovoce.cli import screen
-from sottovoce.errors import Interrupted, SpecError
-from sottovoce.experiments.paper.data import DATA, SIZES, load_sample
-from sottovoce.experiments.paper.experiments import FIGURES, NOISES, groups
+from sottovoce.errors import SpecError
+from sottovoce.experiments.data import SIZES, load
+from sottovoce.experiments.paper.figures import figure
+from sottovoce.experiments.paper.findings import TRUTH, findings, high_probability, truths, uneven_nodes
+from sottovoce.experiments.paper.measure import as_rows, describe, table1
+from sottovoce.experiments.paper.runs import DATA, FIGURES, NOISES, collect, folder_of, groups
+from sottovoce.experiments.table import Row
+from sottovoce.figure import draw
 from sottovoce.run.result import NOT_PRIVATE, write_atomically
 
 TITLES = {
@@ -22,10 +24,8 @@ TITLES = {
     "high probability": "How far a run may be from the mean (F − F* over seeds)",
     "uneven nodes": "Nodes that differ (F − F*, honest noise)",
 }
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 THINGS = (*FIGURES, "table1", "table2", "questions")
+STOPPED = "stopped; started again, the work goes on with what is not done yet"
 
 
 def reproduce(
@@ -47,24 +47,25 @@ def reproduce(
         raise SpecError(f"there is no noise '{noise}' here; choose paper, honest or both")
     if size not in SIZES:
         raise SpecError(f"there is no size '{size}'; choose one of {', '.join(SIZES)}")
-    from sottovoce.experiments.paper.page import write_page
+    wrong = [name for name in data or [] if name not in DATA]
+    if wrong:
+        raise SpecError(f"there is no data '{wrong[0]}' for the experiments; choose one of {', '.join(DATA)}")
+    from sottovoce.experiments.paper.page import write_page  # Bokeh takes long to load
 
     noises = tuple(NOISES) if noise == "both" else (noise,)
     found: dict[str, Any] = {"label": NOT_PRIVATE, "files": []}
-    runs: dict[str, Any] = {}
+    runs: dict[str, list[Row]] = {}
     for name in data or ["epsilon-like"]:
-        table = _figures(name, size, wanted, noises, seeds, jobs, out, json, found)
-        if table is not None:
-            runs[f"{name} ({size})"] = table
+        rows = _figures(name, size, wanted, noises, seeds, jobs, out, json, found)
+        if rows:
+            runs[f"{name} ({size})"] = rows
     if "table1" in wanted:
         _table1(size, out, json, found)
     if "questions" in wanted:
         _questions(size, json, found)
-    from sottovoce.experiments.paper.orderings import findings
-
     tables = {title: found[key] for key, title in TITLES.items() if key in found}
     figures = [name for name in wanted if name in FIGURES]
-    read = {name: findings(table) for name, table in runs.items()}
+    read = {name: findings(rows) for name, rows in runs.items()}
     report = write_page(out / "report.html", runs, figures, read, tables)
     found["files"] += [str(report), str(_write_tables(out / "tables.md", found))]
     if json:
@@ -83,41 +84,33 @@ def _figures(
     out: Path,
     quiet: bool,
     found: dict[str, Any],
-) -> "pa.Table | None":
-    from sottovoce.experiments.paper.collect import collect, folder_of
-    from sottovoce.experiments.paper.figures import draw
-    from sottovoce.experiments.paper.orderings import findings
-    from sottovoce.experiments.paper.table2 import describe
-    from sottovoce.experiments.paper.truth import TITLE, truths
-
+) -> list[Row]:
     figures = [w for w in wanted if w in FIGURES]
     if not figures and "table2" not in wanted:
-        return None
-    sample = load_sample(name, size)
+        return []
+    dataset = load(name, size)
     if "table2" in wanted:
-        row = describe(sample)
+        row = describe(dataset)
         found.setdefault("table2", []).append(row)
         _show(f"Table 2: {name}", [row], quiet)
     if not figures:
-        return None
-    with _bar(f"{name} ({size})", quiet) as done:
-        table = collect(sample, groups(figures, seeds), noises, out, jobs, done)
-    for figure in figures:
-        found["files"].append(str(draw(figure, table, folder_of(out, sample) / f"{figure}.png")))
-    true = truths(table)
+        return []
+    with screen.works(f"{name} ({size})", "scheme", quiet, STOPPED) as done:
+        rows = collect(dataset, groups(figures, seeds), noises, out, jobs, done)
+    for view in figures:
+        found["files"].append(str(draw(figure(view, rows), folder_of(out, dataset) / f"{view}.png")))
+    true = truths(rows)
     if true:
         found.setdefault("true epsilon", []).extend({"data": name} | row for row in true)
-        _show(TITLE, true, quiet)
-    claims = [asdict(finding) for finding in findings(table)]
+        _show(TRUTH, true, quiet)
+    claims = [asdict(finding) for finding in findings(rows)]
     found.setdefault("findings", []).extend({"data": name} | claim for claim in claims)
     _show(f"What the paper says of its figures, on {name} ({size}), {seeds} seeds", claims, quiet)
-    return table
+    return rows
 
 
 def _table1(size: str, out: Path, quiet: bool, found: dict[str, Any]) -> None:
-    from sottovoce.experiments.paper.table1 import as_rows, table1
-
-    with _bar("table 1", quiet) as done:
+    with screen.works("table 1", "h", quiet, STOPPED) as done:
         rows = as_rows(table1(size, out, done))
     found["table1"] = rows
     shown = [row | {name: f"{row[name]:+.2f}" for name in ("measured", "low", "high")} for row in rows]
@@ -125,8 +118,6 @@ def _table1(size: str, out: Path, quiet: bool, found: dict[str, Any]) -> None:
 
 
 def _questions(size: str, quiet: bool, found: dict[str, Any]) -> None:
-    from sottovoce.experiments.paper.questions import high_probability, uneven_nodes
-
     many, few = {"tiny": (10, 2), "small": (200, 10), "full": (200, 20)}[size]
     spreads = [
         {"noise": s.noise, "seeds": s.seeds, "mean": s.mean}
@@ -150,9 +141,7 @@ def _questions(size: str, quiet: bool, found: dict[str, Any]) -> None:
 
 def _write_tables(path: Path, found: dict[str, Any]) -> Path:
     """Every table as Markdown, for whoever writes about it."""
-    from sottovoce.experiments.paper.truth import TITLE
-
-    titles = TITLES | {"findings": "What the paper says of its figures", "true epsilon": TITLE}
+    titles = TITLES | {"findings": "What the paper says of its figures", "true epsilon": TRUTH}
     parts = [f"*{NOT_PRIVATE}*"]
     for name in ("table2", "true epsilon", "findings", "table1", "high probability", "uneven nodes"):
         if name in found:
@@ -177,20 +166,3 @@ def _show(title: str, rows: list[dict[str, Any]], quiet: bool) -> None:
     for row in rows:
         table.add_row(*("" if value is None else str(value) for value in row.values()))
     screen.out.print(table)
-
-
-@contextmanager
-def _bar(title: str, quiet: bool) -> Iterator[Callable[[int, int, str], None] | None]:
-    """Groups done, of how many."""
-    try:
-        if quiet or not screen.err.is_terminal:
-            yield None
-            return
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        with Progress(*columns, console=screen.err) as progress:
-            task = progress.add_task(title, total=None)
-            yield lambda count, total, name: progress.update(
-                task, total=total, completed=count, description=f"{title}: {name}"
-            )
-    except KeyboardInterrupt:
-        raise Interrupted("stopped; started again, the work goes on with what is not done yet") from None

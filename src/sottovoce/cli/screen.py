@@ -18,8 +18,9 @@ from rich.table import Table
 
 from sottovoce._text import bytes_text as bytes_text
 from sottovoce.errors import Interrupted, SpecError
-from sottovoce.privacy.adversaries import make_adversary
-from sottovoce.privacy.statement import make_unit, number
+from sottovoce.experiments.table import Done
+from sottovoce.privacy.release import ADVERSARIES
+from sottovoce.privacy.statement import UNITS, number
 from sottovoce.run.result import NOT_PRIVATE, Observation, Result
 from sottovoce.run.solve import Progress as OnProgress
 
@@ -74,6 +75,23 @@ def _bar(title: str) -> Iterator[OnProgress]:
         yield update
 
 
+@contextmanager
+def works(title: str, named: str, quiet: bool, stopped: str) -> Iterator[Done | None]:
+    """A bar of works done, of how many, with this column of the newest row; Ctrl-C ends in the sentence `stopped`."""
+    try:
+        if quiet or not err.is_terminal:
+            yield None
+            return
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=err, transient=True) as progress:
+            task = progress.add_task(title, total=None)
+            yield lambda count, of, row: progress.update(
+                task, total=of, completed=count, description=f"{title}: {row[named]}"
+            )
+    except KeyboardInterrupt:
+        raise Interrupted(stopped) from None
+
+
 def show(result: Result, title: str, quiet: bool = False) -> None:
     """The final table of one run, and what may be said about its privacy."""
     console = err if quiet else out
@@ -106,16 +124,16 @@ def privacy_panel(result: Result) -> Panel:
     statement = result.statement
     lines = [
         f"[bold]{plain(statement.verdict())}[/]",
-        f"adversary: {statement.adversary}, who sees {make_adversary(statement.adversary).sees}",
+        f"adversary: {statement.adversary}, who sees {ADVERSARIES.read(statement.adversary).sees}",
         f"neighbouring data: {statement.adjacency}",
     ]
     if math.isfinite(statement.epsilon):
-        event, units = statement.worst.event, make_unit(statement.unit).plural
+        event, units = statement.worst.event, UNITS.make(statement.unit).plural
+        lower = f"on the worst data ε is at least {number(statement.epsilon_lower)}; " if event.realised else ""
         lines.append(
             f"worst node: {event.rounds:,} releases of {event.sampling} batches of {event.batch} from "
-            f"{event.records:,} {units}, σ = {event.sigma:.4g}, L = {event.clip:.4g}; on the worst data ε is at least "
-            f"{number(statement.epsilon_lower)}; an attacker with 1 % false alarms has at most "
-            f"{100 * statement.risk(0.01):.3g} % true ones"
+            f"{event.records:,} {units}, σ = {event.sigma:.4g}, L = {event.clip:.4g}; {lower}an attacker with 1 % "
+            f"false alarms has at most {100 * statement.risk(0.01):.3g} % true ones"
         )
     for claim in result.public["theorem1"][:1]:
         holds = "holds" if claim["rounds_condition_holds"] else "fails"

@@ -14,6 +14,7 @@ from sottovoce.cli.report import write_report
 from sottovoce.engine import ENGINES
 from sottovoce.errors import SpecError
 from sottovoce.experiments.sweep import sweep as run_sweep
+from sottovoce.experiments.table import save_rows
 from sottovoce.privacy.calibration import NOISES, Private
 from sottovoce.privacy.events import ADJACENCY
 from sottovoce.privacy.statement import number
@@ -21,7 +22,7 @@ from sottovoce.problem.optimum import optimum
 from sottovoce.problem.regularisers import REGULARISERS
 from sottovoce.run.build import make_problem, rounds_for_epochs
 from sottovoce.run.presets import PRESETS
-from sottovoce.run.result import NOT_PRIVATE, Result, save_rows
+from sottovoce.run.result import NOT_PRIVATE, Result
 from sottovoce.run.spec import Execution
 
 

@@ -1,1 +1,1 @@
-"""A consortium of real owners on NVIDIA FLARE: schema, provisioning, the nodes' executor, private evaluation."""
+"""A consortium of real owners on NVIDIA FLARE: their agreement, kits, nodes in a job, private evaluation."""

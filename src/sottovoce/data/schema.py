@@ -444,7 +444,8 @@ class Schema:
         kind = self._format(path, format)
         if kind in NUMBERED:
             table = load(path, format=kind, n_features=self.numbered)
-            assert table.y is not None
+            if table.y is None:
+                raise DataError(f"{path}: the file has no labels; give one that has")
             return self.encode_numbered(table.X, table.y)
         return self.encode(read_columns(path, kind, self.numbers, self.texts, self.missing_values))
 

@@ -24,16 +24,14 @@ from sottovoce._types import Array
 from sottovoce.algorithm.descent import Descent
 from sottovoce.algorithm.dual_averaging import DualAveraging
 from sottovoce.algorithm.method import State, prefix_sums
-from sottovoce.engine import ENGINES
-from sottovoce.engine.job import Job, Stretch, stretches
+from sottovoce.engine.job import ENGINES, Job, Stretch, stretches
 from sottovoce.engine.kernel import ENTROPY, INJECTED, KINDS, L2_BALL, SAMPLERS, SEPARABLE
 from sottovoce.engine.kernel.arguments import Data, Model, Noise, Plan, Steps, make_scratch
 from sottovoce.engine.kernel.data import code_of
 from sottovoce.engine.kernel.rounds import run_rounds
 from sottovoce.errors import SpecError
 from sottovoce.network.schedule import Schedule
-from sottovoce.privacy.laws import Gaussian
-from sottovoce.privacy.release import Draws
+from sottovoce.privacy.release import Draws, Gaussian
 from sottovoce.problem.regularisers import Entropy, Euclidean, Regulariser, Separable
 from sottovoce.problem.shards import Shards
 from sottovoce.streams import Purpose, Streams

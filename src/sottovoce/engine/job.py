@@ -1,16 +1,27 @@
-"""What every engine is given: a job, and what is drawn in its rounds."""
+"""What every engine is given, a job and what is drawn in its rounds; and what an engine is.
 
-from collections.abc import Iterator
+An engine is one `Engine`: what it can run, declared, and how. Adding one is one entry of `ENGINES`; the contract of
+tests/engine then holds it to the reference, and runs, sweeps and the command know it by its name.
+"""
+
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from sottovoce._types import Array, IntArray
+from sottovoce.algorithm.descent import Descent
+from sottovoce.algorithm.dual_averaging import DualAveraging
 from sottovoce.algorithm.method import Gradient, Method, Speaks, State
+from sottovoce.engine import kernel
+from sottovoce.errors import SpecError
 from sottovoce.network.schedule import Schedule
 from sottovoce.privacy.release import Release
+from sottovoce.problem.losses import Loss
 from sottovoce.problem.objective import Problem, clipped_mean
+from sottovoce.problem.regularisers import Entropy, Euclidean
 
 
 class Randomness(Protocol):
@@ -88,3 +99,158 @@ def stretches(job: Job, start: int, stop: int, numbers: int) -> Iterator[Stretch
         speaks = job.schedule.speaks(first, last)
         yield Stretch(first, last, nodes, t, speaks, *draw(job.draws, nodes, t, speaks, m))
         first = last + 1
+
+
+Together = Callable[[Sequence[Job], Sequence[State], int, int], list[State]]
+"""(jobs, states, start, stop) -> states: rounds start … stop of jobs that share their draws; states are left alone."""
+
+
+@dataclass(frozen=True)
+class Engine:
+    """What an engine can run, and how. Where a set is None, it can run everything.
+
+    Attributes
+    ----------
+    name : how it is asked for
+    together : runs the rounds, of jobs that it does not refuse
+    methods, samplers, laws, regularisers, distances : the types that it knows
+    losses : the losses that it knows, by name
+    worth : work (see `work`) from which on 'auto' takes it; never, unless this is said
+    blur : how far, relatively, the noise that it makes itself is from the reference's
+    """
+
+    name: str
+    together: Together
+    methods: Collection[type] | None = None
+    samplers: Collection[type] | None = None
+    laws: Collection[type] | None = None
+    regularisers: Collection[type] | None = None
+    distances: Collection[type] | None = None
+    losses: Mapping[str, Loss] | None = None
+    worth: float = math.inf
+    blur: float = 0.0
+
+    def refusal(self, job: Job) -> str | None:
+        """Why it cannot run a job, in one sentence; None where it can.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sottovoce import AlgorithmSpec, Shards, Spec
+        >>> from sottovoce.run.build import prepare
+        >>> shards = Shards.of(np.eye(4), np.array([1.0, -1.0, 1.0, -1.0]), np.array([0, 2, 4]))
+        >>> ENGINES["compiled"].refusal(prepare(Spec(AlgorithmSpec(3)), shards).job)
+        >>> ENGINES["compiled"].refusal(prepare(Spec(AlgorithmSpec(3, method="stale")), shards).job)
+        "the compiled engine does not know the method Stale; use engine='reference', which runs everything"
+        """
+        unknown = next(self._unknown(job), None)
+        if unknown is None:
+            return None
+        return f"the {self.name} engine does not know the {unknown}; use engine='reference', which runs everything"
+
+    def _unknown(self, job: Job) -> Iterator[str]:
+        parts = {
+            "method": (job.method, self.methods),
+            "sampler": (job.release.sampling, self.samplers),
+            "law of noise": (job.release.law, self.laws),
+            "regulariser": (getattr(job.method, "h", job.problem.h), self.regularisers),
+            "distance": (getattr(job.method, "d", Euclidean()), self.distances),
+        }
+        for noun, (value, known) in parts.items():
+            if known is not None and type(value) not in known:
+                yield f"{noun} {type(value).__name__}"
+        loss = job.problem.loss
+        row = loss if self.losses is None else self.losses.get(loss.name)
+        if row is None or row.slope_formula is not loss.slope_formula:
+            yield f"loss '{loss.name}' (it knows those that were in the table when it was first used)"
+
+    def refuse(self, jobs: Sequence[Job]) -> None:
+        """Raise what `refusal` says, if it says anything."""
+        for job in jobs:
+            reason = self.refusal(job)
+            if reason is not None:
+                raise SpecError(reason)
+
+    def run(self, jobs: Sequence[Job], states: Sequence[State], start: int, stop: int) -> list[State]:
+        """The states after round `stop` of jobs that share their draws; the given ones, from before `start`, are left.
+
+        Observation, progress and checkpoints happen between such calls, outside the engine.
+        """
+        self.refuse(jobs)
+        return self.together(jobs, states, start, stop)
+
+
+def one_by_one(run: Callable[[Job, State, int, int], State]) -> Together:
+    """An engine for several jobs, made of one for a single job."""
+
+    def together(jobs: Sequence[Job], states: Sequence[State], start: int, stop: int) -> list[State]:
+        return [run(job, state, start, stop) for job, state in zip(jobs, states, strict=True)]
+
+    return together
+
+
+def _reference(job: Job, state: State, start: int, stop: int) -> State:
+    from sottovoce.engine import reference  # it is made of what stands here
+
+    return reference.run(job, state, start, stop)
+
+
+def _nodes(job: Job, state: State, start: int, stop: int) -> State:
+    from sottovoce.engine import nodes  # only when used, as are threads and queues
+
+    return nodes.run(job, state, start, stop)
+
+
+def _compiled(jobs: Sequence[Job], states: Sequence[State], start: int, stop: int) -> list[State]:
+    from sottovoce.engine import compiled  # Numba takes long to load: only when used
+
+    return compiled.run_together(jobs, states, start, stop)
+
+
+ENGINES: dict[str, Engine] = {
+    engine.name: engine
+    for engine in (
+        Engine("reference", one_by_one(_reference)),
+        Engine("nodes", one_by_one(_nodes)),
+        Engine(
+            "compiled",
+            _compiled,
+            methods=(DualAveraging, Descent),
+            samplers=kernel.SAMPLERS,
+            regularisers=kernel.KINDS,
+            distances=(Euclidean, Entropy),
+            losses=kernel.LOSSES,
+            worth=2e8,  # some ten seconds of the reference engine
+            blur=3e-7,  # float32
+        ),
+    )
+}
+
+OVERHEAD = 5000  # what a release costs the reference engine besides, in coordinates
+
+
+def work(job: Job) -> int:
+    """What the reference engine has to do: coordinates of released subgradients, with an overhead for each release."""
+    return len(job.schedule.active) * (job.problem.m + OVERHEAD)
+
+
+def check_engine(name: str) -> None:
+    """Refuse an engine that is not there."""
+    if name != "auto" and name not in ENGINES:
+        raise SpecError(f"there is no engine '{name}'; choose one of auto, {', '.join(ENGINES)}")
+
+
+def choose(name: str, job: Job, runs: int = 1) -> Engine:
+    """The engine of this name; for 'auto' the one that is worth loading, or else the reference.
+
+    Parameters
+    ----------
+    name : a name in `ENGINES`, or 'auto'
+    job : what is to be run
+    runs : of about how many such runs it is one: they share the time that an engine takes to load
+    """
+    check_engine(name)
+    if name != "auto":
+        return ENGINES[name]
+    worthy = [each for each in ENGINES.values() if work(job) * runs > each.worth and each.refusal(job) is None]
+    return max(worthy, key=lambda each: each.worth, default=ENGINES["reference"])

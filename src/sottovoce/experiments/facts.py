@@ -1,8 +1,7 @@
-"""What may be known before a run: sizes, budget, loss, regulariser. Nothing here looks at data.
+"""What may be known before a run, and the one rule that makes every algorithm's step size of it. No data is looked at.
 
-`steps` takes every baseline's step size from these facts.
-
-The one rule for step sizes: every method takes the step that makes its own textbook bound least, in public numbers.
+`Facts` are sizes, budget, loss, regulariser: public numbers. The rule: every method takes the step that makes its own
+textbook bound least.
 
 Let a round's gradient, averaged over n nodes, have the variance s² = (L²/b + mσ²)/n: b records sampled at each node, σ
 as calibrated, in m coordinates. β is the smoothness of the loss, μ the modulus of h, D a public bound of ‖x*‖, T the
@@ -27,38 +26,20 @@ import numpy as np
 import scipy  # not its parts: they load when first used
 
 from sottovoce._types import Array
+from sottovoce.algorithm.method import constant, linear
+from sottovoce.algorithm.methods import METHODS, MethodChoice
 from sottovoce.errors import SpecError
-from sottovoce.network.graphs import Graph
-from sottovoce.notation import write
-from sottovoce.privacy.adversaries import make_adversary
-from sottovoce.privacy.calibration import sigma
-from sottovoce.privacy.laws import LAWS
+from sottovoce.network.activation import Everyone
+from sottovoce.network.graphs import GRAPHS, Family, Graph
+from sottovoce.notation import Field
+from sottovoce.privacy.calibration import Private, sigma
 from sottovoce.privacy.release import Release
-from sottovoce.privacy.sampling import always, make_sampling
-from sottovoce.problem.losses import Loss
-from sottovoce.problem.regularisers import Regulariser, Separable
-from sottovoce.run.build import (
-    activation_of,
-    h_from_text,
-    loss_from_text,
-    make_lipschitz,
-    make_network,
-    rounds_for_epochs,
-)
+from sottovoce.privacy.sampling import Full, Poisson, Sampling, always
+from sottovoce.problem.losses import LOSSES, Loss
+from sottovoce.problem.objective import ByRecords
+from sottovoce.problem.regularisers import REGULARISERS, Regulariser, Separable, l2
+from sottovoce.run.build import activation_of, make_lipschitz, rounds_for_epochs
 from sottovoce.run.spec import AlgorithmSpec, NetworkSpec, PrivacySpec, ProblemSpec, Spec
-
-
-def smoothness_of(loss: Loss) -> float:
-    """sup φ'': the reciprocal of what its conjugate is at least curved by; infinite for a loss with kinks.
-
-    Examples
-    --------
-    >>> smoothness_of(loss_from_text("logistic")), smoothness_of(loss_from_text("hinge"))
-    (0.25, inf)
-    """
-    conjugate = loss.conjugate_formula
-    kappa = 4.0 if conjugate is None else conjugate.curvature(loss.parameter)
-    return 1.0 / kappa if kappa > 0 else math.inf
 
 
 @dataclass(frozen=True)
@@ -84,11 +65,11 @@ class Facts:
     delta: float = 1e-5
     epochs: float = 10.0
     batch: int = 64
-    loss: str = "logistic"
-    h: str = "l2(0.001)"
+    loss: Field[Loss] = Field(LOSSES, LOSSES.make("logistic"))
+    h: Field[Regulariser] = Field(REGULARISERS, l2(0.001))
     intercept: float = 0.0
     row_norm: float = 1.0
-    graph: str = "complete"
+    graph: Field[Family] = Field(GRAPHS, GRAPHS.make("complete"))
     radius: float | None = None
     boost: float = 1.0
 
@@ -96,7 +77,7 @@ class Facts:
         """Refuse what no run could keep to."""
         if not self.sizes or min(self.sizes) < 1 or self.m < 1:
             raise SpecError("a comparison needs nodes with records and a model with coordinates")
-        if self.made_loss.targets == "classes":
+        if self.loss.targets == "classes":
             raise SpecError(f"a comparison is of models with one output; '{self.loss}' has one a class")
         for name in ("epsilon", "epochs", "batch", "boost"):
             if not 0 < getattr(self, name) < math.inf:
@@ -119,32 +100,22 @@ class Facts:
 
     def pooled(self) -> "Facts":
         """The same with all records in one place, and as many of them in a round."""
-        return replace(self, sizes=(sum(self.sizes),), batch=self.n * self.b, graph="complete")
+        return replace(self, sizes=(sum(self.sizes),), batch=self.n * self.b, graph=GRAPHS.make("complete"))
 
     @cached_property
-    def made_loss(self) -> Loss:
-        """The loss."""
-        return loss_from_text(self.loss)
-
-    @cached_property
-    def made_h(self) -> Regulariser:
-        """The regulariser."""
-        return h_from_text(self.h)
-
-    @cached_property
-    def made_graph(self) -> Graph:
-        """The graph."""
-        return make_network(NetworkSpec(graph=self.graph), self.n)
+    def network(self) -> Graph:
+        """The graph over these nodes."""
+        return self.graph(self.n)
 
     @cached_property
     def L(self) -> float:
         """The bound of a record's subgradient."""
-        return make_lipschitz(self.made_loss, self.spec("descent", 1))
+        return make_lipschitz(self.spec("descent", 1))
 
     @cached_property
     def smoothness(self) -> float:
         """β, the largest curvature of a record's loss; infinite for a loss with kinks."""
-        return smoothness_of(self.made_loss) * (self.row_norm**2 + self.intercept**2)
+        return self.loss.smoothness * (self.row_norm**2 + self.intercept**2)
 
     @cached_property
     def D(self) -> float:
@@ -155,9 +126,9 @@ class Facts:
         """
         if self.radius is not None:
             return self.radius
-        if self.made_loss.targets == "real":
+        if self.loss.targets == "real":
             raise SpecError("how far the optimum can be depends on the targets; give a public radius (--radius)")
-        start, h = float(np.max(self.made_loss.value(np.zeros(2), np.array([-1.0, 1.0])))), self.made_h
+        start, h = float(np.max(self.loss.value(np.zeros(2), np.array([-1.0, 1.0])))), self.h
         if not isinstance(h, Separable):
             return float(getattr(h, "radius", 1.0))
         bounds = [math.sqrt(start / h.mu)] if h.mu > 0 else []
@@ -167,16 +138,18 @@ class Facts:
             raise SpecError(f"with h = '{self.h}' the optimum can be anywhere; give a public radius (--radius)")
         return min(bounds)
 
-    def spec(self, method: str, rounds: int = 0, sampling: str = "", **changes: Any) -> Spec:
+    def spec(
+        self, method: MethodChoice | str, rounds: int = 0, sampling: Sampling | None = None, **changes: Any
+    ) -> Spec:
         """What all baselines share; rounds follow from the epochs unless they are given.
 
         By default everyone is active with Poisson batches, and the running average weighs round t by t.
         """
         spec = Spec(
-            AlgorithmSpec(max(rounds, 1), method),
-            ProblemSpec(self.loss, self.h, "records", self.intercept, self.row_norm),
-            NetworkSpec(graph=self.graph, activation="everyone"),
-            PrivacySpec(sampling or write("poisson", self.b), write("private", self.epsilon), delta=self.delta),
+            AlgorithmSpec(max(rounds, 1), METHODS.read(method) if isinstance(method, str) else method),
+            ProblemSpec(self.loss, self.h, ByRecords(), self.intercept, self.row_norm),
+            NetworkSpec(self.graph, Everyone()),
+            PrivacySpec(sampling or Poisson(self.b), Private(self.epsilon), delta=self.delta),
         ).but(**changes)
         if rounds:
             return spec
@@ -184,19 +157,17 @@ class Facts:
 
     def needed_sigma(self, spec: Spec) -> float:
         """σ of a spec at the smallest node, for the rounds in which it is expected to speak; shapes left aside."""
-        sampling, sizes = make_sampling(spec.privacy.sampling), np.array(self.sizes)
-        choice = LAWS.read(spec.privacy.law) if isinstance(spec.privacy.law, str) else spec.privacy.law
-        law = choice.on(self.made_graph, None, sampling, sizes, self.m)
-        adversary = make_adversary(spec.privacy.adversary)
+        privacy = spec.privacy
+        law = privacy.law.on(self.network, None, privacy.sampling, np.array(self.sizes), self.m)
         spoken = math.ceil(activation_of(spec, self.n) * spec.algorithm.rounds * (1 - 1e-12))
-        unit = Release(sampling, self.L, (1.0,) * self.n, adversary, law)
+        unit = Release(privacy.sampling, self.L, (1.0,) * self.n, privacy.adversary, law)
         return sigma(unit.event(0, self.least, spoken, always(spoken)), self.epsilon, self.delta)
 
 
 def variance(facts: Facts, spec: Spec, sigma: float, nodes: int, share: float = 1.0) -> tuple[float, float]:
     """s² and β; `share` is how many vectors of noise there are in the sum of all gradients, for each gradient."""
-    b = make_sampling(spec.privacy.sampling).batch(facts.least)
-    chance = 0.0 if spec.privacy.sampling == "full" else facts.L**2 / b
+    sampling = spec.privacy.sampling
+    chance = 0.0 if isinstance(sampling, Full) else facts.L**2 / sampling.batch(facts.least)
     s2 = (chance + share * facts.m * sigma**2) / nodes
     return (s2 + facts.L**2, 0.0) if math.isinf(facts.smoothness) else (s2, facts.smoothness)
 
@@ -210,7 +181,7 @@ def step_size(facts: Facts, spec: Spec, nodes: int | None = None, sigma: float |
     >>> step_size(facts, facts.spec("descent"), sigma=0.0) < 4.0  # 1/β
     True
     """
-    T, mu, D = activation_of(spec, facts.n) * spec.algorithm.rounds, facts.made_h.modulus, facts.D
+    T, mu, D = activation_of(spec, facts.n) * spec.algorithm.rounds, facts.h.modulus, facts.D
     s2, beta = variance(facts, spec, facts.needed_sigma(spec) if sigma is None else sigma, nodes or facts.n)
 
     def bound(log_eta: float) -> float:
@@ -228,12 +199,12 @@ def stepped(
 ) -> Spec:
     """The spec with the rule's constant step; round t has the weight t in the average that is put out."""
     eta = factor * step_size(facts, spec, nodes, sigma)
-    return spec.but(algorithm__eta=write("constant", eta), algorithm__a="linear(1)")
+    return spec.but(algorithm__eta=constant(eta), algorithm__a=linear(1))
 
 
 def dual_weight(facts: Facts, spec: Spec, a: Array, share: float = 1.0) -> float:
     """γ of dual averaging with these a_t."""
-    iota, mu, D = activation_of(spec, facts.n), facts.made_h.modulus, facts.D
+    iota, mu, D = activation_of(spec, facts.n), facts.h.modulus, facts.D
     s2, beta = variance(facts, spec, facts.needed_sigma(spec), facts.n, share)
     stiff = mu * iota * np.cumsum(a) - beta * a
 

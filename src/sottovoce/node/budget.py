@@ -19,8 +19,8 @@ from sottovoce.errors import PrivacyError, StoreError
 from sottovoce.node.ledger import Row
 from sottovoce.node.store import Store
 from sottovoce.privacy.accounting import check_delta, price
-from sottovoce.privacy.adversaries import Adversary
 from sottovoce.privacy.events import ADJACENCY, Event, read_event
+from sottovoce.privacy.release import Adversary
 
 SLACK = 1e-9  # rounding of the sum itself
 

@@ -109,9 +109,9 @@ def read(payload: bytes) -> Message:
 def array_of(payload: bytes) -> NDArray[Any]:
     """The array of a message that is known to be whole; no copy."""
     _, _, kind, ndim, _, _, _ = _HEAD.unpack_from(payload)
-    start = _HEAD.size + 8 * ndim
+    start, dtype = _HEAD.size + 8 * ndim, np.dtype(kind.rstrip(b"\0").decode())
     shape = struct.unpack_from(f"<{ndim}Q", payload, _HEAD.size)
-    return np.frombuffer(memoryview(payload)[start:-CHECK], dtype=kind.rstrip(b"\0").decode()).reshape(shape)
+    return np.frombuffer(payload, dtype, (len(payload) - start - CHECK) // dtype.itemsize, start).reshape(shape)
 
 
 def round_of(payload: bytes) -> int:

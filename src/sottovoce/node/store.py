@@ -1,18 +1,20 @@
-"""A node's own folder: who may open it, how it is written to so that a power loss costs nothing, what is damaged.
+"""A node's own folder: who may open it, where each of its runs stands, and what is damaged.
 
-    node.sqlite     state, messages, high-water marks, skip decisions, and the ledger (`store.py`)
+    node.sqlite     state, messages, high-water marks, skip decisions, and the ledger
     secret.key      the node's entropy (`entropy.py`)
     ledger.head     the ledger's head, kept apart (`ledger.py`)
     lock            held while a node runs
 
-Write-ahead log, synchronous = FULL: when a transaction returns, it is on the disk.
-
-A node's durable state of each run, and its ledger: what a restart goes on from.
+Write-ahead log, synchronous = FULL: when a transaction returns, it is on the disk, and a power loss costs nothing.
 
 One transaction a round, before any peer can see the round's message: the state in which the round begins, the
-message, its row in the ledger, and what was seen of the peers. A crash at any other moment loses only what can be asked
-for again, because every node keeps its last two messages on every link: a peer's newest message needs ours of the same
-round, so a peer can be one round of the link ahead of what we have on the disk, never two.
+message, its row in the ledger, and what was seen of the peers. That is what a restart goes on from. A crash at any
+other moment loses only what can be asked for again, because every node keeps its last two messages on every link: a
+peer's newest message needs ours of the same round, so a peer can be one round of the link ahead of what we have on the
+disk, never two.
+
+In a folder a run's name stands for one digest, once something was released under it: what would begin under the same
+name with another digest is another run, and must be called so.
 """
 
 import fcntl

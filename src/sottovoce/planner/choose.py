@@ -21,8 +21,8 @@ from sottovoce.network.schedule import draw_schedule
 from sottovoce.notation import Choices, Field
 from sottovoce.planner import predict
 from sottovoce.privacy.accounting import check_delta
-from sottovoce.privacy.adversaries import ADVERSARIES, Adversary, refuse_unless_runnable
 from sottovoce.privacy.calibration import Private
+from sottovoce.privacy.release import ADVERSARIES, Adversary, refuse_unless_runnable
 from sottovoce.privacy.sampling import SAMPLINGS, Full, Poisson, Sampling
 from sottovoce.problem import objective
 from sottovoce.problem.losses import LOSSES, Joint, Loss

@@ -1,17 +1,15 @@
-r"""Constants of the predicted loss, written by benchmarks/fit_planner.py; not to be edited.
+"""What a plan foresees from public numbers: its noise, in closed form, and from that its loss of accuracy.
 
-How much noise a plan ends up with, in closed form: fit to compare hundreds of plans in a blink.
+Fit to compare hundreds of plans in a blink. What counts of the noise is c, its deviation in each coordinate of the mean
+gradient over the whole run. With σ_i calibrated to K releases, σ_i ∝ √K, the mean of K releases has the same noise for
+every K: in the limit of large batches σ_i = 2L√K z₁/q_i, z₁ the noise multiplier of a single Gaussian release. Small
+batches need more. How much is taken from the central limit theorem for subsampled Gaussians, whose parameter per round
+is 2p√sinh(1/z²) under Poisson sampling (a record in or out, replaced by one on the other side) and p√(exp(1/z²) − 1)
+for batches of fixed size.
 
-What counts is c, the deviation of the noise in each coordinate of the mean gradient over the whole run. With σ_i
-calibrated to K releases, σ_i ∝ √K, the mean of K releases has the same noise for every K: in the limit of large
-batches σ_i = 2L√K z₁/q_i, z₁ the noise multiplier of a single Gaussian release. Small batches need more. How much is
-taken from the central limit theorem for subsampled Gaussians, whose parameter per round is 2p√sinh(1/z²) under Poisson
-sampling (a record in or out, replaced by one on the other side) and p√(exp(1/z²) − 1) for batches of fixed size.
-
-The predicted loss of accuracy: one formula of (τ, c, m, T), fitted once on synthetic problems.
-
-A run that follows noisy mean gradients over T rounds with reach τ (x = −τ · mean gradient; gradients and rows scaled
-to norm at most 1) errs more often than the best linear model by about
+The loss of accuracy is one formula of (τ, c, m, T), fitted once on synthetic problems. A run that follows noisy mean
+gradients over T rounds with reach τ (x = −τ · mean gradient; gradients and rows scaled to norm at most 1) errs more
+often than the best linear model by about
 
     b (1 + τ/τ₀)^−p                            the optimum is not reached: bias
   + e x/(1 + x),  x = k c² m^v (τ + τ₁)^u      noise in the model
@@ -21,8 +19,8 @@ Bias and noise are powers because the spectra of data are; the noise grows more 
 which the data has curvature contract it, and hardly with m, since what noise does to a score ⟨c, x⟩ depends on the norm
 of the row and not on the number of its columns. Theorem 2 has the same three terms, each 10² to 10³ too large.
 
-`benchmarks/fit_planner.py` makes the constants. They say how problems behave on average: on one data set the
-prediction may be off by a factor, the ranking of plans is what they are for.
+The constants say how problems behave on average: on one data set the prediction may be off by a factor, the ranking of
+plans is what they are for.
 """
 
 import math
@@ -31,20 +29,6 @@ import numpy as np
 
 from sottovoce._types import Array, IntArray
 from sottovoce.privacy import calibration
-
-FITTED = {
-    "b": 0.1582,
-    "tau0": 19.15,
-    "p": 0.3607,
-    "k": 2.018,
-    "u": 0.9093,
-    "v": 0.4499,
-    "tau1": 0.2458,
-    "e": 0.2154,
-    "d": 84.72,
-    "w": 2.172,
-    "s": 0.06203,
-}
 
 
 def single(epsilon: float, delta: float) -> float:
@@ -92,6 +76,20 @@ def typical_size(z1: float) -> float:
     return 4 * z1**2
 
 
+FITTED = {
+    "b": 0.1582,
+    "tau0": 19.15,
+    "p": 0.3607,
+    "k": 2.018,
+    "u": 0.9093,
+    "v": 0.4499,
+    "tau1": 0.2458,
+    "e": 0.2154,
+    "d": 84.72,
+    "w": 2.172,
+    "s": 0.06203,
+}
+"""The formula's constants, written here by benchmarks/fit_planner.py; not to be edited."""
 REACHES = 10 ** np.arange(0.3, 5.01, 0.05)
 """The τ that are tried."""
 LONGEST_STEP = 10.0

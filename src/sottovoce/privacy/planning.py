@@ -5,9 +5,9 @@ For who has public numbers only: how many records, how many rounds, how likely a
 
 from sottovoce.privacy import calibration
 from sottovoce.privacy.accounting import Account, price
-from sottovoce.privacy.adversaries import Adversary, Transcript, make_adversary
 from sottovoce.privacy.events import Priced
-from sottovoce.privacy.sampling import Sampling, always, make_sampling
+from sottovoce.privacy.release import ADVERSARIES, Adversary, Transcript
+from sottovoce.privacy.sampling import SAMPLINGS, Sampling, always
 
 TRANSCRIPT = Transcript()
 
@@ -75,5 +75,6 @@ def _seen(
     activity: float,
     adversary: Adversary | str,
 ) -> Priced:
-    event = make_sampling(sampling).event(records, clip, sigma, rounds, always(rounds))
-    return make_adversary(adversary).seen(event, activity)
+    picked = SAMPLINGS.read(sampling) if isinstance(sampling, str) else sampling
+    watching = ADVERSARIES.read(adversary) if isinstance(adversary, str) else adversary
+    return watching.seen(picked.event(records, clip, sigma, rounds, always(rounds)), activity)

@@ -205,18 +205,3 @@ def one() -> Fixed:
 SAMPLINGS: Choices[Sampling] = Choices(
     "sampling", {"one": one, "fixed": Fixed, "poisson": Poisson, "full": Full, "cyclic": Cyclic}
 )
-
-
-def make_sampling(text: Sampling | str) -> Sampling:
-    """Read a sampler from its text.
-
-    Examples
-    --------
-    >>> make_sampling("poisson(32)")
-    Poisson(size=32)
-    >>> str(make_sampling("one"))
-    'fixed(1)'
-    >>> make_sampling("poisson(0.05)").batch(2000)
-    100
-    """
-    return SAMPLINGS.read(text) if isinstance(text, str) else text

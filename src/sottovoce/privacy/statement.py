@@ -16,9 +16,8 @@ from sottovoce._types import IntArray
 from sottovoce.errors import PrivacyError
 from sottovoce.notation import Choices
 from sottovoce.privacy.accounting import check_delta, price, risk
-from sottovoce.privacy.adversaries import ADVERSARIES, Adversary, refuse_unless_runnable
 from sottovoce.privacy.events import ADJACENCY, Event, Group, Grouped, grouped_by_event, read_event
-from sottovoce.privacy.release import NodeTurns, Release
+from sottovoce.privacy.release import ADVERSARIES, Adversary, NodeTurns, Release, refuse_unless_runnable
 from sottovoce.privacy.theorem1 import Theorem1
 
 ASSUMPTIONS = (
@@ -83,19 +82,6 @@ UNITS: Choices[Unit] = Choices(
 )
 
 
-def make_unit(name: str) -> Unit:
-    """Look a unit up by the name that a statement gives it.
-
-    Examples
-    --------
-    >>> make_unit("one person").plural
-    'people'
-    """
-    if name not in UNITS:
-        raise PrivacyError(f"there is no {UNITS.noun} '{name}'; write one of {UNITS.usage}")
-    return UNITS[name]()
-
-
 FORMAT = 1
 
 
@@ -158,7 +144,7 @@ class PrivacyStatement:
             return "NOT PRIVATE: no noise was added."
         true = f"(ε = {number(self.epsilon)}, δ = {self.delta:g})"
         if self.private:
-            noun = make_unit(self.unit).noun
+            noun = UNITS.make(self.unit).noun
             return f"Every {noun} has {true}-differential privacy against {self.against} ({self.adjacency})."
         return (
             f"NOT PRIVATE as claimed: Theorem 1 claims ε = {self.claimed:g}; against {self.against} "
@@ -167,7 +153,7 @@ class PrivacyStatement:
 
     def paragraph(self) -> str:
         """The statement in plain words, for somebody who signs it."""
-        sees, unit = ADVERSARIES.read(self.adversary).sees, make_unit(self.unit)
+        sees, unit = ADVERSARIES.read(self.adversary).sees, UNITS.make(self.unit)
         if math.isinf(self.epsilon):
             body = "No noise was added, so nothing is guaranteed."
         else:
@@ -217,7 +203,7 @@ class PrivacyStatement:
             ADVERSARIES.read(self.adversary),
             self.claimed,
             self.simulation,
-            make_unit(self.unit),
+            UNITS.make(self.unit),
             [(group.event, group.nodes) for group in self.held_out],
         )
         for name in (f.name for f in fields(self)):
@@ -305,7 +291,7 @@ def with_held_out(statement: PrivacyStatement, events: Mapping[int, Event]) -> P
         ADVERSARIES.read(statement.adversary),
         statement.claimed,
         statement.simulation,
-        make_unit(statement.unit),
+        UNITS.make(statement.unit),
         named,
     )
 

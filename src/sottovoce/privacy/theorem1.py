@@ -16,8 +16,8 @@ from typing import Any
 from sottovoce.errors import PrivacyError
 from sottovoce.privacy.accounting import delta as delta_of
 from sottovoce.privacy.accounting import price
-from sottovoce.privacy.adversaries import Adversary
 from sottovoce.privacy.events import ADJACENCY, FixedEvent
+from sottovoce.privacy.release import Adversary
 
 
 def check_claim(epsilon: float, delta0: float) -> None:
@@ -150,7 +150,7 @@ def compare(claim: Theorem1, adversary: Adversary, delta: float) -> Comparison:
 
     Examples
     --------
-    >>> from sottovoce.privacy.adversaries import Transcript
+    >>> from sottovoce.privacy.release import Transcript
     >>> found = compare(Theorem1(0.2, 0.01, 1.0, 1.0, 20000, 60000), Transcript(), 1e-5)
     >>> found.holds, round(found.epsilon, 1)
     (False, 4.2)

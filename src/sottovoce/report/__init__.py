@@ -4,11 +4,13 @@
 `network`, `weights`, `statement`, `compared` and `what_was_run` make sections, `page` makes the file of them.
 """
 
+from sottovoce.figure import Curve
 from sottovoce.report.budget import burn_down, claims
 from sottovoce.report.document import Plot, Section, page, tag
+from sottovoce.report.figures import controls, panel, shown
 from sottovoce.report.graph import network
 from sottovoce.report.guarantee import statement, tradeoff, verdict
-from sottovoce.report.history import Curve, controls, curves, panel
+from sottovoce.report.history import curves
 from sottovoce.report.model import weights
 from sottovoce.report.reports import write
 from sottovoce.report.settings import Setting, settings_of
@@ -28,6 +30,7 @@ __all__ = [
     "page",
     "panel",
     "settings_of",
+    "shown",
     "statement",
     "tag",
     "tradeoff",

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 from bokeh.models import ColumnDataSource, FixedTicker
 
+from sottovoce.figure import Curve
 from sottovoce.privacy.accounting import price
 from sottovoce.privacy.calibration import Private
 from sottovoce.privacy.statement import PrivacyStatement, number
 from sottovoce.privacy.theorem1 import Theorem1
 from sottovoce.report.document import Plot, Section, tag
-from sottovoce.report.history import Curve, controls, panel
+from sottovoce.report.figures import controls, panel
 from sottovoce.report.settings import Setting
 from sottovoce.report.theme import COLOURS, INK, add_legend, chart, plain, style, tips
 
@@ -23,7 +24,7 @@ LOWER = 8  # the same for the lower bound, which takes longer
 def terms(statements: Sequence[PrivacyStatement]) -> str:
     """What an ε may not be shown without: δ, adversary and adjacency, of all statements together."""
     deltas = " or ".join(f"{d:g}" for d in sorted({s.delta for s in statements}))
-    against = " or ".join(f"'{name}'" for name in sorted({s.adversary for s in statements}))
+    against = " or ".join(sorted({s.against for s in statements}))
     adjacency = " or ".join(sorted({s.adjacency for s in statements}))
     return f"at δ = {deltas}, against {against}, {adjacency}"
 
@@ -102,7 +103,7 @@ def _beside(setting: Setting) -> list[Curve]:
         claim = Theorem1(statement.claimed, 0.01, 1.0, 1.0, 1, event.rounds)  # eq. (7) looks at ε and t/T only
         many = _counts(event.rounds, 3 * COUNTS)
         hat = np.array([claim.spent(int(k)) for k in many])
-        lines.append(Curve("claimed, eq. (7)", {"releases": many}, hat, style=(COLOURS[1], "dotdash")))
+        lines.append(Curve("claimed, eq. (7)", {"releases": many}, hat, style=(COLOURS[1], "dashdot")))
     elif isinstance(noise, Private):
         whole = np.full(len(counts), noise.epsilon)
         lines.append(Curve("the budget", {"releases": counts}, whole, style=(INK, "dotted")))

@@ -10,8 +10,8 @@ from xml.etree.ElementTree import Element
 
 from bokeh.models import ColumnDataSource
 
-from sottovoce.privacy.adversaries import make_adversary
 from sottovoce.privacy.events import Group
+from sottovoce.privacy.release import ADVERSARIES
 from sottovoce.privacy.statement import PrivacyStatement, number
 from sottovoce.report.budget import terms
 from sottovoce.report.document import Plot, Section, pairs, table, tag
@@ -83,7 +83,7 @@ def verdict(statement: PrivacyStatement) -> Element:
     lines = [tag("p", statement.verdict(), class_="verdict-line")]
     if found == "weak":
         lines.append(tag("p", "A weak guarantee: with this ε and δ an attacker may well succeed."))
-    adversary = make_adversary(statement.adversary)
+    adversary = ADVERSARIES.read(statement.adversary)
     about = {
         "Adversary": f"{adversary.name}: sees {adversary.sees}",
         "Neighbouring data": statement.adjacency,
@@ -126,8 +126,10 @@ def numbers(said: PrivacyStatement, names: Sequence[str] | None = None) -> Eleme
     rows = [_row(group, names) for group in groups[:MOST_GROUPS]]
     caption = f"ε {terms([said])}."
     if math.isfinite(said.epsilon):
+        known = said.worst.event.realised
+        caption += f" Worst node, on the worst data: at least {number(said.epsilon_lower)};" if known else ""
         caption += (
-            f" Worst node, on the worst data: at least {number(said.epsilon_lower)}; Rényi cross-check "
+            " Rényi cross-check "
             f"{number(said.epsilon_rdp)}; numerical error under {max(said.error, 1e-4):.2%}. Accountant: "
             f"{said.accountant}. σ / reach is the noise over the distance by which one record moves a release."
         )

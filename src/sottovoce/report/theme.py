@@ -23,7 +23,7 @@ from bokeh.themes import Theme
 
 # Okabe and Ito's colours, without the yellow, which is too light on white
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#4D4D4D")
-DASHES = ("solid", "dashed", "dotdash", "dotted")
+DASHES = ("solid", "dashed", "dashdot", "dotted")
 INK, MUTED, RULE = "#1d2733", "#55606e", "#e3e7eb"
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 

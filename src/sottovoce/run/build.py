@@ -14,11 +14,9 @@ from sottovoce.errors import DataError, PrivacyError
 from sottovoce.network.activation import Activation, Everyone
 from sottovoce.network.mixing import activation_rate, beta
 from sottovoce.network.schedule import Schedule, draw_schedule
-from sottovoce.privacy.adversaries import refuse_unless_runnable
 from sottovoce.privacy.calibration import Circumstances
-from sottovoce.privacy.laws import Law, Objective
 from sottovoce.privacy.objective import extra_epsilon
-from sottovoce.privacy.release import Draws, Release
+from sottovoce.privacy.release import Draws, Law, Objective, Release, refuse_unless_runnable
 from sottovoce.privacy.statement import PERSON, RECORD, PrivacyStatement, make_statement
 from sottovoce.privacy.theorem1 import Theorem1
 from sottovoce.problem.losses import Joint

@@ -215,32 +215,6 @@ class Result:
         return cls(models=models, history=History.from_table(table), **head)
 
 
-def save_rows(rows: list[dict[str, Any]], path: Path) -> None:
-    """Write flat rows about runs as one Parquet table that says what it is; whole, or not at all."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    beside = path.with_name(path.name + ".part")
-    try:
-        pq.write_table(pa.Table.from_pylist(rows).replace_schema_metadata({"privacy": NOT_PRIVATE}), beside)
-        os.replace(beside, path)
-    except OSError as error:
-        raise DataError(
-            f"the table cannot be written to '{path}' ({type(error).__name__}); give another file"
-        ) from None
-
-
-def load_rows(path: Path) -> list[dict[str, Any]]:
-    """Read `save_rows` back."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        return list(pq.read_table(path).to_pylist())
-    except (OSError, pa.ArrowException) as error:
-        raise DataError(f"'{path}' is no readable table ({type(error).__name__}); give another file") from None
-
-
 def write_atomically(path: Path, content: bytes) -> None:
     """Write a file whole or not at all, also when the machine stops in the middle."""
     beside = path.with_name(path.name + ".part")

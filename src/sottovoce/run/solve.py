@@ -8,11 +8,11 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from sottovoce._types import FLOAT_BYTES, IntArray
+from sottovoce._types import FLOAT_BYTES, Array, IntArray
 from sottovoce.algorithm.method import State
 from sottovoce.engine import choose
 from sottovoce.errors import SpecError
@@ -83,7 +83,36 @@ def simulate(
     keeper : where a single run leaves its checkpoints
     shards, test, execution, progress, names : as in `solve`
     """
-    execution, began = execution or Execution(), time.perf_counter()
+    began = time.perf_counter()
+    runs = together(specs, shards, test, f_star, execution, progress, keeper)
+    about = environment(runs[0].engine, time.perf_counter() - began)
+    return [
+        Result(p.spec, run.models, run.history, p.statement, p.public, environment=about, **names)
+        for run, p in ((run, run.prepared) for run in runs)
+    ]
+
+
+class Run(NamedTuple):
+    """A run that was made; what it guarantees is accounted when first asked for (`Prepared.statement`)."""
+
+    prepared: Prepared
+    models: Array
+    """x̃_i at the end."""
+    history: History
+    engine: str
+
+
+def together(
+    specs: Sequence[Spec],
+    shards: Shards,
+    test: Shards | None = None,
+    f_star: Sequence[float] | None = None,
+    execution: Execution | None = None,
+    progress: Progress | None = None,
+    keeper: Checkpoint | None = None,
+) -> list[Run]:
+    """`simulate` for those who ask many runs how they ended, and few what they guarantee: accounting takes longer."""
+    execution = execution or Execution()
     if len({alike(spec) for spec in specs}) != 1:
         raise SpecError("runs side by side differ in numbers only: step sizes, noise, clip, δ, those of h; run a sweep")
     if keeper is not None and len(specs) > 1:
@@ -109,13 +138,8 @@ def simulate(
             keeper.write(t, states[0], histories[0])
         if progress and len(histories[0]):
             progress(t, T, histories[0].last)
-    circumstances = environment(engine.name, time.perf_counter() - began)
-    return [
-        Result(
-            p.spec, p.job.method.average(state, T), history, p.statement, p.public, environment=circumstances, **names
-        )
-        for p, state, history in zip(prepared, states, histories, strict=True)
-    ]
+    models = [job.method.average(state, T) for job, state in zip(jobs, states, strict=True)]
+    return [Run(*made, engine.name) for made in zip(prepared, models, histories, strict=True)]
 
 
 NUMBERS = {"algorithm": ("a", "gamma", "eta"), "privacy": ("noise", "clip", "delta")}

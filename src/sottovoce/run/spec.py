@@ -20,9 +20,8 @@ from sottovoce.network.graphs import GRAPHS, Family
 from sottovoce.network.mixing import METROPOLIS, WEIGHTS, Rule
 from sottovoce.notation import Field
 from sottovoce.privacy.accounting import check_delta
-from sottovoce.privacy.adversaries import ADVERSARIES, Adversary, Transcript
 from sottovoce.privacy.calibration import NOISES, Noise, NoNoise
-from sottovoce.privacy.laws import LAWS, GaussianLaw, LawChoice
+from sottovoce.privacy.release import ADVERSARIES, LAWS, Adversary, GaussianLaw, LawChoice, Transcript
 from sottovoce.privacy.sampling import SAMPLINGS, Fixed, Sampling
 from sottovoce.problem import objective
 from sottovoce.problem.losses import LOSSES, Loss
@@ -203,7 +202,11 @@ class Execution:
 
 def _plain(part: Any) -> dict[str, Any]:
     values = {f.name: getattr(part, f.name) for f in fields(part)}
-    return {k: v if v is None or isinstance(v, bool | int | float | str) else str(v) for k, v in values.items()}
+    if isinstance(part, AlgorithmSpec):  # a centre, long as it may be, is numbers beside the distance's name
+        centre = part.distance.centre if isinstance(part.distance, Euclidean) else None
+        values |= {"centre": None} if centre is None else {"distance": "euclidean", "centre": list(centre)}
+    plain = (bool, int, float, str, list, type(None))
+    return {name: value if isinstance(value, plain) else str(value) for name, value in values.items()}
 
 
 def _same_fields(kind: Any, data: dict[str, Any]) -> None:
@@ -214,7 +217,7 @@ def _same_fields(kind: Any, data: dict[str, Any]) -> None:
 
 
 def _part(kind: Any, data: dict[str, Any]) -> Any:
-    if kind is AlgorithmSpec and "centre" in data:  # 0.1 kept the centre beside the distance
+    if kind is AlgorithmSpec and "centre" in data:
         data = dict(data)
         centre = data.pop("centre")
         data["distance"] = data["distance"] if centre is None else Euclidean(tuple(centre))

@@ -1,22 +1,22 @@
-"""What is compared, and how one run of it becomes one row of the table."""
+"""What is compared, how one run of it becomes a row, and the table of all of them, which goes on where it was."""
 
 import math
-import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import cached_property, lru_cache, partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from sottovoce.errors import SpecError
 from sottovoce.experiments.baselines import make_baseline
-from sottovoce.experiments.compare.data import Dataset
+from sottovoce.experiments.data import NODES, Dataset
 from sottovoce.experiments.facts import Facts
-from sottovoce.experiments.oneshot import ONESHOT, perturb
+from sottovoce.experiments.table import Done, Row, Runs, each
 from sottovoce.privacy.events import LaplaceEvent
 from sottovoce.problem.optimum import optimum
-from sottovoce.problem.shards import Shards
+from sottovoce.problem.shards import Shards, even
 from sottovoce.run.build import make_problem
 from sottovoce.run.result import Result
 from sottovoce.run.solve import solve
@@ -26,24 +26,11 @@ GAP = 1e-7  # of F*
 FACTORS = (1 / 9, 1 / 3, 1.0, 3.0, 9.0)
 RUNS = 10  # and more: the compiled engine is loaded once for all of them
 TUNING_SEED = 2**31 - 1  # of the runs that a tuned step size is chosen by
+DIGITS = 1e-6  # by which numbers of one spec may differ: another machine's roots differ in the last digits
 
-Row = dict[str, Any]
-KEY = (
-    "data",
-    "nodes",
-    "delta",
-    "epochs",
-    "batch",
-    "loss",
-    "h",
-    "graph",
-    "radius",
-    "algorithm",
-    "epsilon",
-    "tuned",
-    "seed",
-)
-"""What makes two rows the same run."""
+STUDY = ("data", "nodes", "delta", "epochs", "batch", "loss", "h", "graph", "radius")
+KEY = (*STUDY, "algorithm", "epsilon", "tuned", "seed")
+"""What makes two rows the same run: those of its study, and those of the run in it."""
 
 
 class Cell(NamedTuple):
@@ -62,6 +49,7 @@ class Study:
 
     Attributes
     ----------
+    dataset : the records
     facts : everything public but ε
     algorithms : names of baselines
     epsilons : budgets
@@ -85,11 +73,18 @@ class Study:
         object.__setattr__(self, "refused", {name: reason for name, reason in reasons.items() if reason})
 
     @classmethod
-    def of(cls, dataset: Dataset, algorithms: Iterable[str], settings: dict[str, Any], **what: Any) -> "Study":
-        """A study with the data's own sizes; `settings` are fields of `Facts`."""
-        shards = dataset.shards
-        m = shards.m + (settings.get("intercept", 0.0) != 0)
-        return cls(dataset, Facts(tuple(shards.sizes.tolist()), m, 1.0, **settings), tuple(algorithms), **what)
+    def of(
+        cls, dataset: Dataset, algorithms: Iterable[str], settings: dict[str, Any], nodes: int = NODES, **what: Any
+    ) -> "Study":
+        """A study with the data's own sizes, dealt out to so many nodes; `settings` are fields of `Facts`."""
+        sizes = np.diff(even(dataset.records.n_records, nodes)[0])
+        m = dataset.records.m + (settings.get("intercept", 0.0) != 0)
+        return cls(dataset, Facts(tuple(sizes.tolist()), m, 1.0, **settings), tuple(algorithms), **what)
+
+    @cached_property
+    def shards(self) -> Shards:
+        """Everybody's records."""
+        return self.dataset.deal(self.facts.n)
 
     def cells(self) -> list[Cell]:
         """All runs, seed after seed: a table that is not yet complete has every algorithm in it."""
@@ -111,9 +106,9 @@ class Study:
             "delta": f.delta,
             "epochs": f.epochs,
             "batch": f.batch,
-            "loss": f.loss,
-            "h": f.h,
-            "graph": f.graph,
+            "loss": str(f.loss),
+            "h": str(f.h),
+            "graph": str(f.graph),
             "radius": f.D,
             "algorithm": cell.algorithm,
             "epsilon": cell.epsilon,
@@ -127,13 +122,17 @@ class Study:
         return _spec(cell.algorithm, facts).but(seed=cell.seed)
 
     def holds(self, cell: Cell, row: Row) -> bool:
-        """Whether a row is of this very run, and not of one that an older version made of the same words."""
-        return _rounded(row["spec"]) == _rounded(self.spec(cell._replace(factor=row["factor"])).to_json())
+        """Whether a row is of this very run, and not of one that another version made of the same words."""
+        try:
+            known = Spec.from_json(row["spec"])
+        except SpecError:  # of a version that had other fields
+            return False
+        return alike(known, self.spec(cell._replace(factor=row["factor"])))
 
     def f_star(self) -> float:
         """F*, certified; not a number where there is no certificate for this h."""
         try:
-            return optimum(make_problem(self.facts.spec("descent", 1).problem, self.dataset.shards), gap=GAP).value
+            return optimum(make_problem(self.facts.spec("descent", 1).problem, self.shards), gap=GAP).value
         except SpecError:
             return math.nan
 
@@ -143,28 +142,76 @@ def _spec(algorithm: str, facts: Facts) -> Spec:
     return make_baseline(algorithm).spec(facts)
 
 
-def _rounded(text: str) -> str:
-    """Six digits of every number: another machine's roots differ in the last ones."""
-    return re.sub(r"\d+\.\d+(e-?\d+)?", lambda found: f"{float(found[0]):.6g}", text)
+def alike(one: Any, other: Any) -> bool:
+    """Whether two specs, or parts of them, mean the same run: equal, real numbers up to six digits.
+
+    Examples
+    --------
+    >>> from sottovoce.problem.regularisers import l2
+    >>> alike(l2(0.12345678), l2(0.12345679)), alike(l2(0.1), l2(0.2)), alike(1_000_000, 1_000_001)
+    (True, False, False)
+    """
+    if one is other or one == other:
+        return True
+    if is_dataclass(one) and type(one) is type(other):
+        return all(alike(getattr(one, f.name), getattr(other, f.name)) for f in fields(one) if f.compare)
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return len(one) == len(other) and all(map(alike, one, other))
+    counted = isinstance(one, int) and isinstance(other, int)
+    numbers = isinstance(one, float | int) and isinstance(other, float | int)
+    return numbers and not counted and math.isclose(one, other, rel_tol=DIGITS)
 
 
-def merged(shards: Shards) -> Shards:
-    """All records in one place, where they are."""
-    one = replace(shards, offsets=shards.offsets[[0, -1]])
-    one.__dict__["norms"] = shards.norms
-    return one
+def compare(study: Study, out: Path | None = None, jobs: int = 1, done: Done | None = None) -> list[Row]:
+    """All rows of a study, those that `out` holds already included; other studies' rows in `out` are kept.
+
+    Parameters
+    ----------
+    study : what is compared
+    out : a Parquet file to read earlier runs from and to write all of them to
+    jobs : how many runs at a time, each in a process of its own
+    done : called after every run
+
+    Examples
+    --------
+    >>> from sottovoce.experiments.data import load
+    >>> from sottovoce.problem.losses import LOSSES
+    >>> data = load("breast_cancer", loss=LOSSES.make("logistic"))
+    >>> settings = {"h": "l2(0.05)", "batch": 16, "epochs": 2.0}
+    >>> rows = compare(Study.of(data, ["dsgd", "dpsgd"], settings, nodes=5, seeds=2))
+    >>> [(row["algorithm"], row["adversary"], round(row["true_epsilon"], 2)) for row in rows[:2]]
+    [('dsgd', 'transcript', 1.0), ('dpsgd', 'central', 1.0)]
+    """
+    table, cells = Runs(KEY, out), study.cells()
+    found = {cell: table.find(**study.head(cell)) for cell in cells}
+    missing = [cell for cell, rows in found.items() if not rows or not study.holds(cell, rows[0])]
+    if missing:
+        study.shards.norms  # noqa: B018 - once, before the processes all need them
+        do = partial(run_cell, study, f_star=study.f_star())
+        table.fill(_tuned(study, missing, table, do, jobs), do, jobs=jobs, done=done)
+    return [table.find(**study.head(cell))[0] for cell in cells]
 
 
-def run_cell(study: Study, cell: Cell, f_star: float) -> Row:
+def _tuned(study: Study, cells: list[Cell], table: Runs, do: Any, jobs: int) -> list[Cell]:
+    """Give the tuned ones the factor with the least objective on a run of its own, or the one of earlier runs."""
+    ours = study.head(Cell("", 0.0, True, 0))
+    known = table.like(**{name: ours[name] for name in (*STUDY, "tuned")})
+    best = {(row["algorithm"], row["epsilon"]): (0.0, 0.0, row["factor"]) for row in known}
+    wanted = {(c.algorithm, c.epsilon) for c in cells if c.tuned} - set(best)
+    trials = [Cell(*pair, True, TUNING_SEED, factor) for pair in sorted(wanted) for factor in FACTORS]
+    for (row,) in each(trials, do, jobs):
+        pair = row["algorithm"], row["epsilon"]
+        tried = row["objective"], abs(math.log(row["factor"])), row["factor"]  # of equals, the nearest to 1
+        best[pair] = min(best.get(pair, (math.inf, 0.0, 1.0)), tried)
+    return [c._replace(factor=best[c.algorithm, c.epsilon][2]) if c.tuned else c for c in cells]
+
+
+def run_cell(study: Study, cell: Cell, f_star: float) -> list[Row]:
     """Run it, and tell what happened."""
-    spec, central = study.spec(cell), make_baseline(cell.algorithm).central
-    shards = merged(study.dataset.shards) if central else study.dataset.shards
-    if spec.algorithm.method in ONESHOT:
-        result = perturb(spec, shards, test=study.dataset.test, f_star=f_star)
-    else:
-        look = Execution(observations=1, runs=RUNS)
-        result = solve(spec, shards, test=study.dataset.test, f_star=f_star, execution=look)
-    return study.head(cell) | _row(result, cell)
+    spec, shards = study.spec(cell), make_baseline(cell.algorithm).place(study.shards)
+    how = Execution(observations=1, runs=RUNS)
+    result = solve(spec, shards, test=study.dataset.test, f_star=f_star, execution=how)
+    return [study.head(cell) | _row(result, cell)]
 
 
 def _row(result: Result, cell: Cell) -> Row:

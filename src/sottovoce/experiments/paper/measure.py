@@ -1,23 +1,37 @@
-"""How much a noise costs: the rise of F over the same run without noise, and how it scales."""
+"""The paper's two tables, measured: how much a noise costs and how that scales, and what the data is.
+
+The cost of a noise is the rise of F over the same run without noise.
+"""
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
-from scipy import stats
+import scipy  # not its parts: they load when first used
 
 from sottovoce._types import Array
+from sottovoce.algorithm.method import constant
 from sottovoce.data.synthetic import two_gaussians
-from sottovoce.engine import ENGINES
-from sottovoce.experiments.paper.experiments import DELTA, EPOCHS, NOISES
+from sottovoce.experiments.data import Dataset
+from sottovoce.experiments.paper.runs import DELTA, EPOCHS, NOISES
+from sottovoce.experiments.table import Done, Row, Runs
+from sottovoce.network.activation import Nodes
+from sottovoce.privacy.calibration import NoNoise
+from sottovoce.problem.regularisers import l2
 from sottovoce.problem.shards import Shards, even
-from sottovoce.run.build import prepare, rounds_for_epochs
+from sottovoce.rows import is_sparse, row_norms
+from sottovoce.run.build import rounds_for_epochs
 from sottovoce.run.presets import paper_l1, paper_l2
-from sottovoce.run.spec import Spec
+from sottovoce.run.solve import together
+from sottovoce.run.spec import Execution, Spec
 
-PRESETS = {"l2": paper_l2(1).but(problem__h="l2(0.1)", algorithm__gamma="constant(1)"), "l1": paper_l1(1)}
+PRESETS = {"l2": paper_l2(1).but(problem__h=l2(0.1), algorithm__gamma=constant(1)), "l1": paper_l1(1)}
 """Problems in which three passes get close and noise is small: where exponents are those of the noise."""
+UNSEEN = Execution("compiled", observations=None)
+"""Only the end counts."""
 
 
 @dataclass(frozen=True)
@@ -34,9 +48,8 @@ class Setting:
 
     def spec(self, noise: str, seed: int) -> Spec:
         """The run; `noise` is 'none', 'paper' or 'honest'."""
-        text = "none" if noise == "none" else NOISES[noise].format(self.epsilon)
-        base = PRESETS[self.h].but(network__activation=f"nodes({self.active})", privacy__noise=text, seed=seed)
-        base = base.but(privacy__delta=DELTA)
+        base = PRESETS[self.h].but(network__activation=Nodes(self.active), privacy__delta=DELTA, seed=seed)
+        base = base.but(privacy__noise=NoNoise() if noise == "none" else NOISES[noise](self.epsilon))
         return base.but(algorithm__rounds=rounds_for_epochs(base, np.full(self.n, self.q), EPOCHS))
 
 
@@ -45,12 +58,8 @@ def cost(setting: Setting, seed: int, noises: Sequence[str] = ("paper", "honest"
     table = two_gaussians(setting.n * setting.q, setting.m, seed=seed)
     assert table.y is not None
     shards = Shards.of(table.X, table.y, even(len(table.y), setting.n)[0])
-    jobs = [prepare(setting.spec(noise, seed), shards).job for noise in ("none", *noises)]
-    T = jobs[0].schedule.T
-    states = ENGINES["compiled"].run(jobs, [job.start() for job in jobs], 1, T)
-    values = [
-        job.problem.value(job.method.average(state, T).mean(axis=0)) for job, state in zip(jobs, states, strict=True)
-    ]
+    runs = together([setting.spec(noise, seed) for noise in ("none", *noises)], shards, execution=UNSEEN)
+    values = [run.prepared.job.problem.value(run.models.mean(axis=0)) for run in runs]
     return {noise: value - values[0] for noise, value in zip(noises, values[1:], strict=True)}
 
 
@@ -82,13 +91,122 @@ def slope(x: Array, costs: Array, draws: int = 2000) -> Slope:
         positive = means > 0
         if positive.sum() < 2:
             return float("nan")
-        return float(stats.linregress(np.log(x[positive]), np.log(means[positive])).slope)
+        return float(scipy.stats.linregress(np.log(x[positive]), np.log(means[positive])).slope)
 
     found = [fit(costs[:, pick].mean(axis=1)) for pick in picks]
     low, high = np.nanquantile(found, [0.025, 0.975])
     return Slope(fit(costs.mean(axis=1)), float(low), float(high))
 
 
-def key(setting: Setting, seed: int) -> str:
-    """What a kept measurement is found by."""
-    return json.dumps([setting.h, setting.m, setting.n, setting.q, setting.active, setting.epsilon, seed])
+BASE = Setting()
+AXES: dict[str, list[Setting]] = {
+    "m": [replace(BASE, m=m) for m in (10, 20, 40, 80)],
+    "n": [replace(BASE, n=n, active=n // 10) for n in (20, 40, 80)],
+    "q": [replace(BASE, q=q) for q in (250, 500, 1000, 2000)],
+    "ι": [replace(BASE, active=active) for active in (2, 4, 8, 16)],
+    "ε": [replace(BASE, epsilon=epsilon) for epsilon in (0.125, 0.25, 0.5, 1.0)],
+}
+VALUES: dict[str, Callable[[Setting], float]] = {
+    "m": lambda s: s.m,
+    "n": lambda s: s.n,
+    "q": lambda s: s.q,
+    "ι": lambda s: s.active / s.n,
+    "ε": lambda s: s.epsilon,
+}
+CLAIMED: dict[str, dict[str, float]] = {
+    "l2": {"m": 1, "n": 0, "q": -2, "ι": 2, "ε": -2},
+    "l1": {"m": 0.5, "n": 0, "q": -1, "ι": 0.5, "ε": -1},
+}
+"""Table 1: mι²/(q²ε²) where h is strongly convex, √(mι)/(qε) where it is convex only."""
+CORRECTED: dict[tuple[str, str], dict[str, float | None]] = {
+    ("l2", "paper"): {"m": 1, "n": -1, "q": -2, "ι": 1, "ε": -2},
+    ("l2", "honest"): {"m": 1, "n": -1, "q": -1, "ι": 0, "ε": None},
+    ("l1", "paper"): {"m": 1, "n": -1, "q": -1.5, "ι": 1.5, "ε": -2},
+    ("l1", "honest"): {"m": 1, "n": -1, "q": -0.5, "ι": 0.5, "ε": None},
+}
+"""At three passes, T = 3q/ι: for l2 the variance of the noise in the mean model, 4mσ²/(9nqμ²); for l1 the noise's term
+in the sharper form of Theorem 2, mσ²/(nγ√T). σ² is 96 ι log(2/δ₀)/(qε²) for the paper's noise and hardly depends on q
+and ι for the honest one; None where no power law is to be expected."""
+SEEDS = {"tiny": 3, "small": 20, "full": 60}
+
+
+@dataclass(frozen=True)
+class Exponent:
+    """One entry of Table 1."""
+
+    h: str
+    noise: str
+    quantity: str
+    claimed: float
+    corrected: float | None
+    measured: Slope
+
+
+def table1(size: str, out: Path, done: Done | None = None) -> list[Exponent]:
+    """All exponents; what was measured is kept, so that interrupted work goes on where it was."""
+    kinds, seeds = ("l2",) if size == "tiny" else ("l2", "l1"), SEEDS[size]
+    axes = {name: points[:2] if size == "tiny" else points for name, points in AXES.items()}
+    work = [(replace(s, h=h), seed) for h in kinds for points in axes.values() for s in points for seed in range(seeds)]
+    kept = kept_costs(out)
+    missing = [work for work in dict.fromkeys(work) if not kept.find(**_head(*work))]
+    kept.fill(missing, lambda work: [_head(*work) | cost(*work)], done=done)
+    found = []
+    for h in kinds:
+        for noise in ("paper", "honest"):
+            for name, points in axes.items():
+                mine = [[kept.find(**_head(replace(s, h=h), seed))[0][noise] for seed in range(seeds)] for s in points]
+                measured = slope(np.array([VALUES[name](s) for s in points], dtype=float), np.array(mine))
+                found.append(Exponent(h, noise, name, CLAIMED[h][name], CORRECTED[h, noise][name], measured))
+    return found
+
+
+def kept_costs(out: Path) -> Runs:
+    """The table of what was measured; an earlier version kept JSON, by the text of a list of the key's values."""
+    names = [*(f.name for f in fields(Setting)), "seed"]
+    kept, older = Runs(names, out / "table1" / "costs.parquet"), out / "table1" / "costs.json"
+    if older.exists() and not kept.rows:
+        known = json.loads(older.read_text())
+        kept.add([dict(zip(names, json.loads(key), strict=True)) | costs for key, costs in known.items()])
+    return kept
+
+
+def _head(setting: Setting, seed: int) -> Row:
+    return asdict(setting) | {"seed": seed}
+
+
+def as_rows(found: list[Exponent]) -> list[dict[str, Any]]:
+    """Flat, for a table."""
+    return [
+        {
+            "h": one.h,
+            "noise": one.noise,
+            "in": one.quantity,
+            "claimed": one.claimed,
+            "corrected": one.corrected,
+            "measured": one.measured.value,
+            "low": one.measured.low,
+            "high": one.measured.high,
+        }
+        for one in found
+    ]
+
+
+def describe(dataset: Dataset) -> dict[str, Any]:
+    """A row of Table 2: counts, entries a row, the norms of the rows and the share of the larger class.
+
+    Of made-up or public data, that is; of private data none of this may be published.
+    """
+    X, y = dataset.records.X, dataset.y
+    stored = X.nnz if is_sparse(X) else int(np.count_nonzero(X[: min(1000, len(X))]) / min(1000, len(X)) * len(X))
+    norms = row_norms(X)
+    positive = float(np.mean(y > 0))
+    return {
+        "data": dataset.name,
+        "size": dataset.size,
+        "records": len(y),
+        "features": dataset.records.m,
+        "nonzeros a row": round(stored / len(y), 1),
+        "row norms": f"{norms.min():.3g} to {norms.max():.3g}",
+        "larger class": round(max(positive, 1 - positive), 3),
+        "test records": dataset.held_out.n_records,
+    }

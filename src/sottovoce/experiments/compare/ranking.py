@@ -6,11 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sottovoce.experiments.compare.study import Row
-from sottovoce.experiments.paper.intervals import Interval
+from sottovoce._types import Array
+from sottovoce.experiments.table import Row
+from sottovoce.figure import Figure, Interval, Ranking
+from sottovoce.privacy.release import ADVERSARIES
 
-ADVERSARIES = ("transcript", "secret_pairs", "central")
-"""From the one who sees most to the one who sees least."""
+COLOURS = {"transcript": "#0072b2", "secret_pairs": "#009e73", "central": "#d55e00"}
+"""From the one who sees most to the one who sees least, each with a colour."""
 COLUMNS = {"suboptimality": "F(model) − F*", "test_accuracy": "test accuracy"}
 """What is drawn of a line, and what it is called."""
 TUNED = "step sizes chosen by looking at the private data: no (ε, δ) holds for them"
@@ -44,10 +46,10 @@ def summarise(rows: list[Row]) -> list[Line]:
     for row in rows:
         group = row["data"], row["epsilon"], row["adversary"], row["tuned"]
         groups.setdefault(group, {}).setdefault(row["algorithm"], []).append(row)
-    lines = []
-    for group in sorted(groups, key=lambda g: (g[0], g[1], ADVERSARIES.index(g[2]), g[3])):
+    lines, seen = [], list(COLOURS)
+    for group in sorted(groups, key=lambda g: (g[0], g[1], seen.index(g[2]), g[3])):
         before: Interval | None = None
-        ranked = sorted(groups[group].items(), key=lambda item: float(np.mean([r["objective"] for r in item[1]])))
+        ranked = sorted(groups[group].items(), key=lambda item: float(np.mean(_column(item[1], "objective"))))
         for rank, (name, mine) in enumerate(ranked, 1):
             line = _line(group, name, mine, rank, before)
             before = line.objective
@@ -65,6 +67,51 @@ def shown(found: Interval) -> str:
     if math.isnan(found.mean):
         return "–"
     return str(found) if found.seeds > 1 else f"{found.mean:.4g}"
+
+
+def figure(lines: Sequence[Line]) -> Figure:
+    """One data set's lines but the tuned: a row for each adversary, the best on top, and a column for each number."""
+    fair = [line for line in lines if not line.tuned]
+    known = [name for name in COLUMNS if any(math.isfinite(getattr(line, name).mean) for line in fair)]
+    rows = []
+    for adversary in COLOURS:
+        mine = [line for line in fair if line.adversary == adversary]
+        if mine:
+            rows.append(tuple(_ranking(mine, column, fair) for column in known))
+    budget = ", ".join(f"{epsilon:g}" for epsilon in _budgets(fair))
+    seeds = max(line.objective.seeds for line in fair)
+    data, delta = fair[0].data, fair[0].delta
+    return Figure(data, f"{data}: ε = {budget}, δ = {delta:g}, {seeds} seeds, 95 % intervals", tuple(rows))
+
+
+def _ranking(lines: Sequence[Line], column: str, all_lines: Sequence[Line]) -> Ranking:
+    """One adversary's panel; those below each other share their axis, so that all lines decide about it."""
+    adversary = lines[0].adversary
+    return Ranking(
+        name=f"{lines[0].data}-{adversary}-{column}",
+        title=f"'{adversary}' sees {ADVERSARIES.read(adversary).sees}",
+        label=COLUMNS[column],
+        order=tuple(order(lines)),
+        groups={
+            f"ε = {epsilon:g}": {
+                line.algorithm: _ends(getattr(line, column), column) for line in lines if line.epsilon == epsilon
+            }
+            for epsilon in _budgets(all_lines)
+        },
+        colour=COLOURS[adversary],
+        log=column == "suboptimality" and all(line.suboptimality.mean > 0 for line in all_lines),
+    )
+
+
+def _budgets(lines: Sequence[Line]) -> list[float]:
+    return sorted({line.epsilon for line in lines})
+
+
+def _ends(found: Interval, column: str) -> tuple[float, float, float]:
+    """(mean, low, high); a share of records that are right is not below 0 nor above 1."""
+    if column == "test_accuracy" and 0 <= found.mean <= 1:
+        return found.mean, max(found.low, 0.0), min(found.high, 1.0)
+    return found.mean, found.low, found.high
 
 
 def _line(group: tuple[str, float, str, bool], name: str, rows: list[Row], rank: int, before: Interval | None) -> Line:
@@ -87,5 +134,5 @@ def _line(group: tuple[str, float, str, bool], name: str, rows: list[Row], rank:
     )
 
 
-def _column(rows: list[Row], name: str) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
+def _column(rows: Sequence[Row], name: str) -> Array:
     return np.array([row[name] for row in rows], dtype=np.float64)

@@ -1,0 +1,197 @@
+"""What the paper ran (its section 5), as data: schemes, regularisers, noises; and the table of these runs.
+
+Twenty nodes, complete graph, Metropolis weights, hinge loss, three passes over the data. Where the paper is silent the
+reading is that of `docs/paper.md`: h = μ‖x‖²/2, equal passes for all schemes, the exact ι, F* with a certificate.
+Figures are views of these runs.
+"""
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from sottovoce._types import IntArray
+from sottovoce.errors import SpecError
+from sottovoce.experiments.data import Dataset
+from sottovoce.experiments.table import Done, Row, Runs, load_rows
+from sottovoce.privacy.accounting import price
+from sottovoce.privacy.calibration import Noise, PaperNoise, Private
+from sottovoce.problem.optimum import optimum
+from sottovoce.problem.shards import Shards
+from sottovoce.run.build import make_problem, rounds_for_epochs
+from sottovoce.run.presets import liu2022, paper_l1, paper_l2
+from sottovoce.run.result import environment
+from sottovoce.run.solve import Run, together
+from sottovoce.run.spec import Execution, Spec
+
+DATA = ("epsilon-like", "rcv1-like", "rcv1", "a9a", "covtype")
+"""The paper's two sets by their stand-ins, and real ones beside them."""
+EPOCHS = 3.0
+EPSILONS = (0.2, 0.4, 0.6, 0.8, 1.0)
+DELTA0 = 0.01
+DELTA = 1e-5
+NOISES: dict[str, Callable[[float], Noise]] = {"paper": lambda epsilon: PaperNoise(epsilon, DELTA0), "honest": Private}
+SCHEMES = {
+    "edges(1)": "one edge, ι = 0.1",
+    "edges(2)": "two edges, ι = 4/21",
+    "matching(2)": "two disjoint edges, ι = 0.2",
+    "everyone": "Liu 2022, ι = 1",
+}
+"""Who is active, and what the figures call it."""
+REGULARISERS = {"l2": (paper_l2, tuple(SCHEMES)), "l1": (paper_l1, ("edges(1)", "edges(2)", "matching(2)"))}
+"""Each with the preset and the schemes that the paper shows it with."""
+
+GAPS = {"tiny": 1e-6, "small": 1e-5, "full": 1e-4}
+LOOKS = {"tiny": 16, "small": 20, "full": 12}
+KEY = ("data", "size", "h", "scheme", "noise", "epsilon", "seed")
+"""What makes a run what it is; it has a row for each look."""
+
+
+@dataclass(frozen=True)
+class View:
+    """A figure of the paper: which runs, which ε for curves (None: all, at their end)."""
+
+    name: str
+    h: str
+    epsilon: float | None
+    title: str
+
+
+FIGURES = {
+    "fig1": View("fig1", "l2", 0.8, "l2-regularised SVM, ε = 0.8"),
+    "fig2": View("fig2", "l2", None, "privacy and utility, l2-regularised SVM"),
+    "fig3": View("fig3", "l1", 0.4, "l1-regularised SVM, ε = 0.4"),
+    "fig4": View("fig4", "l1", None, "privacy and utility, l1-regularised SVM"),
+}
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs that share their draws: one regulariser, one scheme, one seed; all ε and noises."""
+
+    h: str
+    scheme: str
+    seed: int
+
+    def heads(self, dataset: Dataset, noises: Sequence[str]) -> list[Row]:
+        """What its runs are known by."""
+        head = {"data": dataset.name, "size": dataset.size, "h": self.h, "scheme": self.scheme}
+        return [
+            head | {"noise": noise, "epsilon": epsilon, "seed": self.seed} for noise in noises for epsilon in EPSILONS
+        ]
+
+    def specs(self, sizes: IntArray, noises: tuple[str, ...]) -> list[tuple[str, float, Spec]]:
+        """(noise, ε, spec) of every run."""
+        preset = liu2022 if (self.h, self.scheme) == ("l2", "everyone") else REGULARISERS[self.h][0]
+        base = preset(1).but(network__activation=self.scheme, privacy__delta=DELTA, seed=self.seed)
+        base = base.but(algorithm__rounds=rounds_for_epochs(base, sizes, EPOCHS))
+        return [
+            (noise, epsilon, base.but(privacy__noise=NOISES[noise](epsilon)))
+            for noise in noises
+            for epsilon in EPSILONS
+        ]
+
+
+def groups(figures: list[str], seeds: int) -> list[Group]:
+    """What must be run for these figures; seed by seed, so that an interrupted work leaves whole seeds."""
+    wrong = [name for name in figures if name not in FIGURES]
+    if wrong:
+        raise SpecError(f"there is no figure '{wrong[0]}'; choose one of {', '.join(FIGURES)}")
+    if seeds < 2:
+        raise SpecError(f"intervals need at least two seeds, not {seeds}")
+    kinds = sorted({FIGURES[name].h for name in figures}, reverse=True)
+    return [Group(h, scheme, seed) for seed in range(seeds) for h in kinds for scheme in REGULARISERS[h][1]]
+
+
+def folder_of(out: Path, dataset: Dataset) -> Path:
+    """Where the runs on a data set are kept."""
+    return out / f"{dataset.name}-{dataset.size}"
+
+
+def collect(
+    dataset: Dataset,
+    wanted: list[Group],
+    noises: tuple[str, ...],
+    out: Path,
+    jobs: int | None = None,
+    done: Done | None = None,
+) -> list[Row]:
+    """Run the groups that are not there yet and give the rows of all of them."""
+    kept = kept_runs(out, dataset)
+    missing = [group for group in wanted if not all(kept.find(**head) for head in group.heads(dataset, noises))]
+    if missing:
+        shards = dataset.deal()
+        best = optima(dataset, shards, {group.h for group in missing}, out)
+        shards.norms  # noqa: B018 - once, before the threads all need them
+        run = partial(run_group, dataset, shards, noises, best)
+        kept.fill(missing, run, jobs=jobs or os.cpu_count() or 1, threads=True, done=done)
+    return read(kept, dataset, wanted)
+
+
+def kept_runs(out: Path, dataset: Dataset) -> Runs:
+    """The table of a data set's runs; an earlier version kept each group in a file of its own."""
+    folder = folder_of(out, dataset)
+    kept = Runs(KEY, folder / "runs.parquet")
+    if not kept.rows:
+        older = [row for path in sorted(folder.glob("l[12]-*.parquet")) for row in load_rows(path)]
+        if older:
+            kept.add(older)
+    return kept
+
+
+def read(kept: Runs, dataset: Dataset, wanted: Iterable[Group]) -> list[Row]:
+    """The rows of these groups with all the noises that they were run with; nothing is run."""
+    found = [[row for head in group.heads(dataset, tuple(NOISES)) for row in kept.find(**head)] for group in wanted]
+    absent = sum(not rows for rows in found)
+    if absent:
+        raise SpecError(f"{absent} of {len(found)} groups of runs are not in '{kept.path}'; run them first")
+    return [row for rows in found for row in rows]
+
+
+def optima(dataset: Dataset, shards: Shards, kinds: set[str], out: Path) -> dict[str, float]:
+    """F* of each regulariser, certified; computed once and kept."""
+    kept = Runs(("h",), folder_of(out, dataset) / "optima.parquet")
+    older = folder_of(out, dataset) / "optima.json"  # where an earlier version kept them
+    if older.exists() and not kept.rows:
+        kept.add([{"h": h, "f_star": value} for h, value in json.loads(older.read_text()).items()])
+
+    def certify(h: str) -> list[Row]:
+        problem = make_problem(REGULARISERS[h][0](1).problem, shards)
+        return [{"h": h, "f_star": optimum(problem, gap=GAPS[dataset.size]).value}]
+
+    kept.fill([h for h in sorted(kinds) if not kept.find(h=h)], certify)
+    return {h: kept.find(h=h)[0]["f_star"] for h in kinds}
+
+
+def run_group(
+    dataset: Dataset, shards: Shards, noises: tuple[str, ...], f_star: dict[str, float], group: Group
+) -> list[Row]:
+    """All runs of a group, side by side: a row for each look at each of them."""
+    began = time.perf_counter()
+    specs = [spec for _, _, spec in group.specs(shards.sizes, noises)]
+    best, how = [f_star[group.h]] * len(specs), Execution("compiled", LOOKS[dataset.size])
+    runs = together(specs, shards, test=dataset.test, f_star=best, execution=how)
+    about = environment(runs[0].engine, time.perf_counter() - began)
+    rows = []
+    for head, run in zip(group.heads(dataset, noises), runs, strict=True):
+        release = {
+            "true_epsilon": most_exposed(run),
+            "delta": DELTA,
+            "sigma": max(run.prepared.job.release.sigma),
+            "iota": run.prepared.public["iota"],
+        }
+        rows += [head | release | dict(look) | about for look in run.history.rows]
+    return rows
+
+
+def most_exposed(run: Run) -> float:
+    """ε at δ of the node that spoke most: all have the same noise, and hardly more than one record's difference."""
+    job = run.prepared.job
+    most = int(np.argmax(job.schedule.participations()))
+    event = job.release.event(most, int(job.problem.shards.sizes[most]), int(job.schedule.participations()[most]))
+    return price([event], DELTA, lower=False).epsilon
