@@ -32,7 +32,7 @@ def _compiles(loss) -> bool:
     """Whether Numba understands a slope; ours it does."""
     try:
         return loss.slope_formula.__module__ == losses.__name__ or bool(njit((float64,) * 3)(loss.slope_formula))
-    except NumbaError:
+    except (NumbaError, TypeError):  # TypeError: it is not even a function
         return False
 
 
