@@ -205,6 +205,7 @@ class PrivacyStatement:
             self.simulation,
             UNITS.make(self.unit),
             [(group.event, group.nodes) for group in self.held_out],
+            self.secure,
         )
         for name in (f.name for f in fields(self)):
             mine, theirs = getattr(self, name), getattr(again, name)
@@ -264,16 +265,17 @@ def make_statement(
     simulation: bool,
     unit: Unit = RECORD,
     turns: NodeTurns | None = None,
+    secure: bool = False,
 ) -> PrivacyStatement:
     """The statement of a run, from the release that makes its draws and from its fixed schedule.
 
     `participations` says how often each node spoke and `turns` in which rounds, which matters where records come in a
-    fixed order.
+    fixed order; `secure` that every draw of it went through the secure release.
     """
     check_delta(delta)
     events = release.events(sizes, participations, turns)
     claimed = claims[0].epsilon if claims else None
-    return _state(grouped_by_event(events), delta, release.adversary, claimed, simulation, unit)
+    return _state(grouped_by_event(events), delta, release.adversary, claimed, simulation, unit, secure=secure)
 
 
 def with_held_out(statement: PrivacyStatement, events: Mapping[int, Event]) -> PrivacyStatement:
@@ -293,6 +295,7 @@ def with_held_out(statement: PrivacyStatement, events: Mapping[int, Event]) -> P
         statement.simulation,
         UNITS.make(statement.unit),
         named,
+        statement.secure,
     )
 
 
@@ -304,6 +307,7 @@ def _state(
     simulation: bool,
     unit: Unit,
     held_out: Grouped = (),
+    secure: bool = False,
 ) -> PrivacyStatement:
     """Account for every group, against an adversary that these events are accounted against."""
     nodes = sum(len(members) for _, members in trained)
@@ -328,6 +332,7 @@ def _state(
         error=worst.error,
         claimed=claimed,
         simulation=simulation,
+        secure=secure,
     )
 
 
