@@ -7,7 +7,7 @@ from nvflare.fuel.f3.cellnet.core_cell import Message, MessageHeaderKey, ReturnC
 
 from sottovoce.consortium.flare import Channel
 from sottovoce.consortium.node import ConsortiumNode
-from sottovoce.node.draws import SecureDraws
+from sottovoce.engine.secure import SecureDraws
 from sottovoce.node.entropy import own_keys, own_secret
 from sottovoce.node.store import Store
 
@@ -87,14 +87,19 @@ def keys(run, folders):
 
 def simulated(run, problems, own):
     """The models of the same run in one process, from the same records and draws."""
-    job, bound = run.prepared.job, run.spec.problem.row_norm
-    draws = [SecureDraws(job.release, p, bound, i, own[i], run.turns(i)) for i, p in enumerate(problems)]
+    job = run.prepared.job
+    draws = [run.draws(i, p, own[i]) for i, p in enumerate(problems)]
+
+    def zeta(i, t, x):
+        drawn = SecureDraws.drawn(draws[i], np.array([i]), np.array([t]), np.array([True]))
+        return drawn.gradient(problems[i], job.release, np.array([0]))(x)
+
     state = job.method.start(run.n, run.m)
     for t in range(1, run.T + 1):
         nodes, speaks = job.schedule.nodes(t).astype(np.int64), job.schedule.speaks(t, t)
 
         def released(x, t=t, nodes=nodes):
-            return np.concatenate([draws[i].gradient(t)(row[None]) for i, row in zip(nodes.tolist(), x, strict=True)])
+            return np.concatenate([zeta(i, t, row[None]) for i, row in zip(nodes.tolist(), x, strict=True)])
 
         before, mix = state.at(nodes), job.schedule.weights(t).__matmul__
         state.put(nodes, job.method.step(before, t, nodes, speaks, released, np.zeros_like(before.z), mix).state)

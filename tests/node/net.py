@@ -6,9 +6,9 @@ import numpy as np
 
 from sottovoce.data.schema import from_lists
 from sottovoce.engine.job import gradients
+from sottovoce.engine.secure import SecureDraws
 from sottovoce.errors import SottovoceError
 from sottovoce.node.budget import Budget, budgets
-from sottovoce.node.draws import SecureDraws
 from sottovoce.node.entropy import own_keys, own_secret
 from sottovoce.node.node import DurableNode
 from sottovoce.node.runfile import make_run
@@ -78,15 +78,15 @@ def simulated(run, tables, keys, schedule=None, plainly=()):
     """
     job = run.prepared.job
     problems = [own_problem(run, name, encoded(run, name, tables)) for name in run.nodes]
-    bound, schedule, only = run.spec.problem.row_norm, schedule or job.schedule, np.array([0])
-    own = [SecureDraws(job.release, p, bound, i, keys[i], run.turns(i)) for i, p in enumerate(problems)]
+    own = [run.draws(i, p, keys[i]) for i, p in enumerate(problems)]
+    schedule, only, loud = schedule or job.schedule, np.array([0]), np.array([True])
 
     def zeta(i, t, x):
+        here, when = np.array([i]), np.array([t])
         if plainly and t in plainly[i][0]:
-            here, when = np.array([i]), np.array([t])
             drawn = plainly[i][1].records(here, when)
             return gradients(problems[i], job.release, only, drawn)(x) + plainly[i][1].noise(here, when)
-        return own[i].gradient(t)(x)
+        return SecureDraws.drawn(own[i], here, when, loud).gradient(problems[i], job.release, only)(x)
 
     state = job.method.start(run.n, run.m)
     for t in range(1, run.T + 1):

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from net import SIZES, assert_as_simulated, encoded, records, run_file, run_of, whole_run
 
+from sottovoce.engine.secure import SecureDraws
 from sottovoce.errors import DataError, SottovoceError, SpecError
-from sottovoce.node.draws import SecureDraws
-from sottovoce.node.entropy import fingerprints, own_keys
+from sottovoce.node.entropy import Ahead, fingerprints, own_keys
 from sottovoce.node.runfile import make_run, read_run
 from sottovoce.node.site import own_problem
 from sottovoce.node.store import Store
@@ -176,22 +176,26 @@ def test_draws_depend_on_secret_nonce_run_node_and_round_and_on_nothing_else():
         assert not np.any(keys[Purpose.NOISE].words(np.array([node]), np.array([t]), 0, 8) == base)
 
 
-def test_noise_made_ahead_is_the_same_wherever_a_run_is_taken_up_again():
+def test_draws_made_ahead_are_the_same_wherever_a_run_is_taken_up_again():
     run = run_of(rounds=40)
     problem, turns = own_problem(run, "east", encoded(run, "east", records(run))), run.turns(1)
+    x, me, loud = np.full((1, run.m), 0.1), np.array([1]), np.array([True])
+
+    def released(draws, t, drawn=Ahead.drawn):
+        return drawn(draws, me, np.array([t]), loud).gradient(problem, run.prepared.job.release, np.array([0]))(x)
 
     def draws():
-        keys = own_keys(bytes(32), run.digest, bytes(32))
-        return SecureDraws(run.prepared.job.release, problem, 1.0, 1, keys, turns)
+        return run.draws(1, problem, own_keys(bytes(32), run.digest, bytes(32)))
 
-    x = np.full((1, run.m), 0.1)
-    whole = draws()
-    released = {t: whole.gradient(t)(x) for t in turns.tolist()}
-    assert len({row.tobytes() for row in released.values()}) == len(turns) > 2 * SecureDraws.AT_ONCE
+    one, alone = draws(), draws()
+    whole = {t: released(one, t) for t in turns.tolist()}
+    assert len({row.tobytes() for row in whole.values()}) == len(turns) > 2 * Ahead.AT_ONCE
     for first in range(len(turns)):
         again = draws()
         for t in turns[first : first + 3].tolist():
-            assert np.array_equal(again.gradient(t)(x), released[t])
+            assert np.array_equal(released(again, t), whole[t])
+    for t, row in whole.items():
+        assert np.array_equal(row, released(alone, t, SecureDraws.drawn))
 
 
 def test_the_fingerprint_knows_records_again_and_is_salted():

@@ -1,7 +1,7 @@
 """A real node: the loop over one's own records, from wherever its folder says that the run stands.
 
 For every round t in which this node takes part: the one `step` of the algorithm makes the message from the node's own
-secure release (`draws`), or passes on what it heard where it only listens; the state that the round begins with, the
+secure release, or passes on what it heard where it only listens; the state that the round begins with, the
 message and its row in the ledger go to the disk in one transaction; only then do peers get to see it. A round whose
 message is on the disk already is never made anew: the stored bytes are sent, and the step is repeated only for what
 else it computes.
@@ -18,7 +18,6 @@ from sottovoce.algorithm.method import State
 from sottovoce.engine.nodes import Node
 from sottovoce.errors import NetworkError, OldCopy, Paused, StoreError
 from sottovoce.node import budget, entropy
-from sottovoce.node.draws import SecureDraws
 from sottovoce.node.links import Links, Skips
 from sottovoce.node.message import Header, array_of, pack, unpack
 from sottovoce.node.runfile import Run
@@ -98,11 +97,10 @@ class DurableNode(Node):
             raise StoreError(self.store.other_records(self.run.name))
 
     @cached_property
-    def _secure(self) -> SecureDraws:
+    def _secure(self) -> entropy.Ahead:
         """Made when first asked for: a folder of version 0.1 has no nonce until something is drawn by it."""
         keys = entropy.own_keys(self.store.secret, self.run.digest, self.store.nonce())
-        bound, turns = self.run.spec.problem.row_norm, self.run.turns(self.number)
-        return SecureDraws(self.release, self.problem, bound, self.number, keys, turns)
+        return self.run.draws(self.number, self.problem, keys)
 
     def _restored(self, arrays: dict[str, Any] | None) -> State:
         """The state as it was saved, field by field, whatever fields the method's state has."""
@@ -151,16 +149,11 @@ class DurableNode(Node):
 
     def turn(self, state: State, t: int) -> State:
         """Take part in one round."""
-        repeated = self._older and t in self._pending  # version 0.1 made it, and only its draws make it again
-        self._state, self._round = super().turn(state, t) if repeated else self._turned(state, t), t
+        if not (self._older and t in self._pending):  # what version 0.1 let out, only its own draws make again
+            self.draws = self._secure
+        self._state, self._round = super().turn(state, t), t
         self.links.mixed(t)
         return self._state
-
-    def _turned(self, state: State, t: int) -> State:
-        speaks = np.array([self.schedule.speaks_in(t, self.number)])
-        zeta = self._secure.gradient(t) if speaks[0] else np.zeros_like
-        no_more = np.zeros_like(state.z)
-        return self.method.step(state, t, self._me, speaks, zeta, no_more, partial(self._mix, t)).state
 
     def let_out(self, t: int, message: Array) -> tuple[bytes, Array]:
         """The message that is out already, if it is; else write it down, with all that it comes from."""
