@@ -79,22 +79,27 @@ def slope_of(joint: Joint) -> Slope | None:
     return (lambda u, y: single(u, joint.signs(y))) if joint.one_vs_rest else single
 
 
-def refusal(problem: Problem, method: Method, release: Release) -> str | None:
-    """Why a run cannot be a secure one, in one sentence; None where it can."""
+def hindrance(problem: Problem, method: Method, release: Release) -> str | None:
+    """Why a run cannot be a secure one, in a clause; None where it can."""
     released, how, links = method.released, release.sampling, getattr(release.law, "pairs", ())
-    why = None
     if not released.iterates:
-        why = "its noise goes with a minimiser, which is no exact sum"
-    elif not released.at_once:
-        why = "its noise is added after a proximal map, whose result is no exact sum"
-    elif slope_of(problem.joint) is None:
-        why = f"the slope of loss '{problem.loss.name}' is not known to be the same bits in every place of a batch"
-    elif type(how) not in SAMPLERS:
-        why = f"there is no exact way to draw records by '{how}'"
-    elif release.law.unit not in LAWS:
-        why = f"there is no exact noise of the law '{release.law.unit}'"
-    elif len(links) and int(np.bincount(np.ravel(links)).max()) >= SOURCES:
-        why = f"a node shares noise with {SOURCES} others or more"
+        return "its noise goes with a minimiser, which is no exact sum"
+    if not released.at_once:
+        return "its noise is added after a proximal map, whose result is no exact sum"
+    if slope_of(problem.joint) is None:
+        return f"the slope of loss '{problem.loss.name}' is not known to be the same bits in every place of a batch"
+    if type(how) not in SAMPLERS:
+        return f"there is no exact way to draw records by '{how}'"
+    if release.law.unit not in LAWS:
+        return f"there is no exact noise of the law '{release.law.unit}'"
+    if len(links) and int(np.bincount(np.ravel(links)).max()) >= SOURCES:
+        return f"a node shares noise with {SOURCES} others or more"
+    return None
+
+
+def refusal(problem: Problem, method: Method, release: Release) -> str | None:
+    """The same as one sentence, for those who may do without."""
+    why = hindrance(problem, method, release)
     if why is None:
         return None
     return (
