@@ -188,7 +188,9 @@ class PrivateLinearModel(BaseEstimator):
         if self.secure not in ("auto", True, False):
             raise SpecError(f"secure must be 'auto', True or False, not {self.secure!r}")
         if self.secure is True and key is not None:
-            raise SpecError("a seed (random_state) can remove the noise, which is then not secure; leave one of them out")
+            raise SpecError(
+                "a seed (random_state) can remove the noise, which is then not secure; leave one of them out"
+            )
         if self.track and key is None:
             raise SpecError("track looks at the data outside the mechanism; make the run a simulation (random_state)")
         X = validate_data(self, X, accept_sparse="csr", dtype=(np.float64, np.float32), ensure_all_finite=False)
