@@ -17,18 +17,19 @@ MAY_IMPORT: dict[str, set[str]] = {
         "network": "",
         "privacy": "",
         "data": "",
+        "secure": "",
         "algorithm": "problem",
-        "engine": "problem network privacy algorithm",
-        "run": "problem network privacy algorithm engine",
+        "engine": "problem network privacy secure algorithm",
+        "run": "problem network privacy secure algorithm engine",
         "planner": "problem network privacy algorithm run",
         "figure": "",
         "report": "figure network privacy run",
         "experiments": "data problem network privacy algorithm engine run planner figure report",
-        "estimators": "data problem privacy planner run",
-        "node": "data problem network privacy algorithm engine run",
-        "consortium": "node data problem privacy run",
-        "cli": "consortium node experiments data problem privacy engine planner run figure report",
-        "__init__": "problem run estimators",
+        "estimators": "data problem privacy algorithm planner run",
+        "node": "data problem network privacy secure algorithm engine run",
+        "consortium": "node data problem privacy secure run",
+        "cli": "consortium node experiments data problem network privacy algorithm engine planner run figure report",
+        "__init__": "data problem privacy planner run experiments estimators",
     }.items()
 }
 # a library that only one place may know, so that it can be replaced there
@@ -36,7 +37,7 @@ ONLY_IN = {
     "bokeh": {"report"},
     "matplotlib": {"figure.py", "cli/plan.py"},
     "networkx": {"network/graphs.py"},
-    "numba": {"problem/coordinate.py", "engine/kernel"},
+    "numba": {"problem/coordinate.py", "engine/kernel", "secure/compiled.py"},
     "typer": {"cli"},
     "rich": {"cli"},
     "pyarrow": {"data", "run/result.py", "experiments/table.py"},
@@ -45,7 +46,8 @@ ONLY_IN = {
     "sqlite3": {"node/store.py", "node/ledger.py"},
     "mpi4py": {"node/transport.py"},
     "nvflare": {"consortium/controller.py", "consortium/executor.py"},  # elsewhere through consortium/flare.py
-    "cryptography": {"consortium/check.py"},
+    "cryptography": {"consortium/check.py", "secure/generator.py"},
+    "flint": {"secure"},
 }
 FILES = sorted(PACKAGE.rglob("*.py"))
 

@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from sottovoce.privacy.calibration import PaperNoise
 from sottovoce.run.result import Result
 
 
@@ -122,7 +123,7 @@ WRONG = [
     (lambda svm, tmp: [svm, "--loss", "hinges"], 2, "no loss 'hinges'"),
     (lambda svm, tmp: [svm, "--epochs", 0], 2, "epochs must be over 0"),
     (lambda svm, tmp: [svm, "--adversary", "central"], 5, "in clear"),
-    (lambda svm, tmp: [svm, "--deal", "poker"], 2, "dealt out"),
+    (lambda svm, tmp: [svm, "--deal", "poker"], 2, "no way of dealing records out 'poker'"),
     (lambda svm, tmp: [svm, "--test", tmp / "none.csv"], 3, "none.csv"),
 ]
 
@@ -159,7 +160,7 @@ def test_demo(sottovoce, tmp_path):
     assert paper["privacy"]["claimed"] == 0.8 and paper["privacy"]["epsilon"] > 0.8
     for run in (honest, batches):
         assert run["privacy"]["private"] and 0.79 < run["privacy"]["epsilon"] <= 0.8
-    assert Result.load(tmp_path / "paper-noise").spec.privacy.noise.startswith("theorem1")
+    assert Result.load(tmp_path / "paper-noise").spec.privacy.noise == PaperNoise(0.8)
 
 
 def test_version_and_help(sottovoce):
@@ -178,7 +179,7 @@ def test_sweep_compares_noises_over_seeds(sottovoce, svm, tmp_path):
     assert code == 0, err
     rows = json.loads(text)["runs"]
     assert [(r["noise"], r["seed"]) for r in rows] == [
-        (n, s) for n in ("private(1)", "private(4.0)", "none") for s in (0, 1)
+        (n, s) for n in ("private(1)", "private(4)", "none") for s in (0, 1)
     ]
     assert all(r["epsilon"] is None for r in rows[4:]) and 3.9 < rows[2]["epsilon"] <= 4
     assert rows[4]["suboptimality"] < rows[2]["suboptimality"]

@@ -11,7 +11,7 @@ def test_the_run_trains_on_what_is_not_held_out(small):
     agreement = small(records=41, held_out=0.25).agreement
     assert agreement.run.sizes == (31, 31, 31)
     assert agreement.run.spec.problem.row_norm == agreement.schema.row_norm == 1.0
-    assert agreement.run.spec.privacy.noise == "private(2)"
+    assert str(agreement.run.spec.privacy.noise) == "private(2)"
     assert agreement.run.schema.features == ("a", "b", "kind=x", "kind=y")
 
 

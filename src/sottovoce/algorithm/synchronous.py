@@ -250,7 +250,7 @@ class Huang(Synchronous):
     @property
     def released(self) -> Released:
         """The prox does not expand: what is released moves by at most η_t times what ĝ_i does."""
-        return Released((self.eta, self.rho ** np.arange(1.0, self.T + 1)))
+        return Released((self.eta, self.rho ** np.arange(1.0, self.T + 1)), at_once=False)
 
     def step(
         self, state: State, t: int, nodes: IntArray, speaks: Speaks, gradient: Gradient, noise: Array, mix: Mix
@@ -297,7 +297,7 @@ class Admm(Synchronous):
     @property
     def released(self) -> Released:
         """What is released moves with ĝ_i by at most λ_t/κ_t of it."""
-        return Released((self.weights / self.kappa, np.ones(self.T)))
+        return Released((self.weights / self.kappa, np.ones(self.T)), at_once=False)
 
     def start(self, rows: int, m: int) -> State:
         """x_i = α_i = 0."""

@@ -42,15 +42,19 @@ import scipy  # not its parts: they load when first used
 
 from sottovoce._types import IntArray
 from sottovoce.data.schema import Schema, plain_schema, read_schema
+from sottovoce.engine.secure import ExactSums, hindrance
 from sottovoce.errors import SottovoceError, SpecError
+from sottovoce.node.entropy import Ahead
 from sottovoce.node.message import RUN
 from sottovoce.node.message import VERSION as WIRE
 from sottovoce.notation import Field
 from sottovoce.privacy.events import Event
-from sottovoce.privacy.statement import PrivacyStatement
+from sottovoce.privacy.statement import PERSON, RECORD, PrivacyStatement, make_statement
+from sottovoce.problem.objective import Problem
 from sottovoce.problem.shards import Shards
 from sottovoce.run.build import Prepared, prepare
 from sottovoce.run.spec import Spec
+from sottovoce.secure.generator import Generator, Purpose
 
 _PLAIN = ("features", "label", "classes", "unit_rows", "unit")  # in place of a schema
 _KNOWN = {"run", "schedule_seed", "timeout", "schema", *_PLAIN, "nodes", "spec"}
@@ -99,6 +103,9 @@ class Run:
             raise SpecError(
                 "real nodes agree on no seeds in pairs yet, so that their noise would not cancel; simulate it"
             )
+        why = hindrance(made.job.problem, made.job.method, made.job.release)
+        if why is not None:
+            raise SpecError(f"real nodes let out secure releases only, and this run cannot be one: {why}; simulate it")
         return replace(made, seeded=False)  # the seed is the schedule's alone
 
     @property
@@ -121,10 +128,18 @@ class Run:
         """Number of rounds."""
         return self.prepared.job.schedule.T
 
-    @property
+    @cached_property
     def statement(self) -> PrivacyStatement:
-        """What the run guarantees to every node's records; the same at every node."""
-        return self.prepared.statement
+        """What the run guarantees to every node's records; the same at every node, and of secure releases."""
+        job, delta, unit = self.prepared.job, self.spec.privacy.delta, RECORD if self.schema.unit is None else PERSON
+        spoken, turns, claims = job.schedule.participations(), job.schedule.turns, self.prepared.claims
+        return make_statement(job.release, np.array(self.sizes), spoken, delta, claims, False, unit, turns, secure=True)
+
+    def draws(self, i: int, problem: Problem, keys: Mapping[Purpose, Generator]) -> Ahead:
+        """All that node i draws and lets out, from its own records and keys."""
+        spec, release, sizes = self.spec.problem, self.prepared.job.release, np.array(self.sizes)
+        sums = ExactSums(problem, release.clip, spec.row_norm, spec.intercept, max(self.sizes))
+        return Ahead(release, sums, keys, sizes, self.m, i, turns=self.turns(i))
 
     def event(self, i: int) -> Event:
         """What node i will have to account for: its exact K_i, and its σ_i."""
@@ -138,8 +153,12 @@ class Run:
             raise SpecError(f"run '{self.name}' has no node '{name}'; its nodes are {', '.join(self.nodes)}")
         return self.nodes.index(name)
 
+    def turns(self, i: int) -> IntArray:
+        """The rounds in which node i takes a gradient."""
+        return self.prepared.job.schedule.turns(i)
+
     def rounds(self, i: int) -> IntArray:
-        """The rounds in which node i speaks."""
+        """The rounds in which node i sends a message: its turns, and those in which it only listens and passes on."""
         schedule = self.prepared.job.schedule
         places = np.flatnonzero(schedule.active == i)
         return np.searchsorted(schedule.starts, places, side="right").astype(np.int64)

@@ -244,6 +244,11 @@ SOFTMAX = Loss(  # multinomial log-loss; p âˆ’ e_y sums to 0, and is longest, âˆ
 )
 
 
+LOGISTIC = next(row for row in _ROWS if row.name == "logistic")
+
+IEEE_SLOPES = frozenset(row.slope_formula for row in _ROWS if row is not LOGISTIC)
+"""Slopes made of sums, products, quotients and comparisons of single elements: IEEE 754 rounds them in one way only."""
+
 LOSSES = Choices[Loss]("loss", {row.name: row for row in (*_ROWS, SOFTMAX)})
 """Every loss by name; a row, called with its parameter, is that loss with another one.
 

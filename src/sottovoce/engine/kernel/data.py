@@ -236,9 +236,9 @@ def _length(s):
     largest, total = 0.0, 0.0
     for k in range(len(s)):
         largest = abs(s[k]) if abs(s[k]) > largest else largest
-        total += s[k]
-    if largest == 0.0:
-        return total  # 0, or not a number where a slope is not
+        total += abs(s[k])
+    if largest < TINY:  # its reciprocal may be infinite; no clip is as small, and the sum is at most √K too long
+        return total  # not a number where a slope is not
     squares = 0.0
     for k in range(len(s)):
         squares += (s[k] / largest) ** 2

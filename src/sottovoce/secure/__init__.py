@@ -1,0 +1,11 @@
+"""The secure release: what leaves a node is (sum + noise), rounded once, as if computed with real numbers.
+
+- `generator`: secret bits at public addresses, from a cryptographic generator; each uniform has no last bit.
+- `noise`: Gaussian and Laplace noise that is known to 2⁻⁴⁰ at once and to any precision on demand, and the one correct
+  rounding of a sum with all its noises; `balls` is the arithmetic that makes it certain, `compiled` makes it fast.
+- `grids`: records, models and sums on public grids, powers of two, on which float64 arithmetic is exact.
+- `sums`: sums of clipped subgradients that are exact, whatever the order, the blocks and the places of the records.
+- `sampling`: secret batches whose law is exactly the one that is accounted.
+
+The theorem, its proof and every constant are in docs/secure.md.
+"""
