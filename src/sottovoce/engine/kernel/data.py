@@ -230,9 +230,9 @@ def _slopes_of_row(data, row, model, x, s):
     return _length(s) * data.norms[row]
 
 
-@exact
+@compiled
 def _length(s):
-    """‖s‖₂, at a scale at which no square leaves the range of floats; 1/largest, a liberty, may leave it."""
+    """‖s‖₂, at a scale at which no square leaves the range of floats."""
     largest, total = 0.0, 0.0
     for k in range(len(s)):
         largest = abs(s[k]) if abs(s[k]) > largest else largest
