@@ -141,6 +141,7 @@ class PrivateLinearModel(BaseEstimator):
     on_violation: str
     fit_intercept: bool
     random_state: Any
+    secure: bool | str
     engine: str
     track: bool
     warm_start: bool
@@ -172,7 +173,7 @@ class PrivateLinearModel(BaseEstimator):
             again = settings.further(spec.seed, len(statements))
             spec = spec.but(algorithm__distance=Euclidean(self._last.model), seed=again)
         execution = Execution(self.engine, OBSERVATIONS if self.track else None)
-        result = solve(spec, run.shards, execution=execution, nodes=run.nodes)
+        result = solve(spec, run.shards, execution=execution, secure=self.secure is not False, nodes=run.nodes)
         self.plan_, self.spec_, self.nodes_ = run.choice, spec, np.array(run.nodes)
         self.privacy_, self.history_ = result.statement, result.history
         self._last = Last(run.problem, tuple(result.model.tolist()), (*statements, result.statement))
@@ -184,6 +185,12 @@ class PrivateLinearModel(BaseEstimator):
         if y is None:
             raise DataError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         key = settings.seed(self.random_state)
+        if self.secure not in ("auto", True, False):
+            raise SpecError(f"secure must be 'auto', True or False, not {self.secure!r}")
+        if self.secure is True and key is not None:
+            raise SpecError(
+                "a seed (random_state) can remove the noise, which is then not secure; leave one of them out"
+            )
         if self.track and key is None:
             raise SpecError("track looks at the data outside the mechanism; make the run a simulation (random_state)")
         X = validate_data(self, X, accept_sparse="csr", dtype=(np.float64, np.float32), ensure_all_finite=False)
