@@ -25,11 +25,11 @@ MAY_IMPORT: dict[str, set[str]] = {
         "figure": "",
         "report": "figure network privacy run",
         "experiments": "data problem network privacy algorithm engine run planner figure report",
-        "estimators": "data problem privacy planner run",
+        "estimators": "data problem privacy algorithm planner run",
         "node": "data problem network privacy secure algorithm engine run",
         "consortium": "node data problem privacy secure run",
-        "cli": "consortium node experiments data problem privacy engine planner run figure report",
-        "__init__": "problem run estimators",
+        "cli": "consortium node experiments data problem network privacy algorithm engine planner run figure report",
+        "__init__": "data problem privacy planner run experiments estimators",
     }.items()
 }
 # a library that only one place may know, so that it can be replaced there

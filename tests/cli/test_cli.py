@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from sottovoce.privacy.calibration import PaperNoise
 from sottovoce.run.result import Result
 
 
@@ -122,7 +123,7 @@ WRONG = [
     (lambda svm, tmp: [svm, "--loss", "hinges"], 2, "no loss 'hinges'"),
     (lambda svm, tmp: [svm, "--epochs", 0], 2, "epochs must be over 0"),
     (lambda svm, tmp: [svm, "--adversary", "central"], 5, "in clear"),
-    (lambda svm, tmp: [svm, "--deal", "poker"], 2, "dealt out"),
+    (lambda svm, tmp: [svm, "--deal", "poker"], 2, "no way of dealing records out 'poker'"),
     (lambda svm, tmp: [svm, "--test", tmp / "none.csv"], 3, "none.csv"),
 ]
 
@@ -159,7 +160,7 @@ def test_demo(sottovoce, tmp_path):
     assert paper["privacy"]["claimed"] == 0.8 and paper["privacy"]["epsilon"] > 0.8
     for run in (honest, batches):
         assert run["privacy"]["private"] and 0.79 < run["privacy"]["epsilon"] <= 0.8
-    assert Result.load(tmp_path / "paper-noise").spec.privacy.noise.startswith("theorem1")
+    assert Result.load(tmp_path / "paper-noise").spec.privacy.noise == PaperNoise(0.8)
 
 
 def test_version_and_help(sottovoce):

@@ -12,7 +12,16 @@ from sottovoce.privacy.accounting import epsilon
 from sottovoce.privacy.events import FixedEvent, PoissonEvent
 from sottovoce.privacy.release import Central, HiddenParticipation, Release, SecretPairs, Transcript
 from sottovoce.privacy.sampling import Fixed, Full, Poisson
-from sottovoce.privacy.statement import PERSON, RECORD, UNITS, PrivacyStatement, make_statement
+from sottovoce.privacy.statement import (
+    COMPUTATIONAL,
+    NOT_HARDENED,
+    PERSON,
+    RECORD,
+    UNITS,
+    PrivacyStatement,
+    make_statement,
+    software,
+)
 from sottovoce.privacy.theorem1 import Theorem1, compare
 
 TRANSCRIPT = Transcript()
@@ -22,10 +31,13 @@ EIGHT = Poisson(8)
 
 
 def statement(
-    sampling=EIGHT, sigma=0.4, sizes=(400, 400, 200), spoken=(50, 60, 55), claims=(), simulation=False, unit=RECORD
-):
+    sampling=EIGHT, sigma=0.4, sizes=(400, 400, 200), spoken=(50, 60, 55), claims=(), simulation=False, unit=RECORD,
+    secure=True,
+):  # fmt: skip
     release = Release(sampling, 1.0, (sigma,) * len(sizes), TRANSCRIPT)
-    return make_statement(release, np.array(sizes), np.array(spoken), 1e-5, list(claims), simulation, unit)
+    return make_statement(
+        release, np.array(sizes), np.array(spoken), 1e-5, list(claims), simulation, unit, secure=secure
+    )
 
 
 @pytest.mark.parametrize("sampling", [Poisson(8), Fixed(8), Full()], ids=str)
@@ -72,7 +84,12 @@ def test_round_trip_and_verification(sigma):
         lambda d: d.update(unit="one hospital"),
         lambda d: d.update(assumptions=[]),
         lambda d: d.update(not_covered=[]),
-        lambda d: d.update(secure=True),
+        lambda d: d.update(secure=False),
+        lambda d: d.update(simulation=True),
+        lambda d: d.update(software="sottovoce 9.9, a typewriter"),
+        lambda d: d.update(verdict="Every record is perfectly safe."),
+        lambda d: d.update(private=False),
+        lambda d: d.update(format=1),
         lambda d: d.update(epsilon_lower=0.0),
         lambda d: d.update(epsilon_rdp=99.0),
         lambda d: d["groups"].pop(),
@@ -117,8 +134,37 @@ def test_something_else_is_refused(text):
         PrivacyStatement.from_json(text)
 
 
+def test_the_verdict_says_what_it_is():
+    """Seeded runs used to be called private without a word."""
+    claim = Theorem1(0.5, 0.01, 0.5, 1.0, 400, 120)
+    true = "(ε = 0.67, δ = 1e-05)-differential privacy against 'transcript' (replace one record of one node)"
+    assert statement().verdict() == f"Every record has {true}." and statement().kind == ""
+    seeded = statement(simulation=True, secure=False)
+    assert seeded.verdict() == f"SIMULATION: with secret noise every record would have {true}."
+    open_ = statement(secure=False)
+    assert open_.verdict().startswith(f"NOT HARDENED: with exact noise every record would have {true};")
+    assert "floating-point bits and its generator" in open_.verdict() and "give a record away" in open_.paragraph()
+    for simulation in (True, False):
+        none = statement(sigma=0.0, simulation=simulation, secure=False)
+        broken = statement(Fixed(1), claim.sigma, (400,) * 3, claims=[claim] * 3, simulation=simulation, secure=False)
+        assert none.verdict().endswith("NOT PRIVATE: no noise was added.")
+        for said in (none, broken):
+            assert said.verdict().startswith("SIMULATION") is simulation and "NOT PRIVATE" in said.verdict()
+
+
+def test_what_is_hardened_decides_what_is_covered_and_what_is_assumed():
+    secure, open_ = statement(), statement(secure=False)
+    assert set(open_.not_covered) - set(secure.not_covered) == set(NOT_HARDENED)
+    added = set(secure.assumptions) - set(open_.assumptions)
+    assert added == {COMPUTATIONAL, f"what ran was {software()}"} and "AES-256" in COMPUTATIONAL
+    for said in (secure, open_, statement(unit=PERSON), statement(simulation=True)):
+        assert "this is the only release from these records" in " ".join(said.assumptions)
+    with pytest.raises(PrivacyError, match="not_covered"):
+        dataclasses.replace(open_, secure=True, assumptions=secure.assumptions).verify()
+
+
 def test_the_paragraph_names_everything_that_a_guarantee_needs():
-    text = statement(simulation=True).paragraph()
+    text = statement(simulation=True, secure=False).paragraph()
     for words in ("ε = ", "δ = 1e-05", "'transcript'", "every message of every node", "It rests on this", "simulation",
                   "It does not cover", "floating-point", "several records"):  # fmt: skip
         assert words in text

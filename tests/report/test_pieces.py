@@ -14,7 +14,7 @@ from sottovoce.privacy.statement import PrivacyStatement
 from sottovoce.report import burn_down, claims, curves, network, settings_of, statement, verdict, weights
 from sottovoce.report.document import csv_text, data_block, render, tag
 from sottovoce.report.graph import node_rows
-from sottovoce.report.guarantee import level, meaning, tradeoff
+from sottovoce.report.guarantee import badge, level, meaning, tradeoff
 from sottovoce.report.theme import plain
 from sottovoce.run.result import History, Result
 
@@ -94,7 +94,9 @@ class TestStatement:
         assert plain_words and plain_words in text
 
     def test_colours_follow_the_verdict(self, one, several):
-        assert level(one.statement) == "good"
+        assert level(one.statement) == "open" and badge(one.statement) == "SIMULATION"
+        assert level(replace(one.statement, simulation=False)) == "open"
+        assert level(replace(one.statement, simulation=False, secure=True)) == "good"
         assert [level(r.statement) for r in several[-2:]] == ["bad", "bad"]
         assert level(replace(one.statement, delta=0.2)) == "weak"
         assert "verdict bad" in render(verdict(several[-1].statement))

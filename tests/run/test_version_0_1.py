@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from pathlib import Path
 
 import pytest
@@ -13,13 +14,19 @@ from sottovoce.run.spec import Spec
 
 OLD = Path(__file__).parent.parent / "fixtures" / "v0.1"
 PRINTED = json.loads((OLD / "printed.json").read_text())
-TIMES = {"seconds", "saved", "report", "environment", "label"}
+TIMES = {"seconds", "saved", "report", "environment", "label", "format"}
 
 
 def differences(old, new, where=""):
     """What the new output has not, or has otherwise; specs by what they mean, numbers to six digits."""
     if isinstance(old, dict) and {"algorithm", "problem", "network", "privacy"} <= set(old):
         return [] if Spec.from_dict(old) == Spec.from_dict(new) else [where]
+    if isinstance(old, dict) and "verdict" in old and "not_covered" in old:  # statements say more now, never less
+        lost = [w for name in ("assumptions", "not_covered") for w in old[name] if w not in new[name]]
+        numbers = [w for w in re.findall(r"\(ε = .*?\)|NOT PRIVATE", old["verdict"]) if w not in new["verdict"]]
+        said = {"verdict", "assumptions", "not_covered"}
+        rest = [{k: v for k, v in side.items() if k not in said} for side in (old, new)]
+        return [f"{where} no longer says: {w}" for w in (*lost, *numbers)] + differences(*rest, where)
     if isinstance(old, dict):
         missing = [f"{where}.{key} is gone" for key in old if key not in new and key not in TIMES]
         both = [key for key in old if key in new and key not in TIMES]

@@ -23,6 +23,9 @@ from sottovoce.privacy.statement import PrivacyStatement, number
 from sottovoce.privacy.theorem1 import Comparison, Theorem1, compare
 from sottovoce.run.build import activation_of, rounds_for_epochs
 from sottovoce.run.presets import paper_l2
+from sottovoce.run.result import Result
+from sottovoce.run.spec import Spec
+from sottovoce.run.verify import verify as verify_run
 
 
 def compare_theorem1(
@@ -119,7 +122,11 @@ def account(
     delta: Delta = 1e-5,
     adversary: Watcher = "transcript",
     verify: Annotated[
-        Path | None, typer.Option("--verify", help="Check a statement (or a saved result) against its own numbers.")
+        Path | None,
+        typer.Option(
+            "--verify",
+            help="Check a saved run against its spec and public numbers, or a bare statement's arithmetic.",
+        ),
     ] = None,
     theorem1: Annotated[
         bool, typer.Option("--theorem1", help="What the paper's noise claims, and what it gives.")
@@ -255,22 +262,40 @@ def _fine_print(watcher: Adversary, delta: float) -> str:
     )
 
 
+WHOLE = "against the run's spec and public numbers; on trust: that the run was made so, and what a unit is"
+ARITHMETIC = (
+    "only the statement's own arithmetic; on trust: the noise and all other numbers it starts from, whether it was a "
+    "simulation, and what was claimed. Verify the folder of the run to have these checked"
+)
+
+
 def _verify(path: Path, json: bool) -> None:
-    file = path / "result.json" if path.is_dir() else path
+    """A saved folder, or what `--json` printed, against its spec and public numbers; a bare statement by itself."""
+    if path.is_dir():
+        result = Result.load(path)
+        result.verify()
+        statement, checked = result.statement, WHOLE
+    else:
+        statement, checked = _verify_file(path)
+    if json:
+        screen.say_json({"verified": True, "checked": checked} | statement.to_dict())
+    else:
+        screen.out.print(f"[green]verified:[/] {statement.verdict()} (Checked: {checked}.)", soft_wrap=True)
+
+
+def _verify_file(path: Path) -> tuple[PrivacyStatement, str]:
     try:
-        text = file.read_text()
+        text = path.read_text()
+        data = json_.loads(text)
     except (OSError, UnicodeDecodeError):
         raise PrivacyError(f"'{path}' cannot be read; give a statement's JSON file or a saved result") from None
-    try:
-        data = json_.loads(text)
-        if isinstance(data, dict) and "privacy" in data:
-            text = json_.dumps(data["privacy"])  # a saved result
     except json_.JSONDecodeError:
-        pass
-    statement = PrivacyStatement.from_json(text)
+        data = None
+    if isinstance(data, dict) and {"privacy", "spec", "public"} <= set(data):
+        statement = PrivacyStatement.from_dict(data["privacy"])
+        verify_run(Spec.from_dict(data["spec"]), data["public"], statement, data.get("environment", {}))
+        return statement, WHOLE
+    bare = data["privacy"] if isinstance(data, dict) and "privacy" in data else None
+    statement = PrivacyStatement.from_json(text) if bare is None else PrivacyStatement.from_dict(bare)
     statement.verify()
-    if json:
-        screen.say_json({"verified": True} | statement.to_dict())
-    else:
-        trusted = "taken on trust: the events, whether it was a simulation, and what was claimed"
-        screen.out.print(f"[green]verified:[/] {statement.verdict()} ({trusted})", soft_wrap=True)
+    return statement, ARITHMETIC

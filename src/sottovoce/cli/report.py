@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from sottovoce.cli import screen
-from sottovoce.errors import DataError
+from sottovoce.errors import DataError, PrivacyError
 from sottovoce.run.result import Result
 
 NAME = "report.html"
@@ -27,6 +27,11 @@ def report(
     """Write one HTML file about a saved run, or compare several: no network needed, neither now nor by its readers."""
     saved = [run for folder in folders for run in saved_runs(folder)]
     results = [Result.load(run) for run in saved]
+    for run, result in zip(saved, results, strict=True):
+        try:
+            result.verify()  # a picture of an ε is believed: none is drawn of one that was changed
+        except PrivacyError as error:
+            raise PrivacyError(f"the run in '{run}' does not verify, and is not drawn: {error}") from None
     place = out if out is not None else (folders[0] / NAME if len(folders) == 1 else Path(NAME))
     heading = title if title is not None or len(saved) > 1 else str(saved[0])
     path = write_report(results, place, heading)

@@ -149,9 +149,11 @@ def privacy_panel(result: Result) -> Panel:
         lines.append("[bold]a weak guarantee:[/] with this ε and δ an attacker may well succeed")
     if statement.simulation:
         lines.append("a seed was given: this is a simulation, whoever knows the seed can remove the noise")
-    lines.append(f"not covered, among others: floating-point attacks on the noise; {statement.not_covered[0]}")
-    style = "green" if statement.private else "red"
-    return Panel("\n".join(lines), title="privacy", title_align="left", border_style=style)
+    open_ = "" if statement.secure else "floating-point attacks on the noise; "
+    lines.append(f"not covered, among others: {open_}{statement.not_covered[0]}")
+    style = "red" if not statement.private else "yellow" if statement.kind else "green"
+    title = f"privacy: {statement.kind}" if statement.kind else "privacy"
+    return Panel("\n".join(lines), title=title, title_align="left", border_style=style)
 
 
 def summary(result: Result, saved: str | None) -> dict[str, Any]:

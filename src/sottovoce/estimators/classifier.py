@@ -78,7 +78,7 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
     >>> model.fit(X, y, nodes=hospital).score(X, y) > 0.95
     True
     >>> print(model.privacy_.verdict())
-    Every record has (ε = 1, δ = 1e-05)-differential privacy against 'transcript' (replace one record of one node).
+    SIMULATION: with secret noise every record would have (ε = 1, δ = 1e-05)-differential privacy against ...
     """
 
     def __init__(

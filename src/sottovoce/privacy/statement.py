@@ -8,11 +8,13 @@ all of their rows at a node, is its `Unit`, on which its words depend.
 
 import json
 import math
+import platform
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from sottovoce._types import IntArray
+from sottovoce._version import __version__
 from sottovoce.errors import PrivacyError
 from sottovoce.notation import Choices
 from sottovoce.privacy.accounting import check_delta, price, risk
@@ -25,13 +27,22 @@ ASSUMPTIONS = (
     "the schedule of who speaks when was drawn without looking at the data, and is public",
 )
 """On what every guarantee rests; what a unit is comes on top."""
+ALONE = "this is the only release from these records: what others cost adds to it"
+COMPUTATIONAL = (
+    "nobody who sees the messages can tell AES-256 from random: the noise, and the choice of records, come from it"
+)
+"""On what a secure run rests besides: its guarantee is a computational one."""
 NOT_COVERED = (
     "how the features, their bounds, the classes and the settings were chosen, if that looked at the data",
     "objective values, accuracies and other figures computed from the data outside the mechanism",
+)
+"""What no guarantee covers; whom the unit leaves out comes on top."""
+REFUSALS = "that a run was refused, or how long it took, because of what the records hold"
+NOT_HARDENED = (
     "attacks on the low bits of floating-point noise: the noise is not yet hardened against them",
     "attacks on the random generator, a fast one with a 64-bit key: the noise is not yet a cryptographic one",
 )
-"""What no guarantee covers; whom the unit leaves out comes on top."""
+"""What a run that is not secure leaves open besides."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +53,7 @@ class Unit:
     noun: str
     plural: str
     adjacency: str
-    assumptions: tuple[str, ...]
+    assumption: str
     not_covered: tuple[str, ...]
 
     def __str__(self) -> str:
@@ -55,11 +66,10 @@ RECORD = Unit(
     noun="record",
     plural="records",
     adjacency=ADJACENCY,
-    assumptions=(*ASSUMPTIONS, "one person's data is one record of one node"),
+    assumption="one person's data is one record of one node",
     not_covered=(
         "people who have several records, or records at several nodes",
         "which organisations take part, and how many records each has",
-        *NOT_COVERED,
     ),
 )
 PERSON = Unit(
@@ -67,14 +77,10 @@ PERSON = Unit(
     noun="person",
     plural="people",
     adjacency="replace one person of one node, with all of their rows there",
-    assumptions=(
-        *ASSUMPTIONS,
-        "one person's data are the rows of one node that carry their id, and every row carries the right one",
-    ),
+    assumption="one person's data are the rows of one node that carry their id, and every row carries the right one",
     not_covered=(
         "people who have rows at several nodes, or under several ids: each time they count as another person",
         "which organisations take part, and how many people each has",
-        *NOT_COVERED,
     ),
 )
 UNITS: Choices[Unit] = Choices(
@@ -82,7 +88,20 @@ UNITS: Choices[Unit] = Choices(
 )
 
 
-FORMAT = 1
+FORMAT = 2
+FORMATS = (1, FORMAT)
+"""Statements that can be read; version 0.1 made those of the first, which say less."""
+
+
+def software() -> str:
+    """What runs here: version and platform.
+
+    Examples
+    --------
+    >>> software().startswith("sottovoce ")
+    True
+    """
+    return f"sottovoce {__version__}, {platform.system()} {platform.machine()}"
 
 
 @dataclass(frozen=True)
@@ -102,7 +121,8 @@ class PrivacyStatement:
     error : by how much the numerics may have raised ε, as a share of it
     claimed : the ε that the paper's Theorem 1 claims for this noise, where that is the noise
     simulation : a seed was given, so whoever knows it can remove the noise
-    secure : whether the noise came from a cryptographic generator and is safe in floating point
+    secure : whether every draw went through the secure release: a cryptographic generator, and true of the bits
+    software : version and platform of what ran; empty where version 0.1 did not write it
     """
 
     epsilon: float
@@ -120,6 +140,7 @@ class PrivacyStatement:
     claimed: float | None = None
     simulation: bool = False
     secure: bool = False
+    software: str = ""
     accountant: str = "privacy-loss distributions"
     format: int = FORMAT
 
@@ -138,18 +159,32 @@ class PrivacyStatement:
         """The adversary, with whoever helps it."""
         return ADVERSARIES.read(self.adversary).helped(_coalition(group.event for group in self.groups))
 
+    @property
+    def kind(self) -> str:
+        """What the verdict begins with where it is not a guarantee of what ran: SIMULATION, NOT HARDENED, or nothing.
+
+        A seed can be known; noise that is not secure can be taken off by its bits or its generator.
+        """
+        return "SIMULATION" if self.simulation else "" if self.secure or math.isinf(self.epsilon) else "NOT HARDENED"
+
     def verdict(self) -> str:
         """One line: the guarantee, or that there is none."""
+        lead = "SIMULATION, and " if self.simulation else ""
         if math.isinf(self.epsilon):
-            return "NOT PRIVATE: no noise was added."
+            return f"{lead}NOT PRIVATE: no noise was added."
         true = f"(ε = {number(self.epsilon)}, δ = {self.delta:g})"
-        if self.private:
-            noun = UNITS.make(self.unit).noun
-            return f"Every {noun} has {true}-differential privacy against {self.against} ({self.adjacency})."
-        return (
-            f"NOT PRIVATE as claimed: Theorem 1 claims ε = {self.claimed:g}; against {self.against} "
-            f"({self.adjacency}) the truth is {true}."
-        )
+        noun, who = UNITS.make(self.unit).noun, f"against {self.against} ({self.adjacency})"
+        if not self.private:
+            truth = "with secret noise the truth would be" if self.simulation else "the truth is"
+            return f"{lead}NOT PRIVATE as claimed: Theorem 1 claims ε = {self.claimed:g}; {who} {truth} {true}."
+        if self.simulation:
+            return f"SIMULATION: with secret noise every {noun} would have {true}-differential privacy {who}."
+        if not self.secure:
+            return (
+                f"NOT HARDENED: with exact noise every {noun} would have {true}-differential privacy {who}; this noise "
+                "can be attacked through its floating-point bits and its generator."
+            )
+        return f"Every {noun} has {true}-differential privacy {who}."
 
     def paragraph(self) -> str:
         """The statement in plain words, for somebody who signs it."""
@@ -177,6 +212,11 @@ class PrivacyStatement:
             )
         if self.simulation:
             lines.append("This was a simulation: a seed was given, and whoever knows it can remove the noise.")
+        elif self.kind:
+            lines.append(
+                "The noise was not hardened: it was made fast, from 32-bit words, and one message with such noise can "
+                "give a record away, whatever its ε."
+            )
         return "\n\n".join([*lines, f"It does not cover: {'; '.join(self.not_covered)}."])
 
     def risk(self, fpr: float) -> float:
@@ -188,8 +228,8 @@ class PrivacyStatement:
     def verify(self) -> None:
         """Make the statement again from its events and compare; raise if anything that follows from them does not.
 
-        What cannot follow from numbers is taken on trust: the events themselves, what a unit is, `simulation`, and
-        `claimed`.
+        This is a check of arithmetic. What cannot follow from numbers is taken on trust: the events themselves, what a
+        unit is, `simulation`, `secure`, `software` and `claimed`. Of a saved run `Result.verify` checks these too.
         """
         listed = sorted(i for group in self.groups for i in group.nodes)
         if not listed or listed != list(range(len(listed))):
@@ -206,11 +246,17 @@ class PrivacyStatement:
             UNITS.make(self.unit),
             [(group.event, group.nodes) for group in self.held_out],
             self.secure,
+            self.software,
+            self.format,
         )
+        self.refuse_unless_like(again, "its own numbers give")
+
+    def refuse_unless_like(self, other: "PrivacyStatement", why: str) -> None:
+        """Compare with what the statement should be, numbers up to the rounding of another machine."""
         for name in (f.name for f in fields(self)):
-            mine, theirs = getattr(self, name), getattr(again, name)
+            mine, theirs = getattr(self, name), getattr(other, name)
             if not _alike(mine, theirs):
-                raise PrivacyError(f"the statement's {name} is {mine}, but its own numbers give {theirs}")
+                raise PrivacyError(f"the statement's {name} is {mine}, but {why} {theirs}")
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values; an infinite ε is written as the text 'inf'."""
@@ -225,9 +271,10 @@ class PrivacyStatement:
     def from_dict(cls, data: dict[str, Any]) -> "PrivacyStatement":
         """Read `to_dict` back, of this version or of 0.1, which printed lower bounds for noise that has none."""
         try:
-            if data["format"] != FORMAT:
+            if data["format"] not in FORMATS:
                 raise PrivacyError("this statement was made by another version of sottovoce; use that one to read it")
-            values = {f.name: _number(data[f.name]) for f in fields(cls) if f.name != "held_out"}
+            first = {"software": ""} if data["format"] == 1 else {}
+            values = {f.name: _number((first | data)[f.name]) for f in fields(cls) if f.name != "held_out"}
             for name in ("groups", "held_out"):  # statements of runs without an evaluation need not have the second
                 values[name] = tuple(
                     Group(tuple(g["nodes"]), read_event(g["event"]), float(_number(g["epsilon"])))
@@ -239,8 +286,14 @@ class PrivacyStatement:
                 values[name] = float(values[name])
             values["claimed"] = None if values["claimed"] is None else float(values["claimed"])
             read = cls(**values)
-            known = read.worst.event.realised or math.isinf(read.epsilon)
-            return read if known else replace(read, epsilon_lower=0.0)
+            if data["format"] == 1:
+                known = read.worst.event.realised or math.isinf(read.epsilon)
+                return read if known else replace(read, epsilon_lower=0.0)
+            if data["verdict"] != read.verdict() or data["private"] is not read.private:
+                raise PrivacyError(
+                    f"the statement's verdict is '{data['verdict']}', but its own numbers give '{read.verdict()}'"
+                )
+            return read
         except (TypeError, KeyError, ValueError, AttributeError) as error:
             if isinstance(error, PrivacyError):
                 raise
@@ -275,7 +328,7 @@ def make_statement(
     check_delta(delta)
     events = release.events(sizes, participations, turns)
     claimed = claims[0].epsilon if claims else None
-    return _state(grouped_by_event(events), delta, release.adversary, claimed, simulation, unit, secure=secure)
+    return _state(grouped_by_event(events), delta, release.adversary, claimed, simulation, unit, (), secure, software())
 
 
 def with_held_out(statement: PrivacyStatement, events: Mapping[int, Event]) -> PrivacyStatement:
@@ -296,6 +349,8 @@ def with_held_out(statement: PrivacyStatement, events: Mapping[int, Event]) -> P
         UNITS.make(statement.unit),
         named,
         statement.secure,
+        statement.software,
+        statement.format,
     )
 
 
@@ -306,8 +361,10 @@ def _state(
     claimed: float | None,
     simulation: bool,
     unit: Unit,
-    held_out: Grouped = (),
-    secure: bool = False,
+    held_out: Grouped,
+    secure: bool,
+    software: str,
+    format: int = FORMAT,
 ) -> PrivacyStatement:
     """Account for every group, against an adversary that these events are accounted against."""
     nodes = sum(len(members) for _, members in trained)
@@ -327,12 +384,25 @@ def _state(
         groups=groups[: len(trained)],
         held_out=groups[len(trained) :],
         unit=unit.name,
-        assumptions=unit.assumptions + adversary.assumptions(_coalition(event for event, _ in trained)),
-        not_covered=unit.not_covered,
+        assumptions=(
+            *ASSUMPTIONS,
+            *((ALONE,) if format > 1 else ()),
+            unit.assumption,
+            *adversary.assumptions(_coalition(event for event, _ in trained)),
+            *((COMPUTATIONAL, f"what ran was {software}") if secure else ()),
+        ),
+        not_covered=(
+            *unit.not_covered,
+            *NOT_COVERED,
+            *((REFUSALS,) if format > 1 else ()),
+            *(() if secure else NOT_HARDENED),
+        ),
         error=worst.error,
         claimed=claimed,
         simulation=simulation,
         secure=secure,
+        software=software,
+        format=format,
     )
 
 

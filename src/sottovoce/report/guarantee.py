@@ -64,17 +64,25 @@ def _against(quantity: Quantity, settings: Sequence[Setting]) -> Any:
     return plot
 
 
-Level = Literal["good", "weak", "bad"]
+Level = Literal["good", "open", "weak", "bad"]
 MOST_GROUPS, MOST_NAMES = 12, 6
-MARKS = {"good": "✓", "weak": "!", "bad": "✕"}
+MARKS = {"good": "✓", "open": "~", "weak": "!", "bad": "✕"}
 WEAK_RISK, WEAK_DELTA = 0.5, 0.1
 
 
 def level(statement: PrivacyStatement) -> Level:
-    """Whether a guarantee holds, and whether it is worth much."""
+    """Whether a guarantee holds, whether it is worth much, and whether it is of what ran or only would be."""
     if not statement.private:
         return "bad"
-    return "weak" if statement.delta >= WEAK_DELTA or statement.risk(0.01) > WEAK_RISK else "good"
+    if statement.delta >= WEAK_DELTA or statement.risk(0.01) > WEAK_RISK:
+        return "weak"
+    return "open" if statement.kind else "good"
+
+
+def badge(statement: PrivacyStatement) -> str:
+    """The same in a word or two."""
+    words = {"good": "private", "open": "", "weak": "weak", "bad": "not private"}[level(statement)]
+    return ", ".join(word for word in (statement.kind, words) if word)
 
 
 def verdict(statement: PrivacyStatement) -> Element:
@@ -89,6 +97,8 @@ def verdict(statement: PrivacyStatement) -> Element:
         "Neighbouring data": statement.adjacency,
         "Unit": statement.unit,
     }
+    if statement.software:
+        about["Software"] = statement.software
     if statement.simulation:
         about["Simulation"] = "a seed was given, and whoever knows it can remove the noise"
     return banner(found, [*lines, pairs(about)])

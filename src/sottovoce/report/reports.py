@@ -134,7 +134,8 @@ def _subtitle(setting: Setting) -> Element:
 def _tiles(setting: Setting) -> Element:
     """The figures that a reader looks for first."""
     said = setting.statement
-    tiles = [(shown(said.epsilon), f"true ε at δ = {said.delta:g}, against '{said.adversary}', {said.adjacency}")]
+    what = f"{said.kind}: ε" if said.kind else "true ε"
+    tiles = [(shown(said.epsilon), f"{what} at δ = {said.delta:g}, against '{said.adversary}', {said.adjacency}")]
     if len(setting.first.history):
         last = setting.first.history.last
         score = "test" if setting.knows("test_accuracy") else "train"
@@ -153,9 +154,15 @@ def _tiles(setting: Setting) -> Element:
 def _verdict_of_all(settings: Sequence[Setting]) -> Element:
     found = [level(s.statement) for s in settings]
     bad = [s.label for s, one in zip(settings, found, strict=True) if one == "bad"]
-    whole: Level = "good" if not bad and "weak" not in found else "bad" if len(bad) == len(settings) else "weak"
+    kinds = {s.statement.kind for s in settings if s.statement.kind}
+    order: tuple[Level, ...] = ("bad", "weak", "open", "good")
+    whole: Level = "weak" if bad and len(bad) < len(settings) else next(one for one in order if one in found)
     if not bad:
-        line = f"All {len(settings)} settings keep the guarantee that the table gives with its δ and its adversary."
+        keep = f"{', '.join(sorted(kinds))}: with secret and exact noise all" if kinds else "All"
+        verb = "would keep" if kinds else "keep"
+        line = (
+            f"{keep} {len(settings)} settings {verb} the guarantee that the table gives with its δ and its adversary."
+        )
     else:
         line = f"{len(bad)} of {len(settings)} settings are not private, or not as claimed: {'; '.join(bad)}."
     lines = [tag("p", line, class_="verdict-line")]

@@ -114,6 +114,7 @@ def short(key: str, value: Any) -> str:
     Examples
     --------
     >>> from sottovoce.algorithm.method import constant
+    >>> from sottovoce.privacy.calibration import NoNoise, Private
     >>> short("privacy.noise", Private(0.5)), short("privacy.noise", NoNoise()), short("algorithm.gamma", constant(1))
     ('ε = 0.5', 'no noise', 'gamma constant(1)')
     """

@@ -9,7 +9,7 @@ import numpy as np
 
 from sottovoce.report.budget import terms
 from sottovoce.report.document import Section, download, pairs, table, tag
-from sottovoce.report.guarantee import level, shown
+from sottovoce.report.guarantee import badge, level, shown
 from sottovoce.report.history import agree
 from sottovoce.report.settings import Setting, flat
 from sottovoce.run.result import NOT_PRIVATE, Result
@@ -107,6 +107,8 @@ def run_rows(settings: Sequence[Setting]) -> list[dict[str, Any]]:
             "adversary": run.statement.adversary,
             "adjacency": run.statement.adjacency,
             "private": run.statement.private,
+            "simulation": run.statement.simulation,
+            "secure": run.statement.secure,
         }
         | (dict(run.history.last) if len(run.history) else {})
         | {"seconds": run.environment.get("seconds")}
@@ -117,8 +119,7 @@ def run_rows(settings: Sequence[Setting]) -> list[dict[str, Any]]:
 
 def _guarantee(setting: Setting, claimed: bool, framed: bool) -> list[Element | str]:
     said = setting.statement
-    words = {"good": "private", "weak": "weak", "bad": "not private"}[level(said)]
-    cells: list[Element | str] = [setting.label, tag("span", words, class_=f"chip {level(said)}")]
+    cells: list[Element | str] = [setting.label, tag("span", badge(said), class_=f"chip {level(said)}")]
     if claimed:
         cells.append("–" if said.claimed is None else f"{said.claimed:g}")
     cells.append(shown(said.epsilon))

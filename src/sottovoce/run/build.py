@@ -1,6 +1,7 @@
 """From a spec and the data to a job: the one place where values meet and everything is checked together."""
 
 import math
+import secrets
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypedDict
@@ -49,7 +50,7 @@ class Public(TypedDict, total=False):
     run: str
     """The run's digest, where real nodes ran it."""
     schedule_seed: int | None
-    """Of real nodes' schedule."""
+    """Of the schedule, where it is not the run's own seed: who speaks when can be drawn again by anybody."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,8 +95,11 @@ def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None, secure
     privacy.sampling.batch(int(shards.sizes.min()))  # refuses what the smallest node cannot fill
     iota, correction = activation_rate(graph, activation, network.correct)
     mixing = beta(graph, activation, network.weights)
+    drawn_from = secrets.randbits(63) if spec.seed is None else spec.seed  # public, and never the seed of a secret
+    kept = Public() if schedule is not None or streams.seeded else Public(schedule_seed=drawn_from)
     if schedule is None:
-        schedule = draw_schedule(graph, activation, network.weights, T, streams.schedule()).spaced(network.every)
+        rng = Streams(drawn_from).schedule()
+        schedule = draw_schedule(graph, activation, network.weights, T, rng).spaced(network.every)
     spoken = schedule.participations()
     method = make_method(
         algorithm.method,
@@ -140,6 +144,7 @@ def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None, secure
         lipschitz=lipschitz,
         participations=spoken.tolist(),
         theorem1=[claim.report(scale) for claim, scale in zip(claims, sigma, strict=False)],
+        **kept,
     )
     draws: Randomness = Draws(release, streams, shards.sizes, problem.m)
     if secure and not streams.seeded and any(sigma):

@@ -16,10 +16,11 @@ import numpy as np
 
 from sottovoce._types import Array
 from sottovoce._version import __version__
-from sottovoce.errors import DataError
+from sottovoce.errors import DataError, PrivacyError
 from sottovoce.privacy.statement import PrivacyStatement
 from sottovoce.run.build import Public
 from sottovoce.run.spec import Spec
+from sottovoce.run.verify import verify
 
 FORMAT = 1
 NOT_PRIVATE = "not private: computed from the data outside the mechanism, for simulation only"
@@ -176,6 +177,16 @@ class Result:
             "environment": self.environment,
         }
         return json.dumps(parts | {"history": self.history.rows}, ensure_ascii=False, sort_keys=True)
+
+    def verify(self) -> None:
+        """Raise an error unless the statement is what the spec guarantees with the public numbers; see `run.verify`."""
+        verify(self.spec, self.public, self.statement, self.environment)
+        m = int(self.public["m"])
+        if self.models.shape[1:] != (m,) or len(self.models) not in (1, self.public["n"]):
+            raise PrivacyError(
+                f"there are models of shape {self.models.shape}, but the public numbers are those of "
+                f"{self.public['n']} nodes and {m} numbers each"
+            )
 
     def save(self, folder: str | Path) -> Path:
         """Write the result into a folder, which is made if need be."""

@@ -61,7 +61,7 @@ def solve(
     >>> shards = Shards.of(table.X, table.y, even(len(table.y), 5)[0])
     >>> result = solve(Spec(AlgorithmSpec(rounds=500), seed=1), shards)
     >>> result.models.shape, result.statement.verdict()
-    ((5, 30), 'NOT PRIVATE: no noise was added.')
+    ((5, 30), 'SIMULATION, and NOT PRIVATE: no noise was added.')
     """
     keeper = None if checkpoint is None else Checkpoint(checkpoint, spec, shards)
     return simulate([spec], shards, test, [f_star], execution, progress, keeper, secure, **names)[0]
