@@ -16,15 +16,20 @@ import time
 from pathlib import Path
 
 import numpy as np
+from rich.console import Console
 
-from sottovoce.cli import screen
-from sottovoce.consortium.agreement import Agreement, read_agreement
-from sottovoce.consortium.check import Trial, check_kit
-from sottovoce.consortium.project import provision
-from sottovoce.consortium.submit import COMPLETED, Administrator, administrator
-from sottovoce.node.budget import Budget, budgets
-from sottovoce.node.store import Store
-from sottovoce.run.result import Result
+from sottovoce import Result
+from sottovoce.consortium import (
+    COMPLETED,
+    Administrator,
+    Agreement,
+    Trial,
+    administrator,
+    check_kit,
+    provision,
+    read_agreement,
+)
+from sottovoce.node import Budget, Store, budgets
 
 EXAMPLE = Path(__file__).parent
 SOURCES = {
@@ -35,11 +40,12 @@ SOURCES = {
 VICTIM = "west"
 BUDGET = Budget(2.0, 1e-5)
 BEGAN = time.monotonic()
+SCREEN = Console(highlight=False)
 
 
 def say(text: str) -> None:
     """One line, with the time."""
-    screen.out.print(f"[dim]{time.monotonic() - BEGAN:6.1f} s[/]  {text}", soft_wrap=True)
+    SCREEN.print(f"[dim]{time.monotonic() - BEGAN:6.1f} s[/]  {text}", soft_wrap=True)
 
 
 def prepare(folder: Path) -> tuple[Agreement, dict[str, Path]]:
