@@ -1,12 +1,12 @@
-"""From an estimator's parameters to a spec: every word checked, everything left on "auto" chosen by the planner.
+"""From an estimator's parameters to a spec, and from its fits to what they cost together.
 
-The problem that is solved is scale-free: rows are divided by their public bound, targets of a regression mapped from
-their public range to [−1, 1]. So the planner's numbers, and the user's `alpha`, mean the same in every unit of measure.
+Every word is checked, and everything left on "auto" is chosen by the planner. The problem that is solved is scale-free:
+rows are divided by their public bound, targets of a regression mapped from their public range to [−1, 1]. So the
+planner's numbers, and the user's `alpha`, mean the same in every unit of measure.
 
-What several fits cost together, where each goes on from the model of the one before (`warm_start`).
-
-Every fit releases anew, so a record that was in all of them has been spoken of in all of them. Releases of one node
-compose: their privacy-loss distributions are accounted together, node by node, at one δ.
+A fit that goes on from the model of the one before (`warm_start`) releases anew, so a record that was in all of them
+has been spoken of in all of them. Releases of one node compose: their privacy-loss distributions are accounted
+together, node by node, at one δ.
 """
 
 import math
