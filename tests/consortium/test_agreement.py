@@ -53,6 +53,10 @@ def test_whatever_matters_is_in_the_digest(small, old, new):
         ('name = "small"', 'name = "small"\nschema = "../other.toml"', "beside"),
         ("[server]", "[server]]", "TOML"),
         ("port = 8002", "", "port"),
+        ('run = "first"', 'run = "../../first"', "a run cannot be called"),
+        ('run = "first"', 'run = "-first"', "a run cannot be called"),
+        ('name = "small"', 'name = "../small"', "a consortium cannot be called"),
+        ("[sites.ash]", '[sites."../ash"]', "a site cannot be called"),
     ],
 )
 def test_what_is_wrong_is_said(small, old, new, why):

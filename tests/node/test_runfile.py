@@ -122,6 +122,8 @@ def test_the_digest_does_not_depend_on_the_order_in_which_a_file_is_written():
         ({"timeout": 0}, "'timeout'"),
         ({"schedule_seed": -1}, "'schedule_seed'"),
         ({"run": ""}, "'run'"),
+        *(({"run": name}, "a run cannot be called") for name in ("../up", "a/b", "-rf", "a..b", ".a", "a b", "a" * 65)),
+        *(({"nodes": {name: 12, "east": 9}}, "a node cannot be called") for name in ("../up", "-n", "a/b", "ä", "")),
         ({"budget": 3}, "no entry 'budget'"),
         ({"spec": {}}, "rounds"),
         ({"spec": {"algorithm": {"rounds": 3}, "seed": 7}}, "takes no seed"),

@@ -3,6 +3,7 @@
 import shutil
 import sqlite3
 import tempfile
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,9 +13,9 @@ import pytest
 from net import Net, assert_as_simulated, encoded, models, open_node, records, run_of, whole_run
 
 from sottovoce.engine.job import gradients
-from sottovoce.errors import PrivacyError, SpecError, StoreError
+from sottovoce.errors import NetworkError, PrivacyError, SpecError, StoreError
 from sottovoce.node import entropy, ledger
-from sottovoce.node.message import read
+from sottovoce.node.message import pack, read
 from sottovoce.node.node import Outcome
 from sottovoce.node.site import own_problem
 from sottovoce.node.store import FILE, Store
@@ -324,3 +325,44 @@ def test_what_has_no_secure_release_is_refused(changes, what):
     run = run_of(rounds=8, network__correct=False, **changes)
     with pytest.raises(SpecError, match=f"secure releases only.*{what}.*simulate it"):
         run.prepared  # noqa: B018 - derived when asked for
+
+
+def test_a_folder_is_its_owner_s_alone_however_it_was_made(tmp_path):
+    folder = tmp_path / "north"
+    folder.mkdir(mode=0o755)
+    for _ in range(2):
+        store = Store(folder)
+        store.set_budget({"dataset": "records", "epsilon": "1.0", "delta": 1e-5})
+        modes = {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()}
+        assert set(modes.values()) == {0o600} and {FILE, f"{FILE}-wal", ledger.HEAD_FILE, entropy.FILE} <= set(modes)
+        assert folder.stat().st_mode & 0o777 == 0o700
+        store.close()
+        (folder / FILE).chmod(0o644)
+        folder.chmod(0o755)
+
+
+def test_a_model_that_is_not_finite_is_an_error(tmp_path):
+    run = run_of(rounds=8)
+    node = open_node(run, "north", records(run), tmp_path)
+    node._state = node._state._replace(total=np.full_like(node._state.total, np.inf))
+    with pytest.raises(NetworkError, match="is not finite"):
+        node.model()
+    node.store.close()
+
+
+def test_a_peer_s_huge_numbers_are_an_error_and_no_model(tmp_path):
+    """1.7e308 passes for a number; the sums that it is in do not."""
+    run, net = run_of(rounds=12, timeout=0.5, network__activation="everyone"), Net()
+
+    def loud(sender, receiver, payload):
+        message = read(payload)
+        ours = sender != 0 or not 0 < message.header.round <= run.T
+        return [payload if ours else pack(message.header, np.full(run.shape, -1.7e308))]
+
+    net.fault = loud
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ends = whole_run(run, records(run), tmp_path, net)
+    said = [str(end) for end in ends.values() if isinstance(end, PrivacyError | NetworkError)]
+    assert any("not finite" in why or "infinite" in why for why in said), ends
+    assert not any(isinstance(end, Outcome) and not np.all(np.isfinite(end.model)) for end in ends.values())

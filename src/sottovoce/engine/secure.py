@@ -46,7 +46,7 @@ def _poisson(how: Sampling, key: Generator, nodes: IntArray, t: IntArray, sizes:
 
 
 def _fixed(how: Sampling, key: Generator, nodes: IntArray, t: IntArray, sizes: IntArray) -> list[IntArray | None]:
-    return [*sampling.fixed(key, nodes, t, sizes, how.batch(int(sizes.min(initial=2**62))))] if len(nodes) else []
+    return [*sampling.fixed(key, nodes, t, sizes, how.batch(int(sizes.min())))]
 
 
 def _undrawn(how: Sampling, key: Generator, nodes: IntArray, t: IntArray, sizes: IntArray) -> list[IntArray | None]:

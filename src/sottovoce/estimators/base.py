@@ -18,7 +18,8 @@ from sottovoce._types import Array, IntArray, Matrix
 from sottovoce.data.tables import unit_rows
 from sottovoce.errors import DataError, PrivacyLeakWarning, SpecError
 from sottovoce.estimators import settings
-from sottovoce.estimators.settings import spent, whole
+from sottovoce.estimators.settings import whole
+from sottovoce.estimators.spent import digest, remember
 from sottovoce.planner import Choice, Facts
 from sottovoce.privacy.statement import PrivacyStatement
 from sottovoce.problem.losses import LOSSES, Loss
@@ -105,6 +106,10 @@ class Prepared(NamedTuple):
     problem: tuple[Any, ...]
     """What must stay as it is for a further fit to go on from this one's model."""
     shards: Shards
+    records: bytes
+    """By which this process knows the records again."""
+    owner: IntArray
+    """Whose each record is."""
 
 
 class Last(NamedTuple):
@@ -140,6 +145,7 @@ class PrivateLinearModel(BaseEstimator):
     on_violation: str
     fit_intercept: bool
     random_state: Any
+    secure: bool | str
     engine: str
     track: bool
     warm_start: bool
@@ -171,11 +177,11 @@ class PrivateLinearModel(BaseEstimator):
             again = settings.further(spec.seed, len(statements))
             spec = spec.but(algorithm__distance=Euclidean(self._last.model), seed=again)
         execution = Execution(self.engine, OBSERVATIONS if self.track else None)
-        result = solve(spec, run.shards, execution=execution, nodes=run.nodes)
+        result = solve(spec, run.shards, execution=execution, secure=self.secure is not False, nodes=run.nodes)
         self.plan_, self.spec_, self.nodes_ = run.choice, spec, np.array(run.nodes)
         self.privacy_, self.history_ = result.statement, result.history
         self._last = Last(run.problem, tuple(result.model.tolist()), (*statements, result.statement))
-        self.spent_ = spent(self._last.statements)
+        self.spent_ = remember(run.records, result.statement, run.owner)
         self._keep(result.models)
         return self
 
@@ -183,6 +189,12 @@ class PrivateLinearModel(BaseEstimator):
         if y is None:
             raise DataError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         key = settings.seed(self.random_state)
+        if self.secure not in ("auto", True, False):
+            raise SpecError(f"secure must be 'auto', True or False, not {self.secure!r}")
+        if self.secure is True and key is not None:
+            raise SpecError(
+                "a seed (random_state) can remove the noise, which is then not secure; leave one of them out"
+            )
         if self.track and key is None:
             raise SpecError("track looks at the data outside the mechanism; make the run a simulation (random_state)")
         X = validate_data(self, X, accept_sparse="csr", dtype=(np.float64, np.float32), ensure_all_finite=False)
@@ -199,7 +211,10 @@ class PrivateLinearModel(BaseEstimator):
         shards = Shards.of(rows, targets, offsets, units=people)
         choice = self._plan(tuple(shards.sizes.tolist()), names, outputs, "records" if units is None else "people")
         problem = (names, X.shape[1], self.row_norm_, bool(self.fit_intercept), self._labels(), shards.people)
-        return Prepared(choice.spec.but(seed=key), choice, names, problem, shards)
+        owner = np.repeat(np.arange(len(names)), np.diff(offsets))
+        if order is not None:
+            owner[order] = owner.copy()
+        return Prepared(choice.spec.but(seed=key), choice, names, problem, shards, digest(X, y), owner)
 
     def _plan(self, sizes: tuple[int, ...], names: tuple[str, ...], outputs: int, of: str) -> Choice:
         """The planner's choice from public numbers alone: that this takes no data is what keeps it private."""

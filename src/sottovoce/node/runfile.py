@@ -29,6 +29,7 @@ The schedule is drawn first, from the public seed, so that every K_i is an exact
 import hashlib
 import json
 import math
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
@@ -59,6 +60,8 @@ from sottovoce.secure.generator import Generator, Purpose
 _PLAIN = ("features", "label", "classes", "unit_rows", "unit")  # in place of a schema
 _KNOWN = {"run", "schedule_seed", "timeout", "schema", *_PLAIN, "nodes", "spec"}
 _NEEDED = ("run", "schedule_seed", "nodes", "spec")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}( \([0-9a-f]{16}\))?")
+"""A consortium puts a mark of its schema and test behind a run's name, in brackets."""
 _DECIMALS = 12  # weights may differ by a rounding between processors
 
 
@@ -251,6 +254,8 @@ def make_run(data: Mapping[str, Any], schema: Schema | None = None) -> Run:
         if name not in data:
             raise SpecError(f"the entry '{name}' is missing")
     nodes = data["nodes"]
+    for node in nodes if isinstance(nodes, dict) else ():
+        check_name("node", node)
     if not isinstance(nodes, dict) or not nodes or any(type(q) is not int or q < 1 for q in nodes.values()):
         raise SpecError("[nodes] must name every node with its number of records, such as north = 1200")
     timeout = data.get("timeout", 600)
@@ -259,6 +264,7 @@ def make_run(data: Mapping[str, Any], schema: Schema | None = None) -> Run:
     if type(data["schedule_seed"]) is not int or data["schedule_seed"] < 0:
         raise SpecError("'schedule_seed' must be a whole number that is not negative; it is public")
     name = _text(data, "run")
+    check_name("run", name)
     if schema is None:
         spec = _spec(data["spec"], data["schedule_seed"])
         schema, records = _plain(data, spec)
@@ -269,6 +275,23 @@ def make_run(data: Mapping[str, Any], schema: Schema | None = None) -> Run:
         spec = _spec(_with_schema(data["spec"], schema), data["schedule_seed"])
         records = {"schema": schema.digest}
     return Run(name, spec, tuple(nodes), tuple(nodes.values()), schema, float(timeout), records)
+
+
+def check_name(noun: str, name: Any) -> None:
+    """Names of runs, nodes and sites become parts of paths, of commands and of certificates: one pattern for all.
+
+    Examples
+    --------
+    >>> check_name("run", "../../etc")
+    Traceback (most recent call last):
+    ...
+    sottovoce.errors.SpecError: a run cannot be called '../../etc': a name has letters, digits, '.', '_' and '-', ...
+    """
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or ".." in name:
+        raise SpecError(
+            f"a {noun} cannot be called {name!r}: a name has letters, digits, '.', '_' and '-', begins with a letter "
+            "or digit, has no two dots together, and is no longer than 64 characters; choose such a one"
+        )
 
 
 def predicts_numbers(spec: Spec) -> bool:
