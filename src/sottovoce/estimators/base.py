@@ -1,8 +1,7 @@
-"""Whose record is which: from a column of labels, or dealt out by row number. Never by what a record holds.
+"""What the classifier and the regressor share: from a table and its owners to a model, by way of `solve`.
 
-What the classifier and the regressor share: from a table to a model, by way of `solve`.
-
-Everything that decides a run is public: parameters, whose record is which, how many each owner has. The plan is made
+Whose record is which is told by a column of labels, or dealt out by row number; never by what a record holds.
+Everything else that decides a run is public too: parameters, and how many records each owner has. The plan is made
 from those numbers alone; `_plan` is not even given the records. What is done to a record before the mechanism sees it
 is done to that record by itself: its row is scaled down to the public bound, its target brought into the public range.
 """
