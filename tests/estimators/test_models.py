@@ -186,7 +186,7 @@ def test_a_warm_start_goes_on_from_the_last_model_and_adds_up_its_price(data):
     assert first.epsilon < model.spent_.epsilon < 2 * first.epsilon and model.spent_.fits == 2
     twice = classifier(epsilon=model.spent_.epsilon, rounds=10, alpha=1e-3, n_nodes=2).fit(X, y)  # Gaussian: one curve
     assert twice.privacy_.worst.event.sigma == pytest.approx(model.privacy_.worst.event.sigma, rel=1e-2)
-    assert classifier(rounds=5, alpha=1e-3, n_nodes=2).fit(X, y).fit(X, y).spent_.fits == 1  # without: forgotten
+    assert classifier(rounds=5, alpha=1e-3, n_nodes=2).fit(X, y).fit(X, y).spent_.fits == 5  # whoever fits them
     model.set_params(epsilon=None).fit(X, y)
     assert model.spent_.epsilon == float("inf") and "without noise" in model.spent_.verdict()
     with pytest.raises(ValueError, match="goes on from a model of other nodes"):

@@ -1,8 +1,7 @@
-"""Whose record is which: from a column of labels, or dealt out by row number. Never by what a record holds.
+"""What the classifier and the regressor share: from a table and its owners to a model, by way of `solve`.
 
-What the classifier and the regressor share: from a table to a model, by way of `solve`.
-
-Everything that decides a run is public: parameters, whose record is which, how many each owner has. The plan is made
+Whose record is which is told by a column of labels, or dealt out by row number; never by what a record holds.
+Everything else that decides a run is public too: parameters, and how many records each owner has. The plan is made
 from those numbers alone; `_plan` is not even given the records. What is done to a record before the mechanism sees it
 is done to that record by itself: its row is scaled down to the public bound, its target brought into the public range.
 """
@@ -19,7 +18,8 @@ from sottovoce._types import Array, IntArray, Matrix
 from sottovoce.data.tables import unit_rows
 from sottovoce.errors import DataError, PrivacyLeakWarning, SpecError
 from sottovoce.estimators import settings
-from sottovoce.estimators.settings import spent, whole
+from sottovoce.estimators.settings import whole
+from sottovoce.estimators.spent import digest, remember
 from sottovoce.planner import Choice, Facts
 from sottovoce.privacy.statement import PrivacyStatement
 from sottovoce.problem.losses import LOSSES, Loss
@@ -106,6 +106,10 @@ class Prepared(NamedTuple):
     problem: tuple[Any, ...]
     """What must stay as it is for a further fit to go on from this one's model."""
     shards: Shards
+    records: bytes
+    """By which this process knows the records again."""
+    owner: IntArray
+    """Whose each record is."""
 
 
 class Last(NamedTuple):
@@ -177,7 +181,7 @@ class PrivateLinearModel(BaseEstimator):
         self.plan_, self.spec_, self.nodes_ = run.choice, spec, np.array(run.nodes)
         self.privacy_, self.history_ = result.statement, result.history
         self._last = Last(run.problem, tuple(result.model.tolist()), (*statements, result.statement))
-        self.spent_ = spent(self._last.statements)
+        self.spent_ = remember(run.records, result.statement, run.owner)
         self._keep(result.models)
         return self
 
@@ -207,7 +211,10 @@ class PrivateLinearModel(BaseEstimator):
         shards = Shards.of(rows, targets, offsets, units=people)
         choice = self._plan(tuple(shards.sizes.tolist()), names, outputs, "records" if units is None else "people")
         problem = (names, X.shape[1], self.row_norm_, bool(self.fit_intercept), self._labels(), shards.people)
-        return Prepared(choice.spec.but(seed=key), choice, names, problem, shards)
+        owner = np.repeat(np.arange(len(names)), np.diff(offsets))
+        if order is not None:
+            owner[order] = owner.copy()
+        return Prepared(choice.spec.but(seed=key), choice, names, problem, shards, digest(X, y), owner)
 
     def _plan(self, sizes: tuple[int, ...], names: tuple[str, ...], outputs: int, of: str) -> Choice:
         """The planner's choice from public numbers alone: that this takes no data is what keeps it private."""

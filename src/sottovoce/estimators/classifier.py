@@ -65,7 +65,7 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
     row_norm_ : the bound on a row that was used
     loss_ : the loss that was used
     privacy_ : the `PrivacyStatement` of the last fit
-    spent_ : what all fits of a warm-started model cost together; the same as `privacy_` after one fit
+    spent_ : what all fits of this process on these records cost together, of other estimators too
     plan_, spec_ : what the planner chose and why; the whole run, written down
     history_ : observations along the way, **not private**; empty unless tracked
 

@@ -57,7 +57,7 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
     nodes_ : the nodes' names
     row_norm_, target_bounds_ : the bounds that were used
     privacy_ : the `PrivacyStatement` of the last fit
-    spent_ : what all fits of a warm-started model cost together; the same as `privacy_` after one fit
+    spent_ : what all fits of this process on these records cost together, of other estimators too
     plan_, spec_ : what the planner chose and why; the whole run, written down
     history_ : observations along the way, **not private**; empty unless tracked
 

@@ -1,17 +1,12 @@
-"""From an estimator's parameters to a spec: every word checked, everything left on "auto" chosen by the planner.
+"""From an estimator's parameters to a spec.
 
-The problem that is solved is scale-free: rows are divided by their public bound, targets of a regression mapped from
-their public range to [−1, 1]. So the planner's numbers, and the user's `alpha`, mean the same in every unit of measure.
-
-What several fits cost together, where each goes on from the model of the one before (`warm_start`).
-
-Every fit releases anew, so a record that was in all of them has been spoken of in all of them. Releases of one node
-compose: their privacy-loss distributions are accounted together, node by node, at one δ.
+Every word is checked, and everything left on "auto" is chosen by the planner. The problem that is solved is scale-free:
+rows are divided by their public bound, targets of a regression mapped from their public range to [−1, 1]. So the
+planner's numbers, and the user's `alpha`, mean the same in every unit of measure.
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,10 +16,8 @@ from sottovoce.errors import DataError, PrivacyError, SpecError
 from sottovoce.planner import Choice, Facts, choose
 from sottovoce.privacy import calibration
 from sottovoce.privacy import sampling as release
-from sottovoce.privacy.accounting import check_delta, price
+from sottovoce.privacy.accounting import check_delta
 from sottovoce.privacy.calibration import NoNoise
-from sottovoce.privacy.events import Event
-from sottovoce.privacy.statement import PrivacyStatement, number
 from sottovoce.problem.regularisers import REGULARISERS, Regulariser, elastic_net
 from sottovoce.run.spec import Spec
 
@@ -190,53 +183,3 @@ def _share(value: Any) -> float:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, float | int | np.number) and not isinstance(value, bool) and value == value
-
-
-@dataclass(frozen=True)
-class Spent:
-    """The guarantee of all fits together, for a record that was in every one of them."""
-
-    epsilon: float
-    delta: float
-    adversary: str
-    adjacency: str
-    fits: int
-
-    def verdict(self) -> str:
-        """One line."""
-        fits = f"{self.fits} fit{'s' * (self.fits > 1)}"
-        if math.isinf(self.epsilon):
-            return f"NOT PRIVATE: among {fits} is one without noise."
-        return (
-            f"All {fits} together: (ε = {number(self.epsilon)}, δ = {self.delta:g})-differential privacy against "
-            f"'{self.adversary}' ({self.adjacency})."
-        )
-
-
-def spent(statements: Sequence[PrivacyStatement]) -> Spent:
-    """The joint cost of fits over the same nodes, at the last one's δ.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sottovoce import PrivateClassifier
-    >>> X, y = np.eye(100), np.arange(100) % 2
-    >>> model = PrivateClassifier(1.0, row_norm=1.0, classes=[0, 1], warm_start=True, random_state=0)
-    >>> model.fit(X, y).spent_.epsilon == model.privacy_.epsilon
-    True
-    >>> print(model.fit(X, y).spent_.verdict())
-    All 2 fits together: (ε = 1.47, δ = 1e-05)-differential privacy against 'transcript' (replace ...
-    """
-    last = statements[-1]
-    if len(statements) == 1:
-        epsilon = last.epsilon
-    else:
-        histories = zip(*(_events(statement) for statement in statements), strict=True)
-        epsilon = max(price(events, last.delta, lower=False).epsilon for events in set(histories))
-    return Spent(epsilon, last.delta, last.adversary, last.adjacency, len(statements))
-
-
-def _events(statement: PrivacyStatement) -> list[Event]:
-    """The event of each node, in the nodes' order."""
-    whose = {node: group.event for group in statement.groups for node in group.nodes}
-    return [whose[node] for node in sorted(whose)]

@@ -1,4 +1,8 @@
-"""The owner's total budget: what all runs on a data set together may cost, composed by the accountant.
+"""The owner's total budget: what all runs on a data set together may cost, by a privacy filter (`privacy.filter`).
+
+Runs are agreed on one after another, and whoever proposes the next has seen the model of the last. So their sum is not
+that of mechanisms which were settled before: the filter lets a run through, or not, by a rule that was fixed with the
+first one. A single run keeps the accountant's price.
 
 A run that has released anything counts with *all* of its planned rounds, finished or not: it may go on at any time,
 and composition with a number of rounds that was chosen along the way is not what the accountant proves. A run that has
@@ -18,8 +22,9 @@ from sottovoce._version import __version__
 from sottovoce.errors import PrivacyError, StoreError
 from sottovoce.node.ledger import Row
 from sottovoce.node.store import Store
-from sottovoce.privacy.accounting import check_delta, price
+from sottovoce.privacy.accounting import check_delta
 from sottovoce.privacy.events import ADJACENCY, Event, read_event
+from sottovoce.privacy.filter import one_after_another
 from sottovoce.privacy.release import Adversary
 
 SLACK = 1e-9  # rounding of the sum itself
@@ -119,11 +124,13 @@ def spendings(rows: Sequence[Row]) -> list[Spending]:
 
 def counted(rows: Sequence[Row], dataset: str, fingerprint: str | None = None, but: str = "") -> list[Spending]:
     """All runs that have let something of a data set out: under its name, or under any other with the same records."""
-    return [
+    found = [
         s
         for s in spendings(rows)
         if s.run != but and s.released and (s.dataset == dataset or s.fingerprint == fingerprint)
     ]
+    spoke = list(dict.fromkeys(row.run for row in rows if row.kind == "release"))
+    return sorted(found, key=lambda s: spoke.index(s.run))  # a filter's rule is that of the first that spoke
 
 
 def spent(rows: Sequence[Row], dataset: str, fingerprint: str | None = None, but: str = "") -> list[Event]:
@@ -154,9 +161,9 @@ def refuse_unless_affordable(
             "what both cost together is not known: keep to one unit, or give these records another data set"
         )
     before = [s.event for s in same]
-    after = price([*before, event], limit.delta, lower=False).epsilon
+    after = one_after_another([*before, event], limit.delta)
     if after > limit.epsilon * (1 + SLACK):
-        already = price(before, limit.delta, lower=False).epsilon
+        already = one_after_another(before, limit.delta)
         raise PrivacyError(
             f"this run would bring data set '{dataset}' to ε = {_number(after)} at δ = {limit.delta:g} (so far "
             f"{_number(already)}), over the owner's budget of ε = {limit.epsilon:g}, against "
@@ -186,7 +193,7 @@ def overview(store: Store) -> dict[str, Any]:
         sets.append(
             {
                 "dataset": name,
-                "epsilon": price(events, limit.delta, lower=False).epsilon,
+                "epsilon": one_after_another(events, limit.delta),
                 "epsilon_budget": limit.epsilon,
                 "delta": limit.delta,
                 "adversary": ", ".join(sorted({row.detail["adversary"] for row in opened.values()})) or "transcript",

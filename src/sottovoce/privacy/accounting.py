@@ -61,7 +61,7 @@ def price(events: Iterable[Priced], delta: float, lower: bool = True) -> Account
     True
     """
     check_delta(delta)
-    return _price(_known(events), delta, lower)
+    return _price(known(events), delta, lower)
 
 
 @lru_cache(maxsize=4096)  # the runs of a sweep ask the same over and over
@@ -84,7 +84,7 @@ def risk(events: Iterable[Priced], fpr: float) -> float:
     >>> round(risk([FullEvent(2, 2, 1.0, 1.0, 1)], 0.01), 2)
     0.09
     """
-    return _risk(_known(events), fpr)
+    return _risk(known(events), fpr)
 
 
 @lru_cache(maxsize=256)
@@ -97,7 +97,7 @@ def _risk(events: tuple[Priced, ...], fpr: float) -> float:
     return tradeoff([event.part for event in spoken], fpr)
 
 
-def _known(events: Iterable[Priced]) -> tuple[Priced, ...]:
+def known(events: Iterable[Priced]) -> tuple[Priced, ...]:
     """What the accountant has never heard of is an error, never a guess."""
     listed = tuple(events)
     for event in listed:

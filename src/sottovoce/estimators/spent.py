@@ -1,0 +1,140 @@
+"""What several fits on the same records cost together, whichever estimators made them.
+
+Every fit releases anew, so a record that was in all of them has been spoken of in all of them. Records are known again
+by a digest under a key that is drawn when this process starts and that never leaves it; of each, only which events it
+was in is remembered. Fits are chosen one after another, by somebody who has seen the models before: their sum is that
+of a privacy filter (`privacy.filter`), at the last one's δ.
+
+What is not known again: the same records in another order, with other columns or scaled otherwise, part of them, and
+whatever another process fitted.
+"""
+
+import hashlib
+import math
+import secrets
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy  # not its parts: they load when first used
+from numpy.typing import NDArray
+
+from sottovoce._types import IntArray, Matrix
+from sottovoce.privacy.events import Event
+from sottovoce.privacy.filter import one_after_another
+from sottovoce.privacy.statement import RECORD, PrivacyStatement, number
+
+ROWS = 4096
+"""Rows that are made ready for the digest at a time."""
+_KEY = secrets.token_bytes(32)
+
+
+@dataclass(frozen=True)
+class Spent:
+    """The guarantee of all fits together, for a record that was in every one of them."""
+
+    epsilon: float
+    delta: float
+    adversary: str
+    adjacency: str
+    fits: int
+    kind: str = ""
+    """SIMULATION or NOT HARDENED, where one of them was; see `PrivacyStatement.kind`."""
+
+    def verdict(self) -> str:
+        """One line."""
+        which = f"all {self.fits} fits together" if self.fits > 1 else "the only fit on these records"
+        if math.isinf(self.epsilon):
+            return f"NOT PRIVATE: among {which} is one without noise."
+        found = (
+            f"(ε = {number(self.epsilon)}, δ = {self.delta:g})-differential privacy against '{self.adversary}' "
+            f"({self.adjacency})."
+        )
+        if not self.kind:
+            return f"{which[0].upper()}{which[1:]}: {found}"
+        noise = "secret" if self.kind == "SIMULATION" else "exact"
+        return f"{self.kind}: with {noise} noise {which} would have {found}"
+
+
+@dataclass
+class Records:
+    """A data set that was fitted: in which events its records were, fit by fit.
+
+    Attributes
+    ----------
+    histories : every sequence of events that some record was in
+    which : the history of each record
+    statements : of all fits
+    """
+
+    histories: list[tuple[Event, ...]]
+    which: IntArray
+    statements: list[PrivacyStatement]
+
+    def add(self, statement: PrivacyStatement, owner: IntArray) -> None:
+        """One more fit, in which record r was node `owner[r]`'s."""
+        group = {node: k for k, group in enumerate(statement.groups) for node in group.nodes}
+        mine = np.array([group[node] for node in range(len(group))])[owner]
+        pairs, self.which = np.unique(self.which * len(statement.groups) + mine, return_inverse=True)
+        split = [divmod(pair, len(statement.groups)) for pair in pairs.tolist()]
+        self.histories = [(*self.histories[old], statement.groups[new].event) for old, new in split]
+        self.statements.append(statement)
+
+    def spent(self) -> Spent:
+        """What all fits cost together. Who is protected as a person is protected as a record, not the other way."""
+        said, last = self.statements, self.statements[-1]
+        units = {statement.adjacency for statement in said}
+        kinds = {statement.kind for statement in said}
+        return Spent(
+            epsilon=max(one_after_another(history, last.delta) for history in set(self.histories)),
+            delta=last.delta,
+            adversary="', '".join(sorted({statement.adversary for statement in said})),
+            adjacency=last.adjacency if len(units) == 1 else RECORD.adjacency,
+            fits=len(said),
+            kind=next((kind for kind in ("SIMULATION", "NOT HARDENED") if kind in kinds), ""),
+        )
+
+
+KNOWN: dict[bytes, Records] = {}
+"""All that this process has fitted."""
+
+
+def remember(name: bytes, statement: PrivacyStatement, owner: IntArray) -> Spent:
+    """Add a fit to those on the same records, and say what all of them cost together.
+
+    Examples
+    --------
+    >>> from sottovoce import PrivateClassifier
+    >>> X, y = np.eye(100), np.arange(100) % 2
+    >>> settings = {"row_norm": 1.0, "classes": [0, 1], "random_state": 0}
+    >>> model = PrivateClassifier(1.0, **settings).fit(X, y)
+    >>> model.spent_.epsilon == model.privacy_.epsilon
+    True
+    >>> print(PrivateClassifier(1.0, **settings).fit(X, y).spent_.verdict())
+    SIMULATION: with secret noise all 2 fits together would have (ε = 1.47, δ = 1e-05)-differential privacy against ...
+    """
+    if name not in KNOWN:
+        KNOWN[name] = Records([()], np.zeros(len(owner), dtype=np.int64), [])
+    KNOWN[name].add(statement, owner)
+    return KNOWN[name].spent()
+
+
+def digest(X: Matrix, y: NDArray[Any]) -> bytes:
+    """By which records are known again, dense or sparse, in single or double precision: of no use without the key.
+
+    Examples
+    --------
+    >>> X, y = np.eye(3), np.arange(3)
+    >>> digest(X, y) == digest(scipy.sparse.csr_array(X.astype(np.float32)), y.astype(float)) != digest(X, y[::-1])
+    True
+    """
+    found = hashlib.blake2b(repr(X.shape).encode(), key=_KEY, digest_size=32)
+    for first in range(0, X.shape[0], ROWS):
+        some = scipy.sparse.csr_array(X[first : first + ROWS])
+        some.sum_duplicates()
+        some.eliminate_zeros()
+        for part, kind in ((some.indptr, np.int64), (some.indices, np.int64), (some.data, np.float64)):
+            found.update(np.ascontiguousarray(part, dtype=kind).tobytes())
+    plain = y.astype(np.float64) if y.dtype.kind in "biuf" else y.astype(np.str_)
+    found.update(np.ascontiguousarray(plain).tobytes())
+    return found.digest()
