@@ -1,7 +1,8 @@
 """Exchanges a second over MPI: the node's own exchange (packed, checked, idempotent) against a bare mpi4py ping.
 
 Starts itself under mpirun with 8 ranks, which form pairs; both are measured in the same run, in turn, and the better of
-two is taken of each. With --durable the whole loop is measured too: a transaction on the disk for every round.
+two is taken of each. So is the loop with secure releases really drawn: exact sum, noise, rounding, step, exchange, mix.
+With --durable the whole loop is measured too: a transaction on the disk for every round.
 
     python benchmarks/exchange.py [--ranks 8] [--bytes 16000] [--exchanges 3000] [--durable]
 """
@@ -81,7 +82,7 @@ def measure():
 
     args, comm = options(), world()
     me, numbers = comm.Get_rank(), args.bytes // 8
-    run = run_for(comm.Get_size(), numbers, args.exchanges)
+    run = run_for(comm.Get_size(), numbers, 2 * args.exchanges)
     links = Links(run, me, Saved(0, None, {}, {}, {}), lambda t: None)
     transport = MpiTransport(links, Skips(run, me, None, {}, 0), comm)
     vector = np.random.default_rng(me).normal(size=(1, numbers))
@@ -95,35 +96,74 @@ def measure():
             array_of(heard[peers[t]])
             links.mixed(t)
 
-    half, bare, ours = args.exchanges // 2, [], []
+    node = drawing(run, me, transport)
+    half, bare, ours, real = args.exchanges // 2, [], [], []
     for first, last in ((1, half), (half + 1, args.exchanges)):
         count = last - first + 1
         partners = [peers[t] for t in range(first, last + 1)]
         bare.append(per_second(comm, partial(ping, comm, args.bytes, partners), count))
         ours.append(per_second(comm, partial(exchanges, first, last), count))
+    for first, last in ((args.exchanges + 1, args.exchanges + half), (args.exchanges + half + 1, 2 * args.exchanges)):
+        state, turns = run.prepared.job.method.start(1, run.m), np.arange(first, last + 1)
+        real.append(per_second(comm, partial(node.take_turns, state, turns), len(turns)))
     found = {"ranks": comm.Get_size(), "bytes": args.bytes, "bare_ping": max(bare), "exchange": max(ours)}
+    found["drawn"] = max(real)
     if args.durable:
         found["durable_loop"] = durable(comm, numbers)
     if me == 0:
         print(json.dumps({k: round(v) for k, v in found.items()} | {"ratio": round(max(ours) / max(bare), 2)}))
 
 
+def own_records(run, me):
+    from sottovoce.node.site import own_problem
+
+    X = np.random.default_rng(me).normal(size=(20, run.m)) / (2 * run.m**0.5)
+    return own_problem(run, run.nodes[me], run.schema.encode_numbered(X, np.where(X[:, 0] > 0, 1.0, -1.0)))
+
+
+def own_draws(run, me, problem):
+    from sottovoce.node.entropy import own_keys
+
+    return run.draws(me, problem, own_keys(os.urandom(32), run.digest, os.urandom(32)))
+
+
+def drawing(run, me, transport):
+    """A node without a disk."""
+    from sottovoce.engine.nodes import Node
+    from sottovoce.node.message import Header, array_of, pack
+
+    class Drawing(Node):
+        def let_out(self, t, message):
+            payload = pack(Header(run.mark, t, me), message)
+            self.transport.links.post(t, payload)
+            return payload, message
+
+        def take_in(self, payload, mine):
+            return array_of(payload)
+
+        def turn(self, state, t):
+            state = super().turn(state, t)
+            self.transport.links.mixed(t)
+            return state
+
+    job, problem = run.prepared.job, own_records(run, me)
+    draws = own_draws(run, me, problem)
+    return Drawing(me, problem, job.method, job.schedule, job.release, draws, transport)
+
+
 def durable(comm, numbers, rounds=100):
     """The whole loop: draw, step, a transaction, exchange, mix."""
     from sottovoce.node.budget import Budget
     from sottovoce.node.node import DurableNode
-    from sottovoce.node.site import own_problem
     from sottovoce.node.store import Store
     from sottovoce.node.transport import MpiTransport
 
     run = replace(run_for(comm.Get_size(), numbers, rounds), name="durable")
     name = run.nodes[comm.Get_rank()]
-    X = np.random.default_rng(comm.Get_rank()).normal(size=(20, numbers)) / (2 * numbers**0.5)
-    records = run.schema.encode_numbered(X, np.where(X[:, 0] > 0, 1.0, -1.0))
     with tempfile.TemporaryDirectory() as folder:
         store = Store(Path(folder) / name)
         store.set_budget(Budget(float("inf"), 1e-5).detail("records"))
-        node = DurableNode(run, name, own_problem(run, name, records), store)
+        node = DurableNode(run, name, own_records(run, comm.Get_rank()), store)
         node.transport = transport = MpiTransport(node.links, node.skips, comm)
         speed = per_second(comm, node.take_part, rounds)
         transport.flush()

@@ -20,7 +20,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "node"))
 
 from loopback import Cluster
-from net import records, run_file, secrets, simulated
+from net import keys, records, run_file, simulated
 
 
 def main():
@@ -43,7 +43,7 @@ def main():
         made = cluster.endure(events=args.events - sum(total.values()), every=0.4, limit=900)
         cluster.check_wire()
         run = cluster.run
-        expected = simulated(run, records(run), secrets(run, root))
+        expected = simulated(run, records(run), keys(run, root))
         worst = max(worst, float(np.max(np.abs(cluster.models() - expected))))
         assert worst < 1e-9, f"the models differ from the simulation by {worst}"
         total.update(made)

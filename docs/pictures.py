@@ -6,13 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
-from sottovoce import AlgorithmSpec, Execution, Shards, Spec, solve
-from sottovoce.data.embedded import embedded
+from sottovoce import AlgorithmSpec, Execution, Shards, Spec, embedded, even, solve
 from sottovoce.figure import Curve, Figure, Panel, draw
 from sottovoce.privacy.release import ADVERSARIES
 from sottovoce.privacy.theorem1 import Theorem1, compare
 from sottovoce.problem.optimum import optimum
-from sottovoce.problem.shards import even
 from sottovoce.report import write
 from sottovoce.run.build import make_problem, rounds_for_epochs
 from sottovoce.run.presets import paper_l2

@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.model_selection import train_test_split
 
 from sottovoce import PrivateClassifier
-from sottovoce.data.synthetic import two_gaussians
+from sottovoce.data import two_gaussians
 
 
 def main() -> None:

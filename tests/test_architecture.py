@@ -1,14 +1,18 @@
 """Data flows one way: this test fails when an import goes against the arrows.
 
-problem, network, privacy -> algorithm -> engine -> run -> surfaces; `data` stands apart.
+problem, network, privacy -> algorithm -> engine -> run -> surfaces; `data` stands apart. And what is shown to people
+imports public names alone, and speaks of files that are there.
 """
 
 import ast
+import importlib
+import re
 from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).parent.parent / "src" / "sottovoce"
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "src" / "sottovoce"
 BASE = {"_text", "_types", "_version", "errors", "notation", "rows", "streams"}  # everybody may use these
 MAY_IMPORT: dict[str, set[str]] = {
     part: set(others.split())
@@ -19,15 +23,15 @@ MAY_IMPORT: dict[str, set[str]] = {
         "data": "",
         "secure": "",
         "algorithm": "problem",
-        "engine": "problem network privacy algorithm",
-        "run": "problem network privacy algorithm engine",
+        "engine": "problem network privacy secure algorithm",
+        "run": "problem network privacy secure algorithm engine",
         "planner": "problem network privacy algorithm run",
         "figure": "",
         "report": "figure network privacy run",
         "experiments": "data problem network privacy algorithm engine run planner figure report",
         "estimators": "data problem privacy algorithm planner run",
-        "node": "data problem network privacy algorithm engine run",
-        "consortium": "node data problem privacy run",
+        "node": "data problem network privacy secure algorithm engine run",
+        "consortium": "node data problem privacy secure run",
         "cli": "consortium node experiments data problem network privacy algorithm engine planner run figure report",
         "__init__": "data problem privacy planner run experiments estimators",
     }.items()
@@ -50,6 +54,9 @@ ONLY_IN = {
     "flint": {"secure"},
 }
 FILES = sorted(PACKAGE.rglob("*.py"))
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+EXAMPLES = [*PAGES, *sorted((ROOT / "examples").rglob("*.py"))]
+IMPORT = re.compile(r"^(?:>>> |\.\.\. |\s)*from (sottovoce[\w.]*) import (\([^)]*\)|.*)$", re.MULTILINE)
 
 
 def modules(path: Path) -> set[str]:
@@ -98,3 +105,32 @@ def test_a_wrong_import_would_be_seen(tmp_path: Path) -> None:
     bad.write_text("def f():\n    from sottovoce.engine import reference\n    import networkx.algorithms\n")
     assert names(bad) == {"engine"} and "networkx.algorithms" in modules(bad)
     assert "engine" not in MAY_IMPORT["problem"] | BASE
+
+
+def imported(text: str) -> set[tuple[str, str]]:
+    """(module, name) of everything that a page or an example takes from us."""
+    return {(module, name) for module, listed in IMPORT.findall(text) for name in re.findall(r"\w+", listed)}
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_examples_need_public_names_alone(path: Path) -> None:
+    for home, name in imported(path.read_text()):
+        said = getattr(importlib.import_module(home), "__all__", ())
+        assert name in said or (PACKAGE / name).is_dir(), f"{home} does not say that {name} is public"
+
+
+@pytest.mark.parametrize("path", [*PAGES, *FILES], ids=lambda p: str(p.relative_to(ROOT)))
+def test_files_that_are_spoken_of_are_there(path: Path) -> None:
+    missing = {
+        told
+        for told in re.findall(r"(?<![\w/.*{-])[\w-]+(?:/[\w-]+)*/[\w-]+\.(?:py|md)\b", path.read_text())
+        if not any((start / told).exists() for start in (ROOT, PACKAGE, path.parent, path.parent.parent))
+    }
+    assert not missing, f"there is no {', '.join(sorted(missing))}"
+
+
+def test_a_private_import_and_a_lost_file_would_be_seen() -> None:
+    """These checks can fail, too."""
+    text = ">>> from sottovoce.data.embedded import embedded\nfrom sottovoce import (\n    Spec,\n    solve,\n)\n"
+    assert imported(text) == {("sottovoce.data.embedded", "embedded"), ("sottovoce", "Spec"), ("sottovoce", "solve")}
+    assert not hasattr(importlib.import_module("sottovoce.data.embedded"), "__all__")

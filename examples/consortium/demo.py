@@ -4,8 +4,9 @@
 
 1. Kits are made for a server, three sites (a CSV file, a Parquet file, an SQLite query) and an administrator.
 2. An undisturbed run trains to the planned ε and tests its model privately.
-3. The same run again, with the same secrets (so with the same draws), in fresh state folders: one site is killed with
-   SIGKILL midway, started again, and the job submitted again.
+3. The same run again from copies of the state folders as they were before (so with the same draws): one site is killed
+   with SIGKILL midway, started again, and the job submitted again. Nobody does that outside a demonstration: a run
+   belongs to one folder.
 4. Both models must be the same to the last bit, both statements equal, and no round released twice.
 """
 
@@ -15,15 +16,20 @@ import time
 from pathlib import Path
 
 import numpy as np
+from rich.console import Console
 
-from sottovoce.cli import screen
-from sottovoce.consortium.agreement import Agreement, read_agreement
-from sottovoce.consortium.check import Trial, check_kit
-from sottovoce.consortium.project import provision
-from sottovoce.consortium.submit import COMPLETED, Administrator, administrator
-from sottovoce.node.budget import Budget
-from sottovoce.node.store import Store
-from sottovoce.run.result import Result
+from sottovoce import Result
+from sottovoce.consortium import (
+    COMPLETED,
+    Administrator,
+    Agreement,
+    Trial,
+    administrator,
+    check_kit,
+    provision,
+    read_agreement,
+)
+from sottovoce.node import Budget, Store, budgets
 
 EXAMPLE = Path(__file__).parent
 SOURCES = {
@@ -34,11 +40,12 @@ SOURCES = {
 VICTIM = "west"
 BUDGET = Budget(2.0, 1e-5)
 BEGAN = time.monotonic()
+SCREEN = Console(highlight=False)
 
 
 def say(text: str) -> None:
     """One line, with the time."""
-    screen.out.print(f"[dim]{time.monotonic() - BEGAN:6.1f} s[/]  {text}", soft_wrap=True)
+    SCREEN.print(f"[dim]{time.monotonic() - BEGAN:6.1f} s[/]  {text}", soft_wrap=True)
 
 
 def prepare(folder: Path) -> tuple[Agreement, dict[str, Path]]:
@@ -53,17 +60,14 @@ def prepare(folder: Path) -> tuple[Agreement, dict[str, Path]]:
     return agreement, kits
 
 
-def settle(kits: dict[str, Path], records: Path, state: str, secrets: dict[str, Path]) -> None:
-    """Point every site to its records and to a state folder; with given secrets its draws are given too."""
+def settle(kits: dict[str, Path], records: Path, state: str) -> None:
+    """Point every site to its records and to a state folder."""
     for site, source in SOURCES.items():
-        where = kits[site] / state
-        where.mkdir()
-        if site in secrets:
-            shutil.copy2(secrets[site] / "secret.key", where / "secret.key")
         text = f'dataset = "patients"\nstate = "../{state}"\n{source.format(records=records)}\n'
         (kits[site] / "local" / "site.toml").write_text(text)
-        store = Store(where)
-        store.set_budget(BUDGET.detail("patients"))
+        store = Store(kits[site] / state)
+        if not budgets(store.rows()):
+            store.set_budget(BUDGET.detail("patients"))
         store.close()
         wrong = [finding for finding in check_kit(kits[site]) if not finding.good]
         if wrong:
@@ -120,14 +124,16 @@ def main() -> None:
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else "build/consortium-demo").resolve()
     shutil.rmtree(folder, ignore_errors=True)
     agreement, kits = prepare(folder)
-    settle(kits, folder / "records", "calm", {})
+    settle(kits, folder / "records", "calm")
+    for site in SOURCES:
+        shutil.copytree(kits[site] / "calm", kits[site] / "rough")
     with Trial(kits, folder / "logs") as trial:
         trial.start(agreement.host, *SOURCES)
         with administrator(kits[agreement.admin], patience=120) as admin:
             wait_for_all(admin)
             say("server and sites are up, mutual TLS on loopback")
             run(admin, trial)
-            settle(kits, folder / "records", "rough", {site: kits[site] / "calm" for site in SOURCES})
+            settle(kits, folder / "records", "rough")
             run(admin, trial, kill_at=agreement.run.T // 3)
     compare(kits, agreement)
 

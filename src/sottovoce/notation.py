@@ -121,10 +121,10 @@ class Choices(dict[str, Callable[..., Value]], Generic[Value]):
         if not isinstance(text, str):
             raise self.error(f"there is no {self.noun} {text!r}; write one of {self.usage}")
         call = parse(text)
-        args: tuple[float | str, ...] = call.args
-        if call.name in self and not call.kwargs and _takes_one_text(self[call.name]) and call.inside:
-            args = (call.inside,)  # a path may hold anything
-        return self.make(call.name, *args, **call.kwargs)
+        only = _only_text(self[call.name]) if call.name in self and call.inside else None
+        if only is not None:  # a path may hold anything
+            return self.make(call.name, call.inside.removeprefix(f"{only}="))
+        return self.make(call.name, *call.args, **call.kwargs)
 
     def make(self, name: str, *args: Any, **kwargs: Any) -> Value:
         """The value of a name and its numbers.
@@ -259,9 +259,10 @@ def _is_text(parameter: inspect.Parameter) -> bool:
     return "str" in str(parameter.annotation)
 
 
-def _takes_one_text(row: Callable[..., Any]) -> bool:
+def _only_text(row: Callable[..., Any]) -> str | None:
+    """The name of the one parameter of a row that takes a text and nothing else."""
     parameters = list(inspect.signature(row).parameters.values())
-    return len(parameters) == 1 and _is_text(parameters[0])
+    return parameters[0].name if len(parameters) == 1 and _is_text(parameters[0]) else None
 
 
 def _usage(name: str, row: Callable[..., Any]) -> str:

@@ -12,6 +12,7 @@ import pytest
 from sottovoce.algorithm.descent import mixing_weights
 from sottovoce.algorithm.synchronous import acceleration
 from sottovoce.engine import ENGINES, choose, nodes, reference
+from sottovoce.engine import job as engine_job
 from sottovoce.errors import SpecError
 from sottovoce.network.graphs import GRAPHS
 from sottovoce.network.mixing import metropolis
@@ -155,7 +156,7 @@ def test_its_price_is_met_and_not_passed(method, changes, make_shards):
     for t in range(1, T + 1):
         released = []
         for one, noise in ((still, 0.0), (twin, 0.0), (job, job.draws.noise(sizes, np.full(N, t)))):
-            gradient = reference.gradients(one.problem, one.release, sizes, [None] * N)
+            gradient = engine_job.gradients(one.problem, one.release, sizes, [None] * N)
             start = one.start()
             W = one.schedule.weights(t)
             done = one.method.step(start, t, sizes, speaks, gradient, np.zeros((N, M)) + noise, W.__matmul__)
@@ -188,7 +189,7 @@ def test_no_neighbour_moves_it_further(method, changes, make_shards):
         other = prepare(spec(method, changes), Shards.of(X, y, shards.offsets)).job
         both = []
         for one in (job, other):
-            gradient = reference.gradients(one.problem, one.release, step.nodes, [None] * N)
+            gradient = engine_job.gradients(one.problem, one.release, step.nodes, [None] * N)
             W = one.schedule.weights(t)
             speaks = np.ones(N, dtype=bool)
             both.append(one.method.step(state, t, step.nodes, speaks, gradient, still, W.__matmul__).zeta)

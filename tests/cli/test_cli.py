@@ -53,6 +53,16 @@ def test_json_is_one_object_on_stdout(sottovoce, svm, tmp_path):
     assert code == 3 and json.loads(text)["kind"] == "DataError"
 
 
+def test_a_run_without_a_seed_is_secure_unless_told_otherwise(sottovoce, svm):
+    flags = [flag for flag in FAST if flag not in ("--seed", 1)] + ["--noise", "gaussian:2", "--json"]
+    for more, secure, begins in (([], True, "Every record has"), (["--no-secure"], False, "NOT HARDENED")):
+        code, text, err = sottovoce("train", svm, *flags, *more)
+        privacy = json.loads(text)["privacy"]
+        assert code == 0 and privacy["secure"] is secure and privacy["verdict"].startswith(begins), err
+    code, _, err = sottovoce("train", svm, *flags[:-1], "--engine", "compiled")
+    assert code != 0 and "--no-secure" in err
+
+
 def test_groups_are_nodes_and_text_labels_survive(sottovoce, rows, tmp_path):
     X, y = rows
     owners = np.array(["north", "south", "east"])[np.arange(120) % 3]

@@ -7,12 +7,9 @@ from nvflare.fuel.f3.cellnet.core_cell import Message, MessageHeaderKey, ReturnC
 
 from sottovoce.consortium.flare import Channel
 from sottovoce.consortium.node import ConsortiumNode
-from sottovoce.engine import reference
-from sottovoce.engine.job import Job
-from sottovoce.node.entropy import own_streams
-from sottovoce.privacy.release import Draws
-from sottovoce.problem.objective import Problem
-from sottovoce.problem.shards import Shards
+from sottovoce.engine.secure import SecureDraws
+from sottovoce.node.entropy import own_keys, own_secret
+from sottovoce.node.store import Store
 
 JOB = "job-1"
 
@@ -78,36 +75,32 @@ def run(nodes):
         return dict(zip(nodes, pool.map(play, nodes.values()), strict=True))
 
 
-class Injected:
-    """The nodes' own secret draws, all in one place."""
-
-    def __init__(self, run, secrets):
-        release, sizes = run.prepared.job.release, np.array(run.sizes)
-        self.own = [Draws(release, own_streams(secret, run.digest), sizes, run.m) for secret in secrets]
-
-    def records(self, nodes, t):
-        return [self.own[i].records(np.array([i]), np.array([s]))[0] for i, s in zip(nodes, t, strict=True)]
-
-    def noise(self, nodes, t):
-        return np.stack([self.own[i].noise(np.array([i]), np.array([s]))[0] for i, s in zip(nodes, t, strict=True)])
+def keys(run, folders):
+    """The nodes' keys, out of their folders."""
+    found = []
+    for folder in folders:
+        store = Store(folder, reading=True)
+        found.append(own_keys(own_secret(folder), run.digest, store.ledger.nonce()))
+        store.close()
+    return found
 
 
-def whose(shard):
-    """The number of the person of each row of a node."""
-    ids = np.empty(len(shard.y), dtype=np.int64)
-    for person in range(int(shard.sizes[0])):
-        ids[shard.rows(0, np.array([person]))] = person
-    return ids
-
-
-def simulated(run, problems, secrets):
-    """The models of the same run in the reference engine, from the same records and draws."""
-    shards = [problem.shards for problem in problems]
-    X, y = np.vstack([s.X for s in shards]), np.concatenate([s.y for s in shards])
-    offsets = np.concatenate([[0], np.cumsum([len(s.y) for s in shards])])
-    units = np.concatenate([whose(s) for s in shards]) if shards[0].people else None
-    whole = Shards.of(X, y, offsets, None, shards[0].intercept, units)
+def simulated(run, problems, own):
+    """The models of the same run in one process, from the same records and draws."""
     job = run.prepared.job
-    problem = Problem(job.problem.loss, job.problem.h, whole, job.problem.weights, job.problem.outputs)
-    again = Job(problem, job.method, job.schedule, job.release, Injected(run, secrets))
-    return job.method.average(reference.run(again, again.start(), 1, run.T), run.T)
+    draws = [run.draws(i, p, own[i]) for i, p in enumerate(problems)]
+
+    def zeta(i, t, x):
+        drawn = SecureDraws.drawn(draws[i], np.array([i]), np.array([t]), np.array([True]))
+        return drawn.gradient(problems[i], job.release, np.array([0]))(x)
+
+    state = job.method.start(run.n, run.m)
+    for t in range(1, run.T + 1):
+        nodes, speaks = job.schedule.nodes(t).astype(np.int64), job.schedule.speaks(t, t)
+
+        def released(x, t=t, nodes=nodes):
+            return np.concatenate([zeta(i, t, row[None]) for i, row in zip(nodes.tolist(), x, strict=True)])
+
+        before, mix = state.at(nodes), job.schedule.weights(t).__matmul__
+        state.put(nodes, job.method.step(before, t, nodes, speaks, released, np.zeros_like(before.z), mix).state)
+    return job.method.average(state, run.T)

@@ -1,5 +1,6 @@
 """A small consortium on disk, without FLARE's provisioning: agreement, schema, records, state folders with budgets."""
 
+import shutil
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
@@ -91,27 +92,28 @@ class Small:
                 lines.append(row + f",{name}-{i:03}" * people)
             (root / f"{name}.csv").write_text("\n".join(lines) + "\n")
 
-    def settle(self, kit: Path, name: str, state="state", epsilon=4.0, secret: bytes | None = None) -> None:
-        """The site's own part of a kit: where its records are, its state folder, its budget."""
+    def settle(self, kit: Path, name: str, state="state", epsilon=4.0) -> None:
+        """The site's own part of a kit: where its records are, its state folder, its budget.
+
+        All state folders of a site are copies of one that was just born: its draws are the same in each.
+        """
         local = kit / "local"
         local.mkdir(parents=True, exist_ok=True)
         for file in ("consortium.toml", "schema.toml"):
             (local / file).write_text((self.root / file).read_text())
         source = f'dataset = "people"\nstate = "../{state}"\nfile = "{self.root / name}.csv"\n'
         (local / "site.toml").write_text(source)
-        folder = kit / state
-        folder.mkdir()
-        if secret is not None:
-            (folder / "secret.key").write_text(secret.hex() + "\n")
-            (folder / "secret.key").chmod(0o600)
-        store = Store(folder)
+        born = self.root / "born" / name
+        if not born.exists():
+            Store(born).close()
+        store = Store(shutil.copytree(born, kit / state))
         store.set_budget(Budget(epsilon, 1e-5).detail("people"))
         store.close()
 
     def kits(self, state="state", **given) -> dict[str, Path]:
         found = {name: self.root / "kits" / name for name in self.names}
-        for i, (name, kit) in enumerate(found.items()):
-            self.settle(kit, name, state, secret=bytes([i + 1]) * 32, **given)
+        for name, kit in found.items():
+            self.settle(kit, name, state, **given)
         return found
 
 

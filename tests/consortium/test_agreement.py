@@ -11,7 +11,7 @@ def test_the_run_trains_on_what_is_not_held_out(small):
     agreement = small(records=41, held_out=0.25).agreement
     assert agreement.run.sizes == (31, 31, 31)
     assert agreement.run.spec.problem.row_norm == agreement.schema.row_norm == 1.0
-    assert agreement.run.spec.privacy.noise == "private(2)"
+    assert str(agreement.run.spec.privacy.noise) == "private(2)"
     assert agreement.run.schema.features == ("a", "b", "kind=x", "kind=y")
 
 
@@ -53,6 +53,10 @@ def test_whatever_matters_is_in_the_digest(small, old, new):
         ('name = "small"', 'name = "small"\nschema = "../other.toml"', "beside"),
         ("[server]", "[server]]", "TOML"),
         ("port = 8002", "", "port"),
+        ('run = "first"', 'run = "../../first"', "a run cannot be called"),
+        ('run = "first"', 'run = "-first"', "a run cannot be called"),
+        ('name = "small"', 'name = "../small"', "a consortium cannot be called"),
+        ("[sites.ash]", '[sites."../ash"]', "a site cannot be called"),
     ],
 )
 def test_what_is_wrong_is_said(small, old, new, why):

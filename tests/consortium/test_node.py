@@ -32,7 +32,7 @@ def test_the_run_equals_the_simulation_from_the_same_draws(small, cells, activat
     answers = cells.run(nodes)
     assert all(answer["finished"] for answer in answers.values()), answers
     run = made.agreement.run
-    expected = cells.simulated(run, problems, [bytes([i + 1]) * 32 for i in range(3)])
+    expected = cells.simulated(run, problems, cells.keys(run, [kit / "state" for kit in kits.values()]))
     for kept in result(kits).values():
         np.testing.assert_allclose(kept.models, expected, rtol=0, atol=1e-9)
         assert kept.statement == statement(made.agreement)
@@ -49,7 +49,7 @@ def test_three_classes_train_test_and_predict(small, cells, loss):
     tests = {name: node.examiner.problem for name, node in nodes.items()}
     answers = cells.run(nodes)
     assert all(answer["finished"] for answer in answers.values()), answers
-    expected = cells.simulated(run, problems, [bytes([i + 1]) * 32 for i in range(3)])
+    expected = cells.simulated(run, problems, cells.keys(run, [kit / "state" for kit in kits.values()]))
     assert run.m == 3 * 5 and expected.shape == (3, 15)  # a, b, two kinds and the intercept, for each class
     events = evaluate.count_events(made.agreement)
     for i, (name, kept) in enumerate(result(kits).items()):
@@ -72,7 +72,7 @@ def test_a_person_counts_with_all_of_their_rows(small, cells):
     assert all(node.examiner.problem.shards.sizes.tolist() == [10] for node in nodes.values())
     answers = cells.run(nodes)
     assert all(answer["finished"] for answer in answers.values()), answers
-    expected = cells.simulated(run, problems, [bytes([i + 1]) * 32 for i in range(3)])
+    expected = cells.simulated(run, problems, cells.keys(run, [kit / "state" for kit in kits.values()]))
     for name, kept in result(kits).items():
         np.testing.assert_allclose(kept.models, expected, rtol=0, atol=1e-9)
         kept.statement.verify()

@@ -73,7 +73,9 @@ def test_a_killed_site_resumes_to_the_simulation_s_model_and_the_server_sees_no_
     # the model is that of an undisturbed simulation from the same draws, and every site has it
     states = {name: Store(kits[name] / "state") for name in made.names}
     own = [own_records(agreement, n, read_site(kits[n] / "local" / "site.toml"), s) for n, s in states.items()]
-    expected = cells.simulated(run, [node.problem for node, _ in own], [s.secret for s in states.values()])
+    expected = cells.simulated(
+        run, [node.problem for node, _ in own], cells.keys(run, [s.path for s in states.values()])
+    )
     payloads = [p for s in states.values() for p in s.load(run.digest).outbox.values()]
     for name, store in states.items():
         kept = Result.load(kits[name] / "state" / "results" / "first")

@@ -1,11 +1,15 @@
 """Which records are held out: a stable secret choice that does not look at order, and looks random to outsiders."""
 
+import hashlib
+from collections import Counter
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
+from sottovoce.consortium import evaluation
 from sottovoce.consortium.evaluation import HELD_OUT, deal, refuse_moved
 from sottovoce.data.schema import Encoded
 from sottovoce.errors import DataError, PrivacyError
@@ -78,6 +82,78 @@ def test_people_are_dealt_out_with_all_of_their_rows_whatever_the_others_do(key)
     assert others == [{row.tobytes() for row in shard.X if np.any(row)} for shard in again]
     with pytest.raises(DataError, match="8 people"):
         deal(Encoded(X, y, units), 9, 2, bytes([key]) * 32, "people")
+
+
+def counted(shards):
+    return Counter((row.tobytes(), y) for row, y in zip(shards.X, shards.y, strict=True))
+
+
+def both_changed(keys, one, other, held_out=60):
+    """Under how many keys one record changes the training share and the held-out one."""
+    found = 0
+    for key in range(keys):
+        secret = key.to_bytes(32, "little")
+        before, after = (deal(Encoded(X, np.ones(len(X)), None), 120, held_out, secret, "people") for X in (one, other))
+        found += counted(before.train) != counted(after.train) and counted(before.test) != counted(after.test)
+    return found
+
+
+def test_one_record_changes_one_share_though_others_are_equal(monkeypatch):
+    """Three contents, forty times each, and one record of the first becomes one of the second.
+
+    The one that goes is the 40th of the first, the one that comes the 41st of the second. To anybody without the key
+    the scores of the two might as well be exchanged, and then one share changes, whatever the key. If equal records
+    have one score, as in version 0.1, there is nothing to exchange: both shares change under many keys.
+    """
+    X = np.repeat(np.eye(3), 40, axis=0)
+    other = X.copy()
+    other[0] = X[40]
+    score, one = evaluation._score, np.ones(1).tobytes()
+    gone, come = ((np.eye(3)[k].tobytes() + one, count) for k, count in ((0, 39), (1, 40)))
+
+    def exchanged(secret, dataset, content, before):
+        return score(secret, dataset, *(gone if (content, before) == come else (content, before)))
+
+    monkeypatch.setattr(evaluation, "_score", exchanged)
+    assert both_changed(200, X, other) == 0
+    monkeypatch.setattr(
+        evaluation, "_score", lambda secret, dataset, content, before: score(secret, dataset, content, 0)
+    )
+    assert both_changed(200, X, other) > 50  # 33 % of all keys
+
+
+@given(st.integers(0, 5), st.randoms())
+def test_equal_records_are_told_apart_and_the_order_of_the_file_still_does_not_matter(key, random):
+    X, secret = np.repeat(np.eye(3), 8, axis=0), bytes([key]) * 32
+    order = list(range(len(X)))
+    random.shuffle(order)
+    one, two = (deal(Encoded(X[rows], np.ones(24), None), 24, 7, secret, "people") for rows in (range(24), order))
+    assert np.array_equal(one.train.X, two.train.X) and np.array_equal(one.test.X, two.test.X)
+    assert len({row.tobytes() for row in one.test.X}) > 1  # they do not move in blocks
+
+
+def test_equal_rows_of_other_people_do_not_change_what_a_person_is_tested_on():
+    """A person's rows are numbered among their own."""
+    X = np.repeat(np.eye(4), [3, 3, 3, 3], axis=0)
+    units = np.array(["a", "b", "c"] * 4, dtype=object)
+    before = deal(Encoded(X, np.ones(12), units), 3, 2, KEY, "people").test
+    Z = X.copy()
+    Z[units == "a"] = X[units == "b"][::-1]
+    after = deal(Encoded(Z, np.ones(12), units), 3, 2, KEY, "people").test
+    assert np.sum(np.any(before.X != after.X, axis=1)) <= 1
+
+
+def test_records_that_are_all_different_stay_in_the_shares_of_version_0_1():
+    """Its scores were those of contents alone."""
+    X, y = records(20)
+    secret = bytes(range(32))
+    scores = [
+        hashlib.blake2b(b"people\0" + X[r].tobytes() + y[r].tobytes(), key=secret, person=b"shares", digest_size=32)
+        for r in range(20)
+    ]
+    order = sorted(range(20), key=lambda r: scores[r].digest())
+    train, test = deal(Encoded(X, y, None), 20, 6, secret, "people")
+    assert np.array_equal(test.X, X[order[:6]]) and np.array_equal(train.X, X[order[6:]])
 
 
 def spending(dataset, fingerprint, released=1):

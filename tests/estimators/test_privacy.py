@@ -182,3 +182,27 @@ def test_no_fit_spends_more_than_it_was_given(epsilon):
         for n in (1, 2, 3):
             model = PrivateClassifier(epsilon, classes=(0, 1), row_norm=2.0, rounds=rounds, n_nodes=n).fit(X, y)
             assert 0.999 * epsilon <= model.privacy_.epsilon <= epsilon
+
+
+def test_fits_without_a_seed_are_secure_unless_told_otherwise():
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(-0.5, 0.5, (200, 3)), np.arange(200) % 2
+    fixed = {"row_norm": 1.0, "classes": [0, 1], "rounds": 3}
+    for secure in ("auto", True):
+        fitted = PrivateClassifier(**fixed, secure=secure).fit(X, y)
+        assert fitted.privacy_.secure and not fitted.privacy_.simulation
+        assert fitted.privacy_.verdict().startswith("Every record has (ε = 1")
+    bare = PrivateClassifier(**fixed, secure=False).fit(X, y)
+    assert not bare.privacy_.secure and bare.privacy_.verdict().startswith("NOT HARDENED")
+    seeded = PrivateClassifier(**fixed, random_state=0).fit(X, y)
+    assert not seeded.privacy_.secure and seeded.privacy_.simulation
+
+
+def test_warm_starts_people_and_classes_are_secure_too():
+    rng = np.random.default_rng(0)
+    X, y, ids = rng.uniform(-0.5, 0.5, (600, 3)), np.arange(600) % 3, np.arange(600) // 2
+    model = PrivateClassifier(row_norm=1.0, classes=[0, 1, 2], rounds=3, warm_start=True, n_nodes=2)
+    for _ in range(2):
+        model.fit(X, y, units=ids)
+        assert model.privacy_.secure and model.coef_.shape == (3, 3) and np.all(np.isfinite(model.coef_))
+    assert model.spent_.fits == 2

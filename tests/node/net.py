@@ -5,18 +5,16 @@ import threading
 import numpy as np
 
 from sottovoce.data.schema import from_lists
-from sottovoce.engine import reference
+from sottovoce.engine.job import gradients
+from sottovoce.engine.secure import SecureDraws
 from sottovoce.errors import SottovoceError
-from sottovoce.node.budget import Budget
-from sottovoce.node.entropy import own_streams
+from sottovoce.node.budget import Budget, budgets
+from sottovoce.node.entropy import own_keys, own_secret
 from sottovoce.node.node import DurableNode
 from sottovoce.node.runfile import make_run
 from sottovoce.node.site import own_problem
 from sottovoce.node.store import Store
 from sottovoce.node.transport import RequestTransport
-from sottovoce.privacy.release import Draws
-from sottovoce.problem.shards import Shards
-from sottovoce.run.build import prepare
 
 SIZES = {"north": 12, "east": 9, "south": 15, "west": 10}
 
@@ -73,30 +71,35 @@ def encoded(run, name, tables):
     return schema.encode(from_lists(tables[name], name, schema.numbers, schema.texts))
 
 
-class PerNode:
-    """Each node's own draws, in one object, for the simulation."""
+def simulated(run, tables, keys, schedule=None, plainly=()):
+    """The models of all nodes together, in one process, from the very draws that the nodes make with these keys.
 
-    def __init__(self, each):
-        self.each = each
+    `plainly` says of each node which rounds version 0.1 released, and from which draws.
+    """
+    job = run.prepared.job
+    problems = [own_problem(run, name, encoded(run, name, tables)) for name in run.nodes]
+    own = [run.draws(i, p, keys[i]) for i, p in enumerate(problems)]
+    schedule, only, loud = schedule or job.schedule, np.array([0]), np.array([True])
 
-    def records(self, nodes, t):
-        return [self.each[i].records(np.array([i]), np.array([r]))[0] for i, r in zip(nodes, t, strict=True)]
+    def zeta(i, t, x):
+        here, when = np.array([i]), np.array([t])
+        if plainly and t in plainly[i][0]:
+            drawn = plainly[i][1].records(here, when)
+            return gradients(problems[i], job.release, only, drawn)(x) + plainly[i][1].noise(here, when)
+        return SecureDraws.drawn(own[i], here, when, loud).gradient(problems[i], job.release, only)(x)
 
-    def noise(self, nodes, t):
-        return np.concatenate([self.each[i].noise(np.array([i]), np.array([r])) for i, r in zip(nodes, t, strict=True)])
+    state = job.method.start(run.n, run.m)
+    for t in range(1, run.T + 1):
+        nodes, speaks = schedule.nodes(t).astype(np.int64), schedule.speaks(t, t)
 
+        def released(x, t=t, nodes=nodes, speaks=speaks):
+            rows = zip(nodes.tolist(), speaks, x, strict=True)
+            return np.stack([zeta(i, t, row[None])[0] if loud else np.zeros(run.m) for i, loud, row in rows])
 
-def simulated(run, tables, secrets, schedule=None):
-    """The models of the reference engine from the very draws that the nodes make with these secrets."""
-    own = [encoded(run, name, tables) for name in run.nodes]
-    X, y = np.concatenate([one.X for one in own]), np.concatenate([one.y for one in own])
-    offsets = np.concatenate([[0], np.cumsum([len(one.y) for one in own])])
-    units = None if run.schema.unit is None else np.concatenate([one.units for one in own])
-    job = prepare(run.spec, Shards.of(X, y, offsets, units=units)).job
-    sizes = np.array(run.sizes)
-    draws = [Draws(job.release, own_streams(s, run.digest), sizes, run.m) for s in secrets]
-    job = type(job)(job.problem, job.method, schedule or job.schedule, job.release, PerNode(draws))
-    return job.method.average(reference.run(job, job.start(), 1, run.T), run.T)
+        before, mix = state.at(nodes), schedule.weights(t).__matmul__
+        done = job.method.step(before, t, nodes, speaks, released, np.zeros_like(before.z), mix)
+        state.put(nodes, done.state)
+    return job.method.average(state, run.T)
 
 
 class Net:
@@ -127,7 +130,7 @@ class Net:
 def open_node(run, name, tables, folder, budget=1e6, **more):
     """A node over its folder, with a budget."""
     store = Store(folder)
-    if budget and not store.rows():
+    if budget and not budgets(store.rows()):
         store.set_budget(Budget(budget, 1e-5).detail("records"))
     try:
         return DurableNode(run, name, own_problem(run, name, encoded(run, name, tables)), store, **more)
@@ -169,9 +172,14 @@ def run_of(rounds=20, **changes):
     return make_run(run_file(rounds, **changes))
 
 
-def secrets(run, root):
-    """The nodes' keys, out of their folders."""
-    return [bytes.fromhex((root / name / "secret.key").read_text()) for name in run.nodes]
+def keys(run, root):
+    """The nodes' keys, out of their folders: of the secret, and of the ledger's nonce."""
+    found = []
+    for name in run.nodes:
+        store = Store(root / name, reading=True)
+        found.append(own_keys(own_secret(root / name), run.digest, store.ledger.nonce()))
+        store.close()
+    return found
 
 
 def models(ends):
@@ -184,5 +192,5 @@ def models(ends):
 
 def assert_as_simulated(run, tables, root, ends, schedule=None):
     """The nodes' models are those of the reference engine, from the nodes' own keys."""
-    expected = simulated(run, tables, secrets(run, root), schedule)
+    expected = simulated(run, tables, keys(run, root), schedule)
     assert np.allclose(models(ends), expected, rtol=1e-9, atol=1e-9)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from net import run_of
 
-from sottovoce.errors import NetworkError, OldCopy, Paused
+from sottovoce.errors import NetworkError, OldCopy, Paused, Stranger
 from sottovoce.node import transport
 from sottovoce.node.links import Links, Skips
 from sottovoce.node.message import Header, array_of, pack, pack_text
@@ -169,3 +169,16 @@ def test_time_in_which_a_process_was_stopped_does_not_count(monkeypatch):
     assert watch.read() == 0.5
     now[0] += 3600.0  # stopped for an hour
     assert watch.read() <= 0.5 + Stopwatch.LONGEST
+
+
+@pytest.mark.parametrize("sigma", [None, True, "0.5", 10**400, -(10**400), 0.0, 1e308])
+def test_noise_that_is_no_number_of_the_plan_is_a_stranger_s(box, sigma):
+    with pytest.raises(Stranger, match="would add noise of σ"):
+        box.deliver(PEER, hello(sigma=sigma))
+
+
+@pytest.mark.parametrize("seen", [[2**70, "aa" * 32], [-1, ""], [0, ""], [True, ""], [1.0, ""], ["1", ""], [1], {}, 7])
+def test_what_a_peer_says_to_have_seen_is_a_round_of_the_run_or_refused(box, seen):
+    with pytest.raises(NetworkError, match="does not say what it saw"):
+        box.deliver(PEER, hello(seen=seen))
+    box.heard(FIRST, PEER)  # and this node goes on

@@ -1,5 +1,6 @@
 """The wire format: round trips, and every damaged, cut, foreign or made-up message refused with a reason."""
 
+import json
 import struct
 from hashlib import sha256
 
@@ -119,3 +120,24 @@ def test_notices_come_back_with_what_is_attached(value, attached):
 def test_a_notice_that_makes_no_sense_is_refused(body):
     with pytest.raises(NetworkError, match="cannot be read"):
         unpack_text(read(pack(HEADER, body)))
+
+
+def text_of(value, sizes, body=b""):
+    text = json.dumps([value, sizes]).encode()
+    whole = struct.pack("<I", len(text)) + text + body
+    return read(pack(HEADER, np.frombuffer(whole, dtype=np.uint8)))
+
+
+def test_sizes_of_attachments_do_not_wrap_around():
+    """Sums of 64 bits that come back to where they were would make hundreds of copies of one body."""
+    size = 4096
+    around = [size, 2**63 - 1, 2**63 - 1 - size, 2]
+    for sizes in (around * 10 + [size], [10**400], [size, -size, size], [0] * 65 + [size], [True] * size, [0.5]):
+        with pytest.raises(NetworkError, match="cannot be read"):
+            unpack_text(text_of({}, sizes, bytes(size)))
+    assert unpack_text(text_of({}, [0] * 63 + [size], bytes(size)))[1][-1] == bytes(size)
+
+
+def test_a_notice_holds_no_nan():
+    with pytest.raises(NetworkError, match="cannot be read"):
+        unpack_text(text_of({"sigma": float("nan")}, []))

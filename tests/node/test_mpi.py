@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from net import SIZES, records, run_file, secrets, simulated
+from net import SIZES, keys, records, run_file, simulated
 
 from sottovoce.cli.main import main
 from sottovoce.errors import SottovoceError
@@ -113,7 +113,7 @@ def test_a_job_that_dies_goes_on_and_equals_the_simulation(tmp_path, monkeypatch
         assert list(after) == run.rounds(i).tolist()
         assert before[name].items() <= after.items()  # nothing that was out before came out differently
     models = np.stack([Result.load(said[name]["saved"]).model for name in run.nodes])
-    expected = simulated(run, tables, secrets(run, tmp_path / "nodes"))
+    expected = simulated(run, tables, keys(run, tmp_path / "nodes"))
     assert np.allclose(models, expected, rtol=1e-9, atol=1e-9)
 
     monkeypatch.setattr(sys, "argv", ["sottovoce", "ledger", "verify", str(victim), "--json"])

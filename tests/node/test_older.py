@@ -6,12 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from net import assert_as_simulated, open_node, records, run_file, whole_run
+from net import keys, models, open_node, records, run_file, simulated, whole_run
 
 from sottovoce.errors import StoreError
 from sottovoce.node.budget import contradictions, export, overview, read_export
+from sottovoce.node.entropy import older_streams, own_secret
 from sottovoce.node.runfile import make_run
 from sottovoce.node.store import Store
+from sottovoce.privacy.release import Draws
 from sottovoce.privacy.statement import PrivacyStatement
 
 KEPT = Path(__file__).parent.parent / "fixtures" / "v0.1" / "node"
@@ -80,13 +82,35 @@ def test_a_finished_run_is_known_again_and_releases_nothing(folders):
         np.testing.assert_allclose(ends[name].model, model, rtol=1e-9)
 
 
+def released_by(folder, run):
+    """The rounds that version 0.1 released."""
+    store = Store(folder, reading=True)
+    try:
+        return {row.round for row in store.rows() if row.kind == "release" and row.run == run.digest}
+    finally:
+        store.close()
+
+
+def older_draws(run, folder):
+    """What version 0.1 drew."""
+    streams = older_streams(own_secret(folder), run.digest)
+    return Draws(run.prepared.job.release, streams, np.array(run.sizes), run.m)
+
+
 def test_a_paused_run_goes_on_to_the_simulation_s_models(folders):
     run = make_run(RUNS["paused"])
     assert run.digest == KNOWN["digests"]["paused"]
     before = [row for row in store_rows(folders) if row.run == run.digest]
     assert 0 < sum(row.kind == "release" for row in before) < len(run.rounds(0))
+    plainly = [(released_by(folders / name, run), older_draws(run, folders / name)) for name in run.nodes]
     ends = whole_run(run, TABLES, folders)
-    assert_as_simulated(run, TABLES, folders, ends)
+    expected = simulated(run, TABLES, keys(run, folders), plainly=plainly)
+    assert np.allclose(models(ends), expected, rtol=1e-9, atol=1e-9)
+    assert not np.allclose(models(ends), simulated(run, TABLES, keys(run, folders)), rtol=1e-9, atol=1e-9)
+    store = Store(folders / "north")  # what it released itself is secure: the ledger has its nonce, once
+    kinds = [row.kind for row in store.rows()]
+    assert kinds.count("nonce") == 1 and store.verify() == []
+    store.close()
     after = [row for row in store_rows(folders) if row.run == run.digest]
     assert after[: len(before)] == before and after[-1].kind == "close"
 

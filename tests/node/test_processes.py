@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from loopback import Cluster
-from net import records, run_file, secrets, simulated
+from net import keys, records, run_file, simulated
 
 
 @pytest.mark.slow
@@ -14,5 +14,5 @@ def test_killed_stopped_and_cut_off_processes_end_where_undisturbed_ones_do(tmp_
     run = cluster.run
     assert sum(made.values()) == 12 and min(made.values()) > 0 and sum(cluster.starts.values()) > run.n
     cluster.check_wire()
-    expected = simulated(run, records(run), secrets(run, tmp_path))
+    expected = simulated(run, records(run), keys(run, tmp_path))
     assert np.allclose(cluster.models(), expected, rtol=1e-9, atol=1e-9)

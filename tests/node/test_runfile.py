@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 from net import SIZES, assert_as_simulated, encoded, records, run_file, run_of, whole_run
 
+from sottovoce.engine.secure import SecureDraws
 from sottovoce.errors import DataError, SottovoceError, SpecError
-from sottovoce.node.entropy import Ahead, fingerprint, own_secret, own_streams
+from sottovoce.node.entropy import Ahead, fingerprints, own_keys
 from sottovoce.node.runfile import make_run, read_run
 from sottovoce.node.site import own_problem
-from sottovoce.privacy.release import Draws
+from sottovoce.node.store import Store
 from sottovoce.problem.shards import Shards
+from sottovoce.secure.generator import Purpose
 
 RUN_TOML = """
 run = "first"
@@ -120,6 +122,8 @@ def test_the_digest_does_not_depend_on_the_order_in_which_a_file_is_written():
         ({"timeout": 0}, "'timeout'"),
         ({"schedule_seed": -1}, "'schedule_seed'"),
         ({"run": ""}, "'run'"),
+        *(({"run": name}, "a run cannot be called") for name in ("../up", "a/b", "-rf", "a..b", ".a", "a b", "a" * 65)),
+        *(({"nodes": {name: 12, "east": 9}}, "a node cannot be called") for name in ("../up", "-n", "a/b", "ä", "")),
         ({"budget": 3}, "no entry 'budget'"),
         ({"spec": {}}, "rounds"),
         ({"spec": {"algorithm": {"rounds": 3}, "seed": 7}}, "takes no seed"),
@@ -149,34 +153,51 @@ def test_a_run_file_that_cannot_be_read_is_a_sentence(tmp_path):
 
 
 def test_the_secret_is_drawn_once_and_kept_to_its_owner(tmp_path):
-    first = own_secret(tmp_path)
-    assert first == own_secret(tmp_path) and len(first) == 32
-    assert (tmp_path / "secret.key").stat().st_mode & 0o777 == 0o600
-    (tmp_path / "other").mkdir()
-    assert own_secret(tmp_path / "other") != first
+    secrets = []
+    for name in ("one", "one", "other"):
+        store = Store(tmp_path / name)
+        secrets.append(store.secret)
+        store.close()
+    assert secrets[0] == secrets[1] != secrets[2] and len(secrets[0]) == 32
+    assert (tmp_path / "one" / "secret.key").stat().st_mode & 0o777 == 0o600
 
 
-def test_draws_depend_on_secret_run_node_and_round_and_on_nothing_else():
-    here = np.array([1])
-    base = own_streams(bytes(32), "00" * 32).normals(here, 3, 8)
-    assert np.array_equal(base, own_streams(bytes(32), "00" * 32).normals(here, 3, 8))
-    for secret, digest, node, t in ((b"\1" * 32, "00", 1, 3), (bytes(32), "01", 1, 3), (bytes(32), "00", 1, 4)):
-        assert not np.any(own_streams(secret, digest * 32).normals(np.array([node]), t, 8) == base)
+def test_draws_depend_on_secret_nonce_run_node_and_round_and_on_nothing_else():
+    here, three = np.array([1]), np.array([3])
+    zero, one = bytes(32), bytes([1]) * 32
+    base = own_keys(zero, "00" * 32, zero)[Purpose.NOISE].words(here, three, 0, 8)
+    assert np.array_equal(base, own_keys(zero, "00" * 32, zero)[Purpose.NOISE].words(here, three, 0, 8))
+    for secret, digest, nonce, node, t in (
+        (one, "00", zero, 1, 3),
+        (zero, "01", zero, 1, 3),
+        (zero, "00", one, 1, 3),
+        (zero, "00", zero, 2, 3),
+        (zero, "00", zero, 1, 4),
+    ):
+        keys = own_keys(secret, digest * 32, nonce)
+        assert not np.any(keys[Purpose.NOISE].words(np.array([node]), np.array([t]), 0, 8) == base)
 
 
-def test_noise_made_ahead_is_the_same_wherever_a_run_is_taken_up_again():
+def test_draws_made_ahead_are_the_same_wherever_a_run_is_taken_up_again():
     run = run_of(rounds=40)
-    me, rounds = np.array([1]), run.rounds(1)
-    single = Draws(run.prepared.job.release, own_streams(bytes(32), run.digest), np.array(run.sizes), run.m)
-    whole = Ahead(single, rounds, run.m)
-    noise = {t: whole.noise(me, np.array([t])) for t in rounds.tolist()}
-    assert len({row.tobytes() for row in noise.values()}) == len(rounds) > 2 * Ahead.AT_ONCE
-    for first in range(len(rounds)):
-        again = Ahead(single, rounds, run.m)
-        for t in rounds[first : first + 3].tolist():
-            assert np.array_equal(again.noise(me, np.array([t])), noise[t])
-    for t, row in noise.items():
-        np.testing.assert_allclose(row, single.noise(me, np.array([t])), rtol=1e-14)
+    problem, turns = own_problem(run, "east", encoded(run, "east", records(run))), run.turns(1)
+    x, me, loud = np.full((1, run.m), 0.1), np.array([1]), np.array([True])
+
+    def released(draws, t, drawn=Ahead.drawn):
+        return drawn(draws, me, np.array([t]), loud).gradient(problem, run.prepared.job.release, np.array([0]))(x)
+
+    def draws():
+        return run.draws(1, problem, own_keys(bytes(32), run.digest, bytes(32)))
+
+    one, alone = draws(), draws()
+    whole = {t: released(one, t) for t in turns.tolist()}
+    assert len({row.tobytes() for row in whole.values()}) == len(turns) > 2 * Ahead.AT_ONCE
+    for first in range(len(turns)):
+        again = draws()
+        for t in turns[first : first + 3].tolist():
+            assert np.array_equal(released(again, t), whole[t])
+    for t, row in whole.items():
+        assert np.array_equal(row, released(alone, t, SecureDraws.drawn))
 
 
 def test_the_fingerprint_knows_records_again_and_is_salted():
@@ -185,6 +206,10 @@ def test_the_fingerprint_knows_records_again_and_is_salted():
     run = run_of()
     shards = own_problem(run, "south", encoded(run, "south", records(run))).shards
     whole = np.array([0, len(shards.y)])
+
+    def fingerprint(*what):
+        return fingerprints(*what).records
+
     mine = fingerprint(bytes(32), shards)
     order = np.random.default_rng(0).permutation(len(shards.y))
     assert fingerprint(bytes(32), Shards.of(shards.X[order], shards.y[order], whole)) == mine

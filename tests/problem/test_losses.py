@@ -83,7 +83,11 @@ def test_smoothed_hinge_tends_to_the_hinge_and_stays_within_half_its_width():
 
 @pytest.mark.parametrize(
     ("name", "parameter", "words"),
-    [("hinges", None, "no loss 'hinges'"), ("hinge", 1.0, "takes no parameter"), ("quantile", 1.5, "between 0 and 1")],
+    [
+        ("hinges", None, "no loss 'hinges'"),
+        ("hinge", 1.0, "malformed; write hinge"),
+        ("quantile", 1.5, "between 0 and 1"),
+    ],
 )
 def test_bad_choices_are_one_sentence(name, parameter, words):
     with pytest.raises(SpecError, match=words):

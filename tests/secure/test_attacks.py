@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scripted import Scripted
 
-from sottovoce.privacy.calibration import noise_multiplier
+from sottovoce.privacy.calibration import single
 from sottovoce.secure.functions import logistic_slope
 from sottovoce.secure.generator import Purpose, fresh, generators
 from sottovoce.secure.grids import choose_grids, on_grid
@@ -20,7 +20,7 @@ CLIP, RECORDS, M = 1.0, 50, 31
 @pytest.fixture(scope="module")
 def scale():
     """σ of a sum over all records: replacing one moves it by 2L at most."""
-    return 2 * CLIP * noise_multiplier("full", 1.0, 1, EPSILON, DELTA)
+    return 2 * CLIP * single(EPSILON, DELTA)
 
 
 @pytest.fixture(scope="module")

@@ -1,33 +1,28 @@
-"""What descent methods share: a state that is the model itself, which stands still while a node sleeps.
+"""Descent methods by gossip: the state is the model itself, which stands still while a node sleeps.
 
-So Σ a_τ x_i^(τ) over the rounds slept is (A_t − A_{t'}) x_i, and a regulariser enters by its proximal map. These
-methods came without a non-smooth h; taking prox_{ηh} after mixing is post-processing of what was already noised, and
-costs no privacy.
+So Σ a_τ x_i^(τ) over the rounds slept is (A_t − A_{t'}) x_i, and a regulariser enters by its proximal map (`Primal`).
+These methods came without a non-smooth h; taking prox_{ηh} after mixing is post-processing of what was already noised,
+and costs no privacy. Their rounds t, for the rows (nodes) that are active in them:
 
-Decentralised stochastic gradient descent, the control: dual averaging's opponent with the same messages and noise.
-
-Round t, for the rows (nodes) that are active in it:
+`Descent`: decentralised stochastic gradient descent, the control, dual averaging's opponent with the same messages
+and noise.
 
     ζ_i = ĝ_i(x_i) + ν_i                              clipped, sampled, noised: the only look at the data
     x_i = prox_{η_t h}( Σ_j w_ij (x_j − η_t c_j ζ_j) )         adapt, then combine
     x_i = prox_{η_t h}( Σ_j w_ij x_j − η_t c_i ζ_i )           combine, then adapt (`combine_first`)
 
-With one node speaking a tick and one neighbour listening (`ticks`), the second is A(DP)²SGD (Xu, Zhang and Wang 2020):
+With one node speaking a tick and one neighbour listening (`ticks`), the last is A(DP)²SGD (Xu, Zhang and Wang 2020):
 worker and neighbour average their models, then the worker steps with the gradient it took before.
 
-A(DP)²SGD with stale gradients (Xu, Zhang and Wang 2020): what a worker read some of its own turns ago.
-
-In its turn a worker averages its model with a neighbour's and then steps along a gradient taken at the model that it
-had τ turns earlier, as if the computation had taken that long:
+`Stale`: A(DP)²SGD with stale gradients. In its turn a worker averages its model with a neighbour's and then steps along
+a gradient taken at the model that it had τ turns earlier, as if the computation had taken that long:
 
     ζ_i = ĝ_i(x_i of τ turns ago) + ν_i,    x_i = prox_{η_t h}( Σ_j w_ij x_j − η_t c_i ζ_i )
 
 Old models are as public as new ones, so that the accounting does not change. With τ = 0 this is `combine_first`. Their
 staleness is bounded and otherwise arbitrary; one that is the same for all is the choice here.
 
-Xiao and Devadas 2021, decentralised gradient descent with mixup on the updates. A *reconstruction*.
-
-Round t, for the rows (nodes) that are active in it:
+`Mixup`: Xiao and Devadas 2021, decentralised gradient descent with mixup on the updates. A *reconstruction*.
 
     ζ_i = λ_t ĝ_i(x_i) + ν_i                          the update is mixed with "no update", then perturbed
     x_i = prox_{λ_t η_t h}( Σ_j w_ij x_j − η_t c_i ζ_i )
@@ -36,8 +31,7 @@ Of the source ("Towards understanding practical randomness beyond noise: differe
 2021/687) and of its forerunner (arXiv 1902.06101) no more than the abstracts could be read: what is mixed, how λ_t is
 distributed and which noise is added are inferred. λ_t ~ U[lo, 1] is drawn from a public seed and given to the
 adversary, so that it makes a public change of the sensitivity, 2Lλ_t/b, which is priced exactly; no amplification is
-claimed for it. h is our addition, by its proximal map, and shrinks with λ_t as the update does: else the two would not
-balance at the optimum.
+claimed for it. Its h shrinks with λ_t as the update does: else the two would not balance at the optimum.
 """
 
 from dataclasses import dataclass

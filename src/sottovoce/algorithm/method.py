@@ -81,6 +81,7 @@ class Released:
     Attributes
     ----------
     shape : (gain_t, spread_t) of gain_t ĝ_i + spread_t ν_i; None where both are 1 throughout
+    at_once : whether ν_i is added to gain_t ĝ_i itself; else a map comes between the two, such as a prox
     iterates : whether it looks at the data through clipped subgradients; a minimiser does not, and clips nothing
     reach : L of what is released, given the bound on one record's subgradient
     curvature : (βR², Nμ) of an objective whose linear term is perturbed: what its minimiser gives away besides,
@@ -88,6 +89,7 @@ class Released:
     """
 
     shape: tuple[Array, Array] | None = None
+    at_once: bool = True
     iterates: bool = True
     reach: Callable[[float], float] = lambda clip: clip
     curvature: tuple[float, float] | None = None

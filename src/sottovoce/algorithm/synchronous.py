@@ -1,6 +1,8 @@
-"""Gradient tracking on noisy gradients: each node follows the mean gradient of all, and steps along that.
+"""Descent methods in which all nodes take part in every round, each with its round t.
 
-Round t, for all nodes:
+Where a method came without a non-smooth h, the proximal map is our addition, as in `descent`.
+
+`Tracking`: gradient tracking on noisy gradients; each node follows the mean gradient of all, and steps along that.
 
     ζ_i = ĝ_i(x_i) + ν_i
     y_i = Σ_j w_ij y_j + c_i (ζ_i − ζ_i of the round before)          the mean of the y_i is that of the c_i ζ_i
@@ -8,11 +10,10 @@ Round t, for all nodes:
 
 The variant of Ding, Zhu, He, Chen and Guan 2022 that can be priced: they keep a noise-free y_i and mask the messages
 only, and their adjacency (costs whose gradients differ by a constant) does not cover a replaced record. Here gradients
-are perturbed before anything else is done with them, so that tracking is post-processing. h is our addition.
+are perturbed before anything else is done with them, so that tracking is post-processing.
 
-DP-SCAFFOLD, Noble, Bellet and Dieuleveut 2022: local steps corrected by what the other nodes' gradients were.
-
-Round t, for all nodes, with messages in every K-th round only:
+`Scaffold`: DP-SCAFFOLD, Noble, Bellet and Dieuleveut 2022; local steps corrected by what the other nodes' gradients
+were, with messages in every K-th round only.
 
     ζ_i = ĝ_i(y_i) + ν_i
     y_i = prox_{η_t h}( y_i − η_t (c_i ζ_i − k_i + k) )                         K times, alone; then
@@ -21,11 +22,9 @@ Round t, for all nodes, with messages in every K-th round only:
 Their repository and README were read (Karimireddy's option II, of which k_i as a mean of perturbed gradients is another
 way of writing). Theirs has a server that averages a sample of users; here all take part in every exchange and W = 11ᵀ/n
 (the complete graph) is that server. Controls are post-processing. With a warm start the first exchanges only build the
-controls, from all gradients so far, and the model stays. The prox is taken after each local step; h is our addition.
+controls, from all gradients so far, and the model stays. The prox is taken after each local step.
 
-Muffliato, Cyffers, Even, Bellet and Massoulié 2022: a noisy local step, then several rounds of accelerated gossip.
-
-Round t, for all nodes:
+`Muffliato`: Cyffers, Even, Bellet and Massoulié 2022; a noisy local step, then several rounds of accelerated gossip.
 
     ζ_i = ĝ_i(x_i) + ν_i
     y⁰ = x − η_t c ζ,   y¹ = W y⁰,   y^{k+1} = ω W y^k + (1 − ω) y^{k−1}       K messages a node
@@ -33,12 +32,11 @@ Round t, for all nodes:
 
 Their repository (totilas/muffliato) and abstract were read. Its vector code starts the recursion from a zero y⁻¹, which
 multiplies the mean by ω; here y¹ = W y⁰, so that the mean stays. ω comes from λ, the second smallest eigenvalue of
-I − W: `acceleration`. h is our addition. Against an observer of all messages gossip is post-processing, and a round
-costs what a round of descent does; their own guarantee, against a single curious node, is not claimed here.
+I − W: `acceleration`. Against an observer of all messages gossip is post-processing, and a round costs what a round of
+descent does; their own guarantee, against a single curious node, is not claimed here.
 
-Huang, Mitra and Vaidya 2015 ("Differentially private distributed optimization", ICDCN), with their geometric steps.
-
-Round t, for all nodes, from z_i = 0:
+`Huang`: Huang, Mitra and Vaidya 2015 ("Differentially private distributed optimization", ICDCN), with their geometric
+steps, from z_i = 0.
 
     y_i = prox_{η_t h}( z_i − η_t ĝ_i(z_i) ) + ν_i,    ν_i of scale σρ^t       the one message
     z_i = Σ_j w_ij y_j                                                   own noisy message included
@@ -52,9 +50,8 @@ the number of agents under the root of the L1 sensitivity where the dimension m 
 agent's whole cost function, ours one record, hence the q. They project onto a compact set where we take the prox of h.
 Where the objective weighs nodes by c_i, subgradient and noise are both scaled.
 
-Xiao and Devadas 2021, linearised decentralised ADMM with mixup on the updates. A *reconstruction*.
-
-Round t, for all nodes, with κ = 1/η_t + 2c:
+`Admm`: Xiao and Devadas 2021, linearised decentralised ADMM with mixup on the updates, κ = 1/η_t + 2c. A
+*reconstruction*.
 
     v_i = prox_{h/κ}( x_i − [ĝ_i(x_i) + α_i + c(x_i − Σ_j w_ij x_j)] / κ )     the linearised primal minimiser
     x_i = λ_t v_i + (1 − λ_t) x_i + ν_i                                     mixed, perturbed, and sent to all neighbours
@@ -64,8 +61,8 @@ The penalty of the link (i, j) is c·w_ij; what a node would have to itself, c·
 Since a node steps from its own perturbed x_i, nothing that it keeps is private but its records. The prox and the mean
 with x_i do not expand, so that one record moves x_i by at most 2Lλ_t/(κq): this is output perturbation.
 
-Of the source only the abstract could be read (see `mixup`): the linearisation, the place of the noise and the law of
-λ_t are inferred. h is our addition. Where the objective weighs nodes by c_i, subgradient and noise are both scaled.
+Of the source only the abstract could be read (see `Mixup`): the linearisation, the place of the noise and the law of
+λ_t are inferred. Where the objective weighs nodes by c_i, subgradient and noise are both scaled.
 """
 
 import math
@@ -250,7 +247,7 @@ class Huang(Synchronous):
     @property
     def released(self) -> Released:
         """The prox does not expand: what is released moves by at most η_t times what ĝ_i does."""
-        return Released((self.eta, self.rho ** np.arange(1.0, self.T + 1)))
+        return Released((self.eta, self.rho ** np.arange(1.0, self.T + 1)), at_once=False)
 
     def step(
         self, state: State, t: int, nodes: IntArray, speaks: Speaks, gradient: Gradient, noise: Array, mix: Mix
@@ -297,7 +294,7 @@ class Admm(Synchronous):
     @property
     def released(self) -> Released:
         """What is released moves with ĝ_i by at most λ_t/κ_t of it."""
-        return Released((self.weights / self.kappa, np.ones(self.T)))
+        return Released((self.weights / self.kappa, np.ones(self.T)), at_once=False)
 
     def start(self, rows: int, m: int) -> State:
         """x_i = α_i = 0."""

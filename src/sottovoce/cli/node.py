@@ -1,6 +1,7 @@
-"""`sottovoce node`: take part in a run as one node, beside one's own records; here over MPI.
+"""`sottovoce node` and `sottovoce ledger`: take part in a run beside one's own records, and see what that has let out.
 
-`sottovoce ledger`: what the node has released, whether its ledger holds, and what its owner allows.
+A node takes part over MPI here. Its ledger tells what it has released, whether the chain holds, and what its owner
+allows.
 """
 
 import shutil

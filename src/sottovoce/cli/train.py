@@ -143,6 +143,9 @@ class RunFlags:
     """What changes no result but the seed."""
 
     seed: Annotated[int | None, option("--seed", "Makes the run a reproducible simulation.", RUN)] = None
+    no_secure: Annotated[
+        bool, option("--no-secure", "Without a seed: fast floating-point noise, not hardened.", RUN)
+    ] = False
     engine: Annotated[str, option("--engine", f"auto, {', '.join(ENGINES)}.", RUN)] = "auto"
     certify: Annotated[bool, option("--certify", "Compute F* first, for the suboptimality.", RUN)] = False
     observations: Annotated[int, option("--observations", "How often to look.", RUN)] = 40
@@ -183,6 +186,7 @@ def train(
             execution=Execution(run.engine, run.observations),
             progress=progress,
             checkpoint=run.out if run.out is not None and run.seed is not None else None,
+            secure=not run.no_secure,
             **dealt.names,
         )
     warned = [f"[yellow]{PrivacyLeakWarning.__name__}:[/] {screen.plain(note)}" for note in notes]

@@ -47,7 +47,7 @@ from typing import Any
 from sottovoce.data.schema import FILE as SCHEMA_FILE
 from sottovoce.data.schema import Schema, read_schema
 from sottovoce.errors import SottovoceError, SpecError
-from sottovoce.node.runfile import Run, beside, make_run
+from sottovoce.node.runfile import Run, beside, check_name, make_run
 from sottovoce.notation import write
 
 FILE = "consortium.toml"
@@ -115,7 +115,14 @@ class Agreement:
     entries: dict[str, Any]
 
     def __post_init__(self) -> None:
-        """Sites that can train at all."""
+        """Sites that can train at all, and names that can be parts of paths."""
+        for noun, names in (
+            ("consortium", [self.name]),
+            ("run", [self.run_name]),
+            ("site", [site.name for site in self.sites]),
+        ):
+            for name in names:
+                check_name(noun, name)
         if not self.sites:
             raise SpecError("a consortium needs its [sites.…], each with its org and its number of records")
         if not 0 <= self.held_out < 1:

@@ -1,26 +1,30 @@
 """Private evaluation: held-out records, the count of right answers on them, and its noise.
 
 *Which records are held out* is a secret choice, stable for good. Every record has a secret score, a keyed hash of its
-contents, and every person one of their id, where the schema names a unit; the key is the node's own secret. Records, or
-people with all of their rows, are ordered by their scores. So the order of a file or of a query's answer does not
-matter, a restarted node finds the same shares again, and to anybody without the key the held-out ones are a uniformly
-random subset of the public size. A held-out person is tested on one record, the one with the least score.
+contents and of how many equal ones came before it, and every person one of their id, where the schema names a unit; the
+key is the node's own secret. Records, or people with all of their rows, are ordered by their scores. So the order of a
+file or of a query's answer does not matter, a restarted node finds the same shares again, and to anybody without the
+key the held-out ones are a uniformly random subset of the public size. A held-out person is tested on one record, the
+one with the least score.
 
-That is what makes the accounting of two disjoint uses right. Replace a record by another one, and give the new one the
-old one's score: the scores have the same law as before, and for every outcome of them the two data sets differ in one
-share only. Mixing over the scores keeps both guarantees (they are jointly convex), so a record costs what the one use
-of it costs: the larger of the two, not their sum. It also needs the choice to stay the same from run to run:
-`refuse_moved` sees to that.
+That is what makes the accounting of two disjoint uses right. Replace a record by another one: of the pairs (contents,
+how many equal ones came before) one goes and one comes. Give the new one the old one's score: the scores have the same
+law as before, and for every outcome of them the two data sets differ in one share only. (Scores of contents alone would
+not do: equal records would move in a block, and one record could change both shares.) Mixing over the scores keeps both
+guarantees (they are jointly convex), so a record costs what the one use of it costs: the larger of the two, not their
+sum. It also needs the choice to stay the same from run to run: `refuse_moved` sees to that.
 
 *One count* of q held-out records is the mean of q numbers that are ½ (right) or −½ (wrong), times q, plus a constant:
 an event of the same kind as a round of training with a full batch, clip ½ and one round, and accounted in the same
-statement. The noise is rounded to a whole number, and so is what is released: count and noise are integers, whose sum
-has no low bits to attack. It comes from the node's own secret, so that a node that restarts releases the same number
-again. A node releases its one noisy count: budgeted, in the ledger before anybody sees it, and never a second one.
+statement. Count and noise are added and rounded to a whole number once, as if with real numbers: a secure release, that
+has no low bits to attack. The noise comes from the node's own secret and its ledger's nonce, so that a node that
+restarts releases the same number again. A node releases its one noisy count: budgeted, in the ledger before anybody
+sees it, and never a second one.
 """
 
 import hashlib
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -35,7 +39,6 @@ from sottovoce.data.schema import Encoded
 from sottovoce.errors import DataError, PrivacyError, StoreError
 from sottovoce.node import budget, entropy
 from sottovoce.node.budget import Spending
-from sottovoce.node.entropy import own_streams
 from sottovoce.node.ledger import Row
 from sottovoce.node.message import RUN, Header, check, pack_text, read, unpack_text
 from sottovoce.node.store import Store
@@ -44,6 +47,8 @@ from sottovoce.privacy.events import Event, FullEvent
 from sottovoce.privacy.statement import PrivacyStatement, with_held_out
 from sottovoce.problem.objective import Problem
 from sottovoce.problem.shards import Shards
+from sottovoce.secure.generator import Generator, Purpose
+from sottovoce.secure.noise import noisy_counts, scale_of
 
 # -- which records are held out --
 
@@ -87,24 +92,34 @@ def deal(encoded: Encoded, records: int, held_out: int, secret: bytes, dataset: 
 
 
 def _scores(encoded: Encoded, secret: bytes, dataset: str) -> list[bytes]:
-    X, y = encoded.X, encoded.y
+    """Of every row; equal rows (of one person, where there are people) are told apart by their number."""
+    X, y, units = encoded.X, encoded.y, encoded.units
     if scipy.sparse.issparse(X):
         X = scipy.sparse.csr_array(X)
         X.sort_indices()
-    scores = []
+    scores, before = [], Counter[tuple[str, bytes]]()
     for row in range(len(y)):
-        score = hashlib.blake2b(key=secret, person=b"shares", digest_size=32)
-        score.update(dataset.encode() + b"\0")
         if scipy.sparse.issparse(X):
             at = slice(int(X.indptr[row]), int(X.indptr[row + 1]))
             stored = X.data[at] != 0
-            score.update(X.indices[at][stored].astype("<i8").tobytes())
-            score.update(np.asarray(X.data[at][stored], dtype="<f8").tobytes())
+            content = X.indices[at][stored].astype("<i8").tobytes()
+            content += np.asarray(X.data[at][stored], dtype="<f8").tobytes()
         else:
-            score.update((np.asarray(X[row], dtype="<f8") + 0.0).tobytes())  # −0 and 0 are one value
-        score.update(np.asarray(y[row], dtype="<f8").tobytes())
-        scores.append(score.digest())
+            content = (np.asarray(X[row], dtype="<f8") + 0.0).tobytes()  # −0 and 0 are one value
+        content += np.asarray(y[row], dtype="<f8").tobytes()
+        whose = "" if units is None else str(units[row])
+        scores.append(_score(secret, dataset, content, before[whose, content]))
+        before[whose, content] += 1
     return scores
+
+
+def _score(secret: bytes, dataset: str, content: bytes, before: int) -> bytes:
+    """Of a record with so many equal ones before it; the first is scored as version 0.1 scored all of them."""
+    score = hashlib.blake2b(dataset.encode() + b"\0" + content, key=secret, person=b"shares", digest_size=32).digest()
+    if not before:
+        return score
+    again = score + before.to_bytes(8, "little")
+    return hashlib.blake2b(again, key=secret, person=b"shares again", digest_size=32).digest()
 
 
 def _people(units: NDArray[np.object_], order: Sequence[int], secret: bytes, dataset: str) -> list[list[int]]:
@@ -192,17 +207,17 @@ def right_answers(problem: Problem, x: Array, tolerance: float) -> int:
     return int(np.count_nonzero(right))
 
 
-def noisy_count(count: int, event: Event, secret: bytes, digest: str) -> int:
-    """The count, with whole-number noise that is a function of the node's secret and of the run alone.
+def noisy_count(count: int, event: Event, keys: Mapping[Purpose, Generator], node: int) -> int:
+    """The count with noise, rounded once: a function of the node's own keys for the evaluation of this run.
 
     Examples
     --------
-    >>> event = count_event(100, 1.0, 1e-5)
-    >>> noisy_count(80, event, bytes(32), "ab") - 80 == noisy_count(10, event, bytes(32), "ab") - 10
+    >>> event, keys = count_event(100, 1.0, 1e-5), entropy.own_keys(bytes(32), "ab", bytes(32))
+    >>> noisy_count(80, event, keys, 0) - 80 == noisy_count(10, event, keys, 0) - 10
     True
     """
-    noise = noise_of(event) * own_streams(secret, digest).normals(np.array([0]), ROUND, 1)[0, 0]
-    return count + round(float(noise))
+    scale = scale_of(event.sigma, event.records)
+    return int(noisy_counts(keys[Purpose.COUNTS], node, ROUND, np.array([count]), scale)[0])
 
 
 @dataclass(frozen=True)
@@ -268,7 +283,7 @@ class Examiner:
         self.dataset, self.whole = dataset + HELD_OUT, dataset
         self.event, self.tolerance = count_events(agreement)[self.number], agreement.tolerance
         self.digest = count_digest(agreement)
-        self.fingerprint = entropy.fingerprint(store.secret, problem.shards)
+        self.fingerprint, self.sequence = entropy.fingerprints(store.secret, problem.shards)
 
     def refuse_unless_affordable(self) -> None:
         """As for a run, by the budget of the whole data set."""
@@ -288,20 +303,21 @@ class Examiner:
         """The noisy count of right answers; the same number however often it is asked for."""
         header = Header(bytes.fromhex(self.digest)[:RUN], ROUND, self.number)
         name = f"{self.run.name} (test)"
-        saved = self.store.enter(self.digest, name, self.name, self.run.nodes, self.fingerprint)
+        saved = self.store.enter(self.digest, name, self.name, self.run.nodes, (self.sequence, self.fingerprint))
         if ROUND in saved.outbox:
             message = read(saved.outbox[ROUND])
             check(message, header, None, "|u1")
             return int(unpack_text(message)[0]["right"])
         if self.store.ledger.released(self.digest, ROUND) is not None:
             raise StoreError("the count of right answers was released before, but is gone; restore the node's folder")
-        self.refuse_unless_affordable()
         right = right_answers(self.problem, model, self.tolerance)
-        noisy = noisy_count(right, self.event, self.store.secret, self.digest)
+        keys = entropy.own_keys(self.store.secret, self.digest, self.store.nonce())
+        noisy = noisy_count(right, self.event, keys, self.number)
         adversary, adjacency = self.run.spec.privacy.adversary, self.run.statement.adjacency
         detail = budget.opening(name, self.name, self.dataset, self.fingerprint, self.event, adversary, adjacency)
         with self.store.transaction():
-            self.store.ledger.append("open", self.digest, detail=detail)
+            self.refuse_unless_affordable()  # others may have opened runs on these records since
+            self.store.ledger.append("open", self.digest, detail=detail | {"secure": True, "sequence": self.sequence})
             self.store.keep_message(self.digest, ROUND, pack_text(header, {"right": noisy}), ())
             self.store.ledger.append("close", self.digest)
         return noisy

@@ -92,7 +92,11 @@ class ConsortiumNode:
         outcome = self.node.take_part()
         seconds = time.perf_counter() - began
         models = self._gather(outcome.model)
-        count = None if self.examiner is None else self.examiner.count(models.mean(axis=0))
+        with np.errstate(over="ignore"):
+            mean = models.mean(axis=0)
+        if not np.all(np.isfinite(mean)):
+            raise NetworkError("the mean of all models is not finite: a site sent numbers of no ordinary size; refused")
+        count = None if self.examiner is None else self.examiner.count(mean)
         folder = save_results(self.kit, self.store.path, self.agreement, models, seconds)
         log.info("the model and its statement are in %s", folder)
         return {"finished": True, "right": count, "unheard": list(outcome.unheard)}

@@ -1,6 +1,7 @@
-"""Real data sets from the LIBSVM data page: downloaded once, resumed where they stopped, checked, kept in a cache.
+"""Real data sets: from the LIBSVM data page into a cache, or as they lie in a folder outside the project.
 
-Real data sets, kept outside the project in the folder that the environment variable SOTTOVOCE_DATA names.
+A file of the page is downloaded once, resumed where it stopped, and checked. The folder is the one that the environment
+variable SOTTOVOCE_DATA names; what is there is not fetched again.
 """
 
 import bz2

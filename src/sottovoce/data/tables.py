@@ -1,6 +1,6 @@
-"""The table that every source of records gives, and the one scaling of its rows that leaks nothing.
+"""The table that every source of records gives: the one scaling of its rows that leaks nothing, and a file for it.
 
-Tables in a file of our own: an .npz of plain arrays, dense or CSR, read back bit for bit and without parsing.
+The file is an .npz of plain arrays, dense or CSR, read back bit for bit and without parsing.
 """
 
 import os

@@ -93,10 +93,10 @@ def _draws(job: Job, noise: Noise, start: int, stop: int) -> Iterator[tuple[int,
 
 def _inject(job: Job, noise: Noise, stretch: Stretch) -> Noise:
     """Records and noise of these rounds, as the job's own randomness has them."""
-    drawn = np.ascontiguousarray(stretch.noise, np.float64)
-    if drawn.shape != (len(stretch.nodes), job.problem.m) or len(stretch.records) != len(stretch.nodes):
+    drawn, records = np.ascontiguousarray(stretch.drawn.noise, np.float64), stretch.drawn.records
+    if drawn.shape != (len(stretch.nodes), job.problem.m) or len(records) != len(stretch.nodes):
         raise SpecError("the randomness must give one list of records and one row of noise for each (node, round)")
-    picks = [np.empty(0, np.int64) if some is None else np.asarray(some, np.int64) for some in stretch.records]
+    picks = [np.empty(0, np.int64) if some is None else np.asarray(some, np.int64) for some in records]
     counts = np.array([len(some) for some in picks], dtype=np.int64)
     flat = np.concatenate(picks) if picks else np.empty(0, np.int64)
     sizes = job.problem.shards.sizes[stretch.nodes]
@@ -106,7 +106,7 @@ def _inject(job: Job, noise: Noise, stretch: Stretch) -> Noise:
         injected=_read_only(drawn),
         records=_read_only(flat),
         starts=_read_only(np.concatenate([[0], np.cumsum(counts)])),
-        every=_read_only(np.array([some is None for some in stretch.records]), np.bool_),
+        every=_read_only(np.array([some is None for some in records]), np.bool_),
     )
 
 

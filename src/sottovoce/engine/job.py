@@ -16,6 +16,7 @@ from sottovoce.algorithm.descent import Descent
 from sottovoce.algorithm.dual_averaging import DualAveraging
 from sottovoce.algorithm.method import Gradient, Method, Speaks, State
 from sottovoce.engine import kernel
+from sottovoce.engine.secure import SecureDraws
 from sottovoce.errors import SpecError
 from sottovoce.network.schedule import Schedule
 from sottovoce.privacy.release import Release
@@ -44,6 +45,11 @@ class Job:
     release: Release
     draws: Randomness
 
+    @property
+    def secure(self) -> bool:
+        """Whether what it lets out is hardened: exact sums, exact noise, rounded once."""
+        return isinstance(self.draws, SecureDraws)
+
     def start(self) -> State:
         """The state before round 1."""
         return self.method.start(self.problem.shards.n, self.problem.m)
@@ -60,31 +66,63 @@ def gradients(problem: Problem, release: Release, nodes: IntArray, records: list
     return gradient
 
 
-def draw(
-    draws: Randomness, nodes: IntArray, t: IntArray, speaks: Speaks, m: int
-) -> tuple[list[IntArray | None], Array]:
+class Drawn(Protocol):
+    """What was drawn for some pairs (node, round): which records, and what is added to their subgradients."""
+
+    @property
+    def records(self) -> list[IntArray | None]:
+        """Which records each pair uses; None for all of the node's, none for a node that only listens."""
+
+    @property
+    def noise(self) -> Array:
+        """A row for each pair, of what is left to be added to what `gradient` gives."""
+
+    def at(self, places: slice) -> "Drawn":
+        """Of some of the pairs."""
+
+    def gradient(self, problem: Problem, release: Release, nodes: IntArray) -> Gradient:
+        """x of the pairs -> ĝ_i over the drawn records, or, of secure draws, ζ_i; `nodes` as the problem counts."""
+
+
+class PlainDrawn(NamedTuple):
+    """Records and noise, apart: the noise is added in floating point, which is what a simulation does."""
+
+    records: list[IntArray | None]
+    noise: Array
+
+    def at(self, places: slice) -> "PlainDrawn":
+        """Of some of the pairs."""
+        return PlainDrawn(self.records[places], self.noise[places])
+
+    def gradient(self, problem: Problem, release: Release, nodes: IntArray) -> Gradient:
+        """x of the pairs -> ĝ_i."""
+        return gradients(problem, release, nodes, self.records)
+
+
+def draw(draws: Randomness, nodes: IntArray, t: IntArray, speaks: Speaks, m: int) -> Drawn:
     """Records and noise of these pairs (node, round); a node that only listens has neither."""
+    if isinstance(draws, SecureDraws):
+        return draws.drawn(nodes, t, speaks)
     if np.all(speaks):
-        return draws.records(nodes, t), draws.noise(nodes, t)
+        return PlainDrawn(draws.records(nodes, t), draws.noise(nodes, t))
     records: list[IntArray | None] = [np.empty(0, dtype=np.int64)] * len(nodes)
     noise = np.zeros((len(nodes), m))
     loud = np.flatnonzero(speaks)
     for place, drawn in zip(loud.tolist(), draws.records(nodes[loud], t[loud]), strict=True):
         records[place] = drawn
     noise[loud] = draws.noise(nodes[loud], t[loud])
-    return records, noise
+    return PlainDrawn(records, noise)
 
 
 class Stretch(NamedTuple):
-    """Rounds first … last: for each pair (active node, round), in order, whether it speaks, its records and noise."""
+    """Rounds first … last: for each pair (active node, round), in order, whether it speaks, and what it draws."""
 
     first: int
     last: int
     nodes: IntArray
     t: IntArray
     speaks: Speaks
-    records: list[IntArray | None]
-    noise: Array
+    drawn: Drawn
 
 
 def stretches(job: Job, start: int, stop: int, numbers: int) -> Iterator[Stretch]:
@@ -97,7 +135,7 @@ def stretches(job: Job, start: int, stop: int, numbers: int) -> Iterator[Stretch
         nodes = job.schedule.active[starts[first - 1] : starts[last]].astype(np.int64)
         t = np.repeat(np.arange(first, last + 1), np.diff(starts[first - 1 : last + 1]))
         speaks = job.schedule.speaks(first, last)
-        yield Stretch(first, last, nodes, t, speaks, *draw(job.draws, nodes, t, speaks, m))
+        yield Stretch(first, last, nodes, t, speaks, draw(job.draws, nodes, t, speaks, m))
         first = last + 1
 
 
@@ -115,6 +153,7 @@ class Engine:
     together : runs the rounds, of jobs that it does not refuse
     methods, samplers, laws, regularisers, distances : the types that it knows
     losses : the losses that it knows, by name
+    secure : whether it runs jobs whose draws are secure ones
     worth : work (see `work`) from which on 'auto' takes it; never, unless this is said
     blur : how far, relatively, the noise that it makes itself is from the reference's
     """
@@ -127,6 +166,7 @@ class Engine:
     regularisers: Collection[type] | None = None
     distances: Collection[type] | None = None
     losses: Mapping[str, Loss] | None = None
+    secure: bool = True
     worth: float = math.inf
     blur: float = 0.0
 
@@ -163,6 +203,8 @@ class Engine:
         row = loss if self.losses is None else self.losses.get(loss.name)
         if row is None or row.slope_formula is not loss.slope_formula:
             yield f"loss '{loss.name}' (it knows those that were in the table when it was first used)"
+        if not self.secure and job.secure:
+            yield "secure release (of a run without a seed; secure=False or --no-secure would do without)"
 
     def refuse(self, jobs: Sequence[Job]) -> None:
         """Raise what `refusal` says, if it says anything."""
@@ -220,6 +262,7 @@ ENGINES: dict[str, Engine] = {
             regularisers=kernel.KINDS,
             distances=(Euclidean, Entropy),
             losses=kernel.LOSSES,
+            secure=False,
             worth=2e8,  # some ten seconds of the reference engine
             blur=3e-7,  # float32
         ),

@@ -21,7 +21,7 @@ import numpy as np
 
 from sottovoce._types import Array, IntArray
 from sottovoce.algorithm.method import Method, State
-from sottovoce.engine.job import Job, Randomness, draw, gradients
+from sottovoce.engine.job import Job, Randomness, draw
 from sottovoce.errors import NetworkError
 from sottovoce.network.schedule import Schedule
 from sottovoce.privacy.release import Release
@@ -133,9 +133,9 @@ class Node:
         """One round: this node's own draws, and the one step, which mixes its message with those of the peers."""
         now = np.array([t])
         speaks = np.array([self.schedule.speaks_in(t, self.number)])
-        records, noise = draw(self.draws, self._me, now, speaks, state.z.shape[1])
-        gradient = gradients(self.problem, self.release, ONLY, records)
-        return self.method.step(state, t, self._me, speaks, gradient, noise, partial(self._mix, t)).state
+        drawn = draw(self.draws, self._me, now, speaks, state.z.shape[1])
+        gradient = drawn.gradient(self.problem, self.release, ONLY)
+        return self.method.step(state, t, self._me, speaks, gradient, drawn.noise, partial(self._mix, t)).state
 
     def _mix(self, t: int, message: Array) -> Array:
         peers, weights = self.schedule.peers(t, self.number)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from sottovoce._types import IntArray
 from sottovoce.algorithm.method import Round, State
-from sottovoce.engine.job import Job, gradients, stretches
+from sottovoce.engine.job import Job, stretches
 
 NOISE_BLOCK = 1 << 18  # normals drawn at a time: the cost of a call is spread over rounds, the block stays in cache
 
@@ -26,9 +26,9 @@ def rounds(job: Job, state: State, start: int, stop: int) -> Iterator[Step]:
         before = int(schedule.starts[stretch.first - 1])
         for t in range(stretch.first, stretch.last + 1):
             mine = slice(int(schedule.starts[t - 1]) - before, int(schedule.starts[t]) - before)
-            nodes, speaks, noise = stretch.nodes[mine], stretch.speaks[mine], stretch.noise[mine]
-            gradient = gradients(job.problem, job.release, nodes, stretch.records[mine])
-            done = method.step(state.at(nodes), t, nodes, speaks, gradient, noise, schedule.weights(t).__matmul__)
+            nodes, speaks, drawn = stretch.nodes[mine], stretch.speaks[mine], stretch.drawn.at(mine)
+            gradient, mix = drawn.gradient(job.problem, job.release, nodes), schedule.weights(t).__matmul__
+            done = method.step(state.at(nodes), t, nodes, speaks, gradient, drawn.noise, mix)
             state.put(nodes, done.state)
             yield Step(t, nodes, done, state)
 

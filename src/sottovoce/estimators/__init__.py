@@ -2,6 +2,6 @@
 
 from sottovoce.estimators.classifier import PrivateClassifier
 from sottovoce.estimators.regressor import PrivateRegressor
-from sottovoce.estimators.transformers import PublicScaler, RowNormalizer
+from sottovoce.estimators.transformers import PublicProjection, PublicScaler, RowNormalizer
 
-__all__ = ["PrivateClassifier", "PrivateRegressor", "PublicScaler", "RowNormalizer"]
+__all__ = ["PrivateClassifier", "PrivateRegressor", "PublicProjection", "PublicScaler", "RowNormalizer"]

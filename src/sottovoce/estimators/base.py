@@ -1,8 +1,7 @@
-"""Whose record is which: from a column of labels, or dealt out by row number. Never by what a record holds.
+"""What the classifier and the regressor share: from a table and its owners to a model, by way of `solve`.
 
-What the classifier and the regressor share: from a table to a model, by way of `solve`.
-
-Everything that decides a run is public: parameters, whose record is which, how many each owner has. The plan is made
+Whose record is which is told by a column of labels, or dealt out by row number; never by what a record holds.
+Everything else that decides a run is public too: parameters, and how many records each owner has. The plan is made
 from those numbers alone; `_plan` is not even given the records. What is done to a record before the mechanism sees it
 is done to that record by itself: its row is scaled down to the public bound, its target brought into the public range.
 """
@@ -146,6 +145,7 @@ class PrivateLinearModel(BaseEstimator):
     on_violation: str
     fit_intercept: bool
     random_state: Any
+    secure: bool | str
     engine: str
     track: bool
     warm_start: bool
@@ -177,7 +177,7 @@ class PrivateLinearModel(BaseEstimator):
             again = settings.further(spec.seed, len(statements))
             spec = spec.but(algorithm__distance=Euclidean(self._last.model), seed=again)
         execution = Execution(self.engine, OBSERVATIONS if self.track else None)
-        result = solve(spec, run.shards, execution=execution, nodes=run.nodes)
+        result = solve(spec, run.shards, execution=execution, secure=self.secure is not False, nodes=run.nodes)
         self.plan_, self.spec_, self.nodes_ = run.choice, spec, np.array(run.nodes)
         self.privacy_, self.history_ = result.statement, result.history
         self._last = Last(run.problem, tuple(result.model.tolist()), (*statements, result.statement))
@@ -189,6 +189,12 @@ class PrivateLinearModel(BaseEstimator):
         if y is None:
             raise DataError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         key = settings.seed(self.random_state)
+        if self.secure not in ("auto", True, False):
+            raise SpecError(f"secure must be 'auto', True or False, not {self.secure!r}")
+        if self.secure is True and key is not None:
+            raise SpecError(
+                "a seed (random_state) can remove the noise, which is then not secure; leave one of them out"
+            )
         if self.track and key is None:
             raise SpecError("track looks at the data outside the mechanism; make the run a simulation (random_state)")
         X = validate_data(self, X, accept_sparse="csr", dtype=(np.float64, np.float32), ensure_all_finite=False)

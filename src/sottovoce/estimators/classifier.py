@@ -50,7 +50,9 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
     fit_intercept : whether there is a constant term
     classes : the labels there may be, public. Inferred from the data, with a warning, where not given
     random_state : None draws secret noise; a whole number makes a simulation, and the statement says so
-    engine : "auto", "reference", "compiled" or "nodes"
+    secure : whether noise and sums are exact and the generator a cryptographic one, so that the guarantee holds of the
+        bits of the model; "auto": wherever there is no `random_state`. False is faster, and the statement says so
+    engine : "auto", "reference" or "nodes"; "compiled" is for runs that are not secure
     track : whether to keep `history_`, in simulations only
     warm_start : whether a further `fit` starts from the model of the last one; see `spent_`
 
@@ -102,6 +104,7 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
         fit_intercept: bool = True,
         classes: Any = None,
         random_state: Any = None,
+        secure: bool | str = "auto",
         engine: str = "auto",
         track: bool = False,
         warm_start: bool = False,
@@ -124,6 +127,7 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
         self.fit_intercept = fit_intercept
         self.classes = classes
         self.random_state = random_state
+        self.secure = secure
         self.engine = engine
         self.track = track
         self.warm_start = warm_start

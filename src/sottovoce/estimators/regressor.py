@@ -43,7 +43,9 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
     on_violation : "clip" scales a row over the bound down to it, in `fit` and `predict`; "raise" refuses it
     fit_intercept : whether there is a constant term
     random_state : None draws secret noise; a whole number makes a simulation, and the statement says so
-    engine : "auto", "reference", "compiled" or "nodes"
+    secure : whether noise and sums are exact and the generator a cryptographic one, so that the guarantee holds of the
+        bits of the model; "auto": wherever there is no `random_state`. False is faster, and the statement says so
+    engine : "auto", "reference" or "nodes"; "compiled" is for runs that are not secure
     track : whether to keep `history_`, in simulations only
     warm_start : whether a further `fit` starts from the model of the last one; see `spent_`
 
@@ -92,6 +94,7 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
         on_violation: str = "clip",
         fit_intercept: bool = True,
         random_state: Any = None,
+        secure: bool | str = "auto",
         engine: str = "auto",
         track: bool = False,
         warm_start: bool = False,
@@ -114,6 +117,7 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
         self.on_violation = on_violation
         self.fit_intercept = fit_intercept
         self.random_state = random_state
+        self.secure = secure
         self.engine = engine
         self.track = track
         self.warm_start = warm_start

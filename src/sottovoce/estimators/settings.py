@@ -1,7 +1,8 @@
-"""From an estimator's parameters to a spec: every word checked, everything left on "auto" chosen by the planner.
+"""From an estimator's parameters to a spec.
 
-The problem that is solved is scale-free: rows are divided by their public bound, targets of a regression mapped from
-their public range to [−1, 1]. So the planner's numbers, and the user's `alpha`, mean the same in every unit of measure.
+Every word is checked, and everything left on "auto" is chosen by the planner. The problem that is solved is scale-free:
+rows are divided by their public bound, targets of a regression mapped from their public range to [−1, 1]. So the
+planner's numbers, and the user's `alpha`, mean the same in every unit of measure.
 """
 
 import math

@@ -1,17 +1,14 @@
-"""Scalers that learn nothing from the data, in place of StandardScaler, MinMaxScaler and their kin, which leak.
+"""Transformers that learn nothing from the data, in place of StandardScaler, MinMaxScaler and their kin, which leak.
 
 A mean, a deviation, a minimum are statistics of everybody's records: a pipeline step that learns them has published
-them outside the mechanism. These two use public bounds, and each value, or each row, by itself.
+them outside the mechanism. `PublicScaler` and `RowNormalizer` use public bounds, and each value or row by itself.
 
-A public random projection of sparse, high-dimensional records: fewer columns, hence fewer bytes in every message.
-
-Each column is added, with a random sign, to one of k new ones (feature hashing). Which, and the sign, follow from a
-public seed, so that all owners apply the same map, each record by itself: nothing is learnt, nothing leaks. Inner
-products are kept on average, up to about 1/√k; a row is never longer afterwards than it was before, so that a public
-bound on rows still holds.
-
-It does not make a private model more accurate: the noise in a score ⟨c, x⟩ depends on the norm of a row, not on the
-number of its columns (docs/utility.md). It makes messages smaller by m/k.
+`PublicProjection` makes fewer columns of sparse, high-dimensional records: each column is added, with a random sign, to
+one of k new ones (feature hashing). Which, and the sign, follow from a public seed, so that all owners apply the same
+map, each record by itself. Inner products are kept on average, up to about 1/√k; a row is never longer afterwards than
+it was before, so that a public bound on rows still holds. It does not make a private model more accurate: the noise in
+a score ⟨c, x⟩ depends on the norm of a row, not on the number of its columns (docs/utility.md). It makes messages
+smaller by m/k.
 """
 
 from collections.abc import Mapping

@@ -1,10 +1,8 @@
-"""Named graphs of nodes 0 … n − 1: the links that may ever be used. Only this file and `layout` know NetworkX.
+"""Named graphs of nodes 0 … n − 1: the links that may ever be used, and where to draw the nodes.
 
 A graph is connected, or it is refused: nodes of different pieces could never agree. One node without links is a
 graph too, the centralised case. Adding a graph is one row of `_LINKS`: a function of n and of named parameters that
-returns pairs of nodes.
-
-Where to draw the nodes of a graph.
+returns pairs of nodes. Only this file knows NetworkX.
 """
 
 import math

@@ -1,18 +1,15 @@
-"""Gossip weights: from the links of one round to a doubly stochastic matrix W over the nodes they join.
+"""Gossip weights, from the links of one round to a doubly stochastic matrix W, and how fast they mix: β.
 
 Conventions: a rule takes the symmetric 0/1 adjacency (…, k, k) of the links *of this round* (any number of leading
 axes: many rounds at once) and returns W of the same shape; z_i becomes Σ_j w_ij s_j. A node without a link in this
-round has w_ii = 1. Doubly stochastic is what makes the average of all states exact and the objective unbiased.
+round has w_ii = 1. Doubly stochastic is what makes the average of all states exact and the objective unbiased. Adding
+a rule is one row of `WEIGHTS`.
 
-Adding a rule is one row of `WEIGHTS`.
-
-How fast a scheme mixes, β² = ρ(E[WᵀW] − 11ᵀ/n), and how evenly it wakes the nodes.
-
-β is exact wherever the outcomes can be listed. On a complete graph no node is special, so that E[WᵀW] is a multiple
-of the identity plus a constant and ρ = (E‖W‖_F² − 1)/(n − 1): one matching, or the samples that hold one given link,
-are then enough. Elsewhere it is sampled, with an error bar.
-
-Frozen nodes cap the speed: β² ≥ (n(1 − ι) + p − 1)/(n − 1) ≥ 1 − ι, where p = P(somebody is active).
+β² = ρ(E[WᵀW] − 11ᵀ/n) is exact wherever the outcomes can be listed. On a complete graph no node is special, so that
+E[WᵀW] is a multiple of the identity plus a constant and ρ = (E‖W‖_F² − 1)/(n − 1): one matching, or the samples that
+hold one given link, are then enough. Elsewhere it is sampled, with an error bar. Frozen nodes cap the speed:
+β² ≥ (n(1 − ι) + p − 1)/(n − 1) ≥ 1 − ι, where p = P(somebody is active). And where a scheme wakes some nodes more often
+than others, `correction` gives every node the same say again.
 """
 
 import math

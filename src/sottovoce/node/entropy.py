@@ -1,35 +1,46 @@
 """A node's own secret: 32 bytes from the operating system, in a file that only its owner may read.
 
-Noise and records of a run are counter-based streams from a key that is derived from this secret and from the run's
-digest: a draw is a function of (secret, run, round), so that a node that restarts makes the very same draw, and two
-runs never share one. Nothing here comes from a seed that anybody else knows.
+Noise and records of a run come from keys that are derived from this secret, from the run's digest and from the nonce
+that was born with the ledger: a draw is a function of (secret, nonce, run, round), so that a node that restarts makes
+the very same draw, two runs never share one, and neither do two ledgers. Nothing here comes from a seed that anybody
+else knows.
 """
 
 import hashlib
 import os
 import stat
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import scipy  # not its parts: they load when first used
 
-from sottovoce._types import Array, IntArray
-from sottovoce.engine.job import Randomness
+from sottovoce._types import IntArray
+from sottovoce.algorithm.method import Speaks
+from sottovoce.engine.secure import SecureDrawn, SecureDraws
 from sottovoce.errors import StoreError
 from sottovoce.problem.shards import Shards
+from sottovoce.secure.generator import Generator, Purpose, generators
 from sottovoce.streams import Streams
 
 SIZE = 32
 FILE = "secret.key"
+UNBORN = "secret.key.new"
+"""A key whose ledger is not there yet."""
 
 
 def own_secret(folder: Path) -> bytes:
-    """The folder's secret, drawn when it is first asked for."""
-    path = folder / FILE
+    """The folder's secret."""
+    return _read(folder / FILE)
+
+
+def new_secret(folder: Path) -> bytes:
+    """A secret for a folder that has none; it counts from `keep_secret` on, when its ledger is there."""
+    path = folder / UNBORN
     try:
+        path.unlink(missing_ok=True)
         made = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return _read(path)
     except OSError as error:
         raise StoreError(f"no secret key can be written to '{folder}' ({error.strerror}); give another one") from None
     with os.fdopen(made, "wb") as file:
@@ -38,6 +49,17 @@ def own_secret(folder: Path) -> bytes:
         os.fsync(file.fileno())
     _sync(folder)
     return _read(path)
+
+
+def keep_secret(folder: Path) -> None:
+    """Let a new secret count."""
+    (folder / UNBORN).rename(folder / FILE)
+    _sync(folder)
+
+
+def new_nonce() -> dict[str, str]:
+    """Of the ledger's row."""
+    return {"nonce": os.urandom(SIZE).hex()}
 
 
 def _read(path: Path) -> bytes:
@@ -76,64 +98,87 @@ def key_mark(secret: bytes) -> str:
     return _derived(secret, "mark").hex()[:32]
 
 
-def own_streams(secret: bytes, digest: str) -> Streams:
-    """All the randomness of one node in one run.
+def own_keys(secret: bytes, digest: str, nonce: bytes) -> dict[Purpose, Generator]:
+    """All the randomness of one node in one run, while it has this ledger.
 
     Examples
     --------
-    >>> one, again, other = (own_streams(bytes(32), d) for d in ("aa", "aa", "bb"))
+    >>> one, again, other = (own_keys(bytes(32), "aa", bytes([n]) * 32)[Purpose.NOISE] for n in (0, 0, 1))
     >>> here = np.array([0])
-    >>> bool((one.normals(here, 5, 3) == again.normals(here, 5, 3)).all())
+    >>> bool((one.words(here, here, 0, 4) == again.words(here, here, 0, 4)).all())
     True
-    >>> bool((one.normals(here, 5, 3) == other.normals(here, 5, 3)).any())
+    >>> bool((one.words(here, here, 0, 4) == other.words(here, here, 0, 4)).any())
     False
     """
+    return generators(secret, bytes.fromhex(digest), nonce)
+
+
+def older_streams(secret: bytes, digest: str) -> Streams:
+    """What version 0.1 drew from: for the one round of a run of its own that may have to be made again."""
     return Streams(int.from_bytes(_derived(secret, "streams", bytes.fromhex(digest)), "little"))
 
 
-class Ahead:
-    """The draws of one node, its noise made for several of its rounds at a time: the same numbers for less work.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Ahead(SecureDraws):
+    """The secure draws of one node, made for several of its turns at a time: the same bits for less work.
 
-    The rounds that are made together do not depend on where a run is taken up again, so that not even the rounding
-    of a vectorised function can.
-
-    Parameters
+    Attributes
     ----------
-    draws : what is asked for in the end
-    rounds : all rounds of the node, in order
-    m : numbers in a round's noise
+    turns : all rounds in which the node takes a gradient, in order
     """
 
-    AT_ONCE, NUMBERS = 8, 1 << 17
+    turns: IntArray
+    AT_ONCE: ClassVar[int] = 8
+    NUMBERS: ClassVar[int] = 1 << 17
+    _kept: dict[int, SecureDrawn] = field(default_factory=dict, repr=False)
 
-    def __init__(self, draws: Randomness, rounds: IntArray, m: int) -> None:
-        self.records = draws.records
-        self._draws, self._rounds = draws, rounds
-        self._count = max(1, min(self.AT_ONCE, self.NUMBERS // m))
-        self._kept: dict[int, Array] = {}
-
-    def noise(self, nodes: IntArray, t: IntArray) -> Array:
-        """Which noise, of one node in one of its rounds."""
-        if int(t[0]) not in self._kept:
-            start = int(np.searchsorted(self._rounds, t[0])) // self._count * self._count
-            some = self._rounds[start : start + self._count]
-            made = self._draws.noise(np.repeat(nodes, len(some)), some)
-            self._kept = dict(zip(some.tolist(), made, strict=True))
-        return self._kept[int(t[0])][None]
+    def drawn(self, nodes: IntArray, t: IntArray, speaks: Speaks) -> SecureDrawn:
+        """Of one node in one round."""
+        if not speaks[0]:
+            return super().drawn(nodes, t, speaks)
+        count = max(1, min(self.AT_ONCE, self.NUMBERS // self.m))
+        block, place = divmod(int(np.searchsorted(self.turns, t[0])), count)
+        if block not in self._kept:
+            some = self.turns[block * count : (block + 1) * count]
+            self._kept.clear()
+            self._kept[block] = super().drawn(np.repeat(nodes, len(some)), some, np.ones(len(some), dtype=np.bool_))
+        return self._kept[block].at(slice(place, place + 1))
 
 
-def fingerprint(secret: bytes, shards: Shards) -> str:
-    """By which an owner's folder knows records again, in whatever order or format they come.
+class Fingerprints(NamedTuple):
+    """By which an owner's folder knows records again.
 
-    It is salted, so that it is of no use to anybody without the folder's secret, and never leaves the node.
+    They are salted, so that they are of no use to anybody without the folder's secret, and never leave the node.
+    """
+
+    records: str
+    """Which they are, in whatever order or format they come, and whoever's: what budgets go by."""
+    sequence: str
+    """Also their order, and which of them are one person's: what a run goes by, since batches are drawn by places."""
+
+
+def fingerprints(secret: bytes, shards: Shards) -> Fingerprints:
+    """Of one node's records.
 
     Examples
     --------
     >>> X, y, all = np.eye(3), np.array([1.0, -1.0, 1.0]), np.array([0, 3])
-    >>> turned = Shards.of(X[::-1], y[::-1], all)
-    >>> fingerprint(bytes(32), Shards.of(X, y, all)) == fingerprint(bytes(32), turned)
-    True
+    >>> one, turned = (fingerprints(bytes(32), Shards.of(X[::s], y[::s], all)) for s in (1, -1))
+    >>> one.records == turned.records, one.sequence == turned.sequence
+    (True, False)
     """
+    each = _each(secret, shards)
+    places = range(len(each)) if shards.order is None else shards.order.tolist()
+    starts = np.arange(len(places) + 1) if shards.starts is None else shards.starts
+    listed = (each[row] for row in places)
+    return Fingerprints(
+        _derived(secret, "records", *sorted(each)).hex(),
+        _derived(secret, "sequence", np.asarray(starts, dtype="<i8").tobytes(), *listed).hex(),
+    )
+
+
+def _each(secret: bytes, shards: Shards) -> list[bytes]:
+    """A keyed digest of every row."""
     X, y = shards.X, shards.y
     each = []
     for row in range(X.shape[0]):
@@ -146,4 +191,4 @@ def fingerprint(secret: bytes, shards: Shards) -> str:
             values = np.asarray(X[row, columns], dtype="<f8")
         parts = (columns.astype("<i8").tobytes(), values.tobytes(), np.asarray(y[row], dtype="<f8").tobytes())
         each.append(_derived(secret, "record", *parts))
-    return _derived(secret, "records", *sorted(each)).hex()
+    return each

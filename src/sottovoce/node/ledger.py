@@ -2,9 +2,12 @@
 
 Every row carries the hash of itself and of the row before it. Kinds of rows:
 
+    nonce     the ledger's own random number, born with it: draws come from the key and from this, so that an old key
+              beside a new ledger draws nothing that it ever drew. The first row; in a folder of version 0.1 it comes
+              before the first run that draws so
     budget    the owner's total (ε, δ) for a data set
-    open      a run begins to release: its name, data set, fingerprint of the records, the event with its exact K_i, and
-              how many messages there will be
+    open      a run begins to release: its name, data set, fingerprint of the records, the event with its exact K_i,
+              how many messages there will be, and whether they are secure releases, which need the nonce
     release   round t of a run: the hash of the one message, whether or not anybody mixes it
     skip      the controller ordered an edge to be left out of round t
     close     all of the run's rounds are done
@@ -28,7 +31,7 @@ from typing import Any, NamedTuple
 from sottovoce.errors import PrivacyError, StoreError
 from sottovoce.privacy.events import read_event
 
-KINDS = ("budget", "open", "release", "skip", "close", "stop")
+KINDS = ("nonce", "budget", "open", "release", "skip", "close", "stop")
 GENESIS = bytes(32)
 HEAD_FILE = "ledger.head"
 
@@ -117,6 +120,16 @@ class Ledger:
         query = "SELECT MAX(round) FROM ledger WHERE kind = 'release' AND run = ?"
         return self._db.execute(query, (run,)).fetchone()[0] or 0
 
+    def nonce(self) -> bytes | None:
+        """The nonce, if it has one."""
+        found = self._db.execute("SELECT detail FROM ledger WHERE kind = 'nonce'").fetchone()
+        return None if found is None else bytes.fromhex(json.loads(found[0])["nonce"])
+
+    def opened(self, run: str) -> dict[str, Any] | None:
+        """What a run was opened with."""
+        found = self._db.execute("SELECT detail FROM ledger WHERE kind = 'open' AND run = ?", (run,)).fetchone()
+        return None if found is None else dict(json.loads(found[0]))
+
     def has(self, kind: str, run: str) -> bool:
         """Whether a run has a row of this kind."""
         query = "SELECT 1 FROM ledger WHERE kind = ? AND run = ? LIMIT 1"
@@ -193,13 +206,20 @@ def _impossible(rows: Sequence[Row]) -> list[str]:
     latest: dict[str, int] = {}
     count: dict[str, int] = {}
     over: set[str] = set()
+    nonce = False
     for row in rows:
         short = row.run[:12]
         if row.kind not in KINDS:
             found.append(f"row {row.seq} is of no known kind: '{row.kind}'")
+        elif row.kind == "nonce":
+            if nonce:
+                found.append(f"row {row.seq} is a second nonce: the draws of runs before it could be repeated")
+            nonce = True
         elif row.kind == "open":
             if row.run in planned:
                 found.append(f"row {row.seq} opens run {short} a second time: a run was replayed")
+            if row.detail.get("secure") and not nonce:
+                found.append(f"row {row.seq} opens run {short}, whose draws come from a nonce that is not there")
             try:
                 planned[row.run] = _messages(row.detail)
             except (PrivacyError, KeyError, TypeError, ValueError):

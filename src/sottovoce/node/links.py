@@ -18,6 +18,7 @@ is off. What was sent stays released, mixed or not: skipping an edge saves no bu
 """
 
 import json
+import math
 from bisect import bisect_right
 from collections.abc import Callable
 from pathlib import Path
@@ -184,8 +185,8 @@ class Links:
                 "sottovoce"
             )
             raise self._strangers[peer]
-        mine, theirs = self.run.event(peer).sigma, value.get("sigma")
-        if not isinstance(theirs, int | float) or abs(theirs - mine) > NOISE_TOLERANCE * mine:
+        mine, theirs = self.run.event(peer).sigma, _number(value.get("sigma"))
+        if not abs(theirs - mine) <= NOISE_TOLERANCE * mine:
             self._strangers[peer] = Stranger(
                 f"node '{name}' would add noise of σ = {theirs}, where the run file gives σ = {mine:.6g}; nothing was "
                 "sent"
@@ -205,7 +206,7 @@ class Links:
         """Stop for good where a peer saw a message that this node's ledger does not know."""
         if seen is None:
             return
-        if not (isinstance(seen, list) and len(seen) == 2 and isinstance(seen[0], int)):
+        if not (isinstance(seen, list) and len(seen) == 2 and type(seen[0]) is int and 1 <= seen[0] <= self.run.T):
             raise NetworkError(f"node '{name}' does not say what it saw of this node; refused")
         t, digest = seen
         if self._released(t) == digest:
@@ -257,6 +258,16 @@ class Links:
             return dict(self._seen)
 
 
+def _number(value: Any) -> float:
+    """What a peer wrote as a number; NaN for anything else, and for a whole number that no float holds."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:
+        return math.nan
+
+
 CONTROLLER = 2**32 - 1
 """The number under which the controller signs its orders."""
 PROMISED, SKIP, KEEP = "promised", "skip", "keep"
@@ -286,8 +297,7 @@ class Skips:
 
     def promise(self, t: int, peer: int) -> bool:
         """Not to mix this edge until there is a decision; False where it is mixed already."""
-        if not 1 <= t <= self.run.T or peer not in [j for j, _ in self.run.links(t, self.me)]:
-            raise NetworkError(f"nodes {self.me} and {peer} have no link in round {t} that could be skipped")
+        self._refuse_unless_linked(t, peer)
         with self._lock:
             phase = self._phases.get((t, peer))
             if phase in (PROMISED, SKIP):
@@ -298,9 +308,12 @@ class Skips:
             return True
 
     def decide(self, t: int, peer: int, phase: str) -> bool:
-        """Write the decision down; idempotent. Nothing is skipped that was not promised."""
+        """Write the decision down; idempotent. Nothing is skipped, and nothing written down, that was not promised."""
+        self._refuse_unless_linked(t, peer)
         with self._lock:
             before = self._phases.get((t, peer))
+            if before is None and phase == KEEP:
+                return True
             if phase not in (SKIP, KEEP) or (phase == SKIP and before not in (PROMISED, SKIP)):
                 raise NetworkError(f"the edge to node {peer} in round {t} was not promised, so it cannot be skipped")
             if before == SKIP and phase == KEEP:
@@ -308,6 +321,10 @@ class Skips:
             if before != phase:
                 self._keep(t, peer, phase)
             return True
+
+    def _refuse_unless_linked(self, t: int, peer: int) -> None:
+        if not 1 <= t <= self.run.T or peer not in [j for j, _ in self.run.links(t, self.me)]:
+            raise NetworkError(f"nodes {self.me} and {peer} have no link in round {t} that could be skipped")
 
     def _keep(self, t: int, peer: int, phase: str) -> None:
         self._store.keep_skip(self.run.digest, t, peer, phase, self.run.nodes[peer])

@@ -15,7 +15,7 @@ import json
 import math
 import struct
 from hashlib import sha256
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,6 +29,8 @@ CHECK = 32
 RUN = 16  # bytes of the run's digest that go into every message
 DTYPES = ("<f8", "|u1")
 DIMENSIONS = 4
+ATTACHED = 64
+"""Messages that may be attached to a notice."""
 _HEAD = struct.Struct("<4sH4sHIQ16s")
 
 
@@ -173,10 +175,16 @@ def unpack_text(message: Message) -> tuple[Any, tuple[bytes, ...]]:
     body = message.array.tobytes()
     try:
         (length,) = struct.unpack_from("<I", body)
-        value, sizes = json.loads(body[4 : 4 + length])
-        ends = np.cumsum([4 + length, *sizes]).tolist()
-        if ends[-1] != len(body) or min(sizes, default=0) < 0:
+        value, sizes = json.loads(body[4 : 4 + length], parse_constant=_no_number)
+        if len(sizes) > ATTACHED or any(type(size) is not int or not 0 <= size <= len(body) for size in sizes):
+            raise ValueError
+        ends = list(accumulate(sizes, initial=4 + length))
+        if ends[-1] != len(body):
             raise ValueError
         return value, tuple(body[a:b] for a, b in pairwise(ends))
     except (struct.error, ValueError, TypeError, RecursionError):
         raise NetworkError(f"node {message.header.sender} sent a notice that cannot be read; refused") from None
+
+
+def _no_number(text: str) -> Any:
+    raise ValueError(f"{text} is no number")

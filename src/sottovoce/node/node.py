@@ -1,31 +1,33 @@
 """A real node: the loop over one's own records, from wherever its folder says that the run stands.
 
-For every round t in which this node speaks: the one `step` of the algorithm makes the message from the node's own
-records and its own secret draws; the state that the round begins with, the message and its row in the ledger go to
-the disk in one transaction; only then do peers get to see it. A round whose message is on the disk already is never
-made anew: the stored bytes are sent, and the step is repeated only for what else it computes.
+For every round t in which this node takes part: the one `step` of the algorithm makes the message from the node's own
+secure release, or passes on what it heard where it only listens; the state that the round begins with, the
+message and its row in the ledger go to the disk in one transaction; only then do peers get to see it. A round whose
+message is on the disk already is never made anew: the stored bytes are sent, and the step is repeated only for what
+else it computes.
 """
 
-from functools import partial
+import math
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from sottovoce._types import Array, IntArray
 from sottovoce.algorithm.method import State
-from sottovoce.engine.job import Randomness
 from sottovoce.engine.nodes import Node
-from sottovoce.errors import OldCopy, Paused, StoreError
+from sottovoce.errors import NetworkError, OldCopy, Paused, StoreError
 from sottovoce.node import budget, entropy
 from sottovoce.node.links import Links, Skips
 from sottovoce.node.message import Header, array_of, pack, unpack
 from sottovoce.node.runfile import Run
 from sottovoce.node.store import Store
 from sottovoce.node.transport import NodeTransport, Stopwatch
+from sottovoce.privacy.events import read_event
 from sottovoce.privacy.release import Draws
 from sottovoce.problem.objective import Problem
 
-SAME = 1e-9  # a repeated step agrees with the stored message up to the rounding of another processor
+SAME = 1e-9  # σ comes from a search, and version 0.1's messages from sums, that another processor rounds otherwise
 DATASET = "records"
 """The data set's name in the ledger, where the owner gives none."""
 
@@ -49,7 +51,6 @@ class DurableNode(Node):
     problem : the node's own records (`site.own_problem`)
     store : the node's own folder
     dataset : under which name the owner budgets these records
-    draws : in place of the node's own secret draws, for tests
     """
 
     transport: NodeTransport
@@ -61,24 +62,45 @@ class DurableNode(Node):
         problem: Problem,
         store: Store,
         dataset: str = DATASET,
-        draws: Randomness | None = None,
     ) -> None:
         me, job = run.number(name), run.prepared.job
-        secret = Draws(job.release, entropy.own_streams(store.secret, run.digest), np.array(run.sizes), run.m)
-        own = draws or entropy.Ahead(secret, run.rounds(me), run.m)
-        super().__init__(me, problem, job.method, job.schedule, job.release, own)
+        older = Draws(job.release, entropy.older_streams(store.secret, run.digest), np.array(run.sizes), run.m)
+        super().__init__(me, problem, job.method, job.schedule, job.release, older)
         self.run, self.name, self.store, self.dataset = run, name, store, dataset
-        self.fingerprint = entropy.fingerprint(store.secret, problem.shards)
-        saved = store.enter(run.digest, run.name, name, run.nodes, self.fingerprint)
+        self.fingerprint, self.sequence = entropy.fingerprints(store.secret, problem.shards)
+        saved = store.enter(run.digest, run.name, name, run.nodes, (self.sequence, self.fingerprint))
         self._state, self._round = self._restored(saved.state), saved.round
         self._pending = dict(saved.outbox)
         self.links = Links(run, me, saved, partial(store.released, run.digest))
         self.skips = Skips(run, me, store, saved.skips, saved.round)
         self._cost = run.event(me), run.spec.privacy.adversary
-        if not store.ledger.has("open", run.digest):  # nobody else writes here, so what is affordable now stays so
-            rows = store.rows()
-            adjacency = run.statement.adjacency
-            budget.refuse_unless_affordable(rows, dataset, self.fingerprint, *self._cost, run.digest, adjacency)
+        opened = store.ledger.opened(run.digest)
+        self._older = opened is not None and not opened.get("secure")
+        if opened is None:
+            self._refuse_unless_affordable()
+        else:
+            self._refuse_unless_as_planned(opened)
+
+    def _refuse_unless_affordable(self) -> None:
+        adjacency, rows = self.run.statement.adjacency, self.store.rows()
+        budget.refuse_unless_affordable(rows, self.dataset, self.fingerprint, *self._cost, self.run.digest, adjacency)
+
+    def _refuse_unless_as_planned(self, opened: dict[str, Any]) -> None:
+        """A run goes on with the noise, and on the records, that it was opened with."""
+        sigma, planned = read_event(opened["event"]).sigma, self._cost[0].sigma
+        if not math.isclose(sigma, planned, rel_tol=SAME):
+            raise StoreError(
+                f"run '{self.run.name}' was opened with noise of σ = {sigma:.9g}, and its run file gives σ = "
+                f"{planned:.9g} now; go on with the version of sottovoce that began it"
+            )
+        if opened.get("sequence", self.sequence) != self.sequence:
+            raise StoreError(self.store.other_records(self.run.name))
+
+    @cached_property
+    def _secure(self) -> entropy.Ahead:
+        """Made when first asked for: a folder of version 0.1 has no nonce until something is drawn by it."""
+        keys = entropy.own_keys(self.store.secret, self.run.digest, self.store.nonce())
+        return self.run.draws(self.number, self.problem, keys)
 
     def _restored(self, arrays: dict[str, Any] | None) -> State:
         """The state as it was saved, field by field, whatever fields the method's state has."""
@@ -127,6 +149,8 @@ class DurableNode(Node):
 
     def turn(self, state: State, t: int) -> State:
         """Take part in one round."""
+        if not (self._older and t in self._pending):  # what version 0.1 let out, only its own draws make again
+            self.draws = self._secure
         self._state, self._round = super().turn(state, t), t
         self.links.mixed(t)
         return self._state
@@ -143,7 +167,7 @@ class DurableNode(Node):
     def _released(self, t: int, payload: bytes, message: Array) -> tuple[bytes, Array]:
         """The message that is out already, in place of the one that was made again."""
         out = unpack(payload, Header(self.run.mark, t, self.number), message.shape)
-        if not np.allclose(out, message, rtol=SAME, atol=SAME):
+        if not (np.allclose(out, message, rtol=SAME, atol=SAME) if self._older else np.array_equal(out, message)):
             raise StoreError(
                 f"round {t} was released with another message than the records and the key in '{self.store.path}' "
                 "give now; nothing more is sent: restore what was changed"
@@ -157,6 +181,7 @@ class DurableNode(Node):
         seen, drop = self.links.seen, self.links.stale(t)
         with self.store.transaction():
             if not ledger.has("open", run):
+                self._refuse_unless_affordable()  # others may have opened runs on these records since
                 messages = len(self.run.rounds(self.number))
                 detail = budget.opening(
                     self.run.name,
@@ -167,7 +192,7 @@ class DurableNode(Node):
                     self.run.statement.adjacency,
                     messages,
                 )
-                ledger.append("open", run, detail=detail)
+                ledger.append("open", run, detail=detail | {"secure": True, "sequence": self.sequence})
             self.store.keep_state(run, self._round, self._state._asdict(), seen)
             self.store.keep_message(run, t, payload, drop)
         self.links.post(t, payload)
@@ -195,4 +220,10 @@ class DurableNode(Node):
 
     def model(self) -> Array:
         """x̃_i at the end: a function of released messages only, so that it costs nothing to publish it."""
-        return self.method.average(self._state, self.run.T)[0]
+        model = self.method.average(self._state, self.run.T)[0]
+        if not np.all(np.isfinite(model)):
+            raise NetworkError(
+                f"the model of node '{self.name}' is not finite: steps are too long, or a peer sent numbers of no "
+                "ordinary size; look at the peers' messages, and begin a run of another name"
+            )
+        return model

@@ -29,6 +29,7 @@ The schedule is drawn first, from the public seed, so that every K_i is an exact
 import hashlib
 import json
 import math
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
@@ -42,19 +43,25 @@ import scipy  # not its parts: they load when first used
 
 from sottovoce._types import IntArray
 from sottovoce.data.schema import Schema, plain_schema, read_schema
+from sottovoce.engine.secure import ExactSums, hindrance
 from sottovoce.errors import SottovoceError, SpecError
+from sottovoce.node.entropy import Ahead
 from sottovoce.node.message import RUN
 from sottovoce.node.message import VERSION as WIRE
 from sottovoce.notation import Field
 from sottovoce.privacy.events import Event
-from sottovoce.privacy.statement import PrivacyStatement
+from sottovoce.privacy.statement import PERSON, RECORD, PrivacyStatement, make_statement
+from sottovoce.problem.objective import Problem
 from sottovoce.problem.shards import Shards
 from sottovoce.run.build import Prepared, prepare
 from sottovoce.run.spec import Spec
+from sottovoce.secure.generator import Generator, Purpose
 
 _PLAIN = ("features", "label", "classes", "unit_rows", "unit")  # in place of a schema
 _KNOWN = {"run", "schedule_seed", "timeout", "schema", *_PLAIN, "nodes", "spec"}
 _NEEDED = ("run", "schedule_seed", "nodes", "spec")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}( \([0-9a-f]{16}\))?")
+"""A consortium puts a mark of its schema and test behind a run's name, in brackets."""
 _DECIMALS = 12  # weights may differ by a rounding between processors
 
 
@@ -99,6 +106,9 @@ class Run:
             raise SpecError(
                 "real nodes agree on no seeds in pairs yet, so that their noise would not cancel; simulate it"
             )
+        why = hindrance(made.job.problem, made.job.method, made.job.release)
+        if why is not None:
+            raise SpecError(f"real nodes let out secure releases only, and this run cannot be one: {why}; simulate it")
         return replace(made, seeded=False)  # the seed is the schedule's alone
 
     @property
@@ -121,10 +131,18 @@ class Run:
         """Number of rounds."""
         return self.prepared.job.schedule.T
 
-    @property
+    @cached_property
     def statement(self) -> PrivacyStatement:
-        """What the run guarantees to every node's records; the same at every node."""
-        return self.prepared.statement
+        """What the run guarantees to every node's records; the same at every node, and of secure releases."""
+        job, delta, unit = self.prepared.job, self.spec.privacy.delta, RECORD if self.schema.unit is None else PERSON
+        spoken, turns, claims = job.schedule.participations(), job.schedule.turns, self.prepared.claims
+        return make_statement(job.release, np.array(self.sizes), spoken, delta, claims, False, unit, turns, secure=True)
+
+    def draws(self, i: int, problem: Problem, keys: Mapping[Purpose, Generator]) -> Ahead:
+        """All that node i draws and lets out, from its own records and keys."""
+        spec, release, sizes = self.spec.problem, self.prepared.job.release, np.array(self.sizes)
+        sums = ExactSums(problem, release.clip, spec.row_norm, spec.intercept, max(self.sizes))
+        return Ahead(release, sums, keys, sizes, self.m, i, turns=self.turns(i))
 
     def event(self, i: int) -> Event:
         """What node i will have to account for: its exact K_i, and its σ_i."""
@@ -138,8 +156,12 @@ class Run:
             raise SpecError(f"run '{self.name}' has no node '{name}'; its nodes are {', '.join(self.nodes)}")
         return self.nodes.index(name)
 
+    def turns(self, i: int) -> IntArray:
+        """The rounds in which node i takes a gradient."""
+        return self.prepared.job.schedule.turns(i)
+
     def rounds(self, i: int) -> IntArray:
-        """The rounds in which node i speaks."""
+        """The rounds in which node i sends a message: its turns, and those in which it only listens and passes on."""
         schedule = self.prepared.job.schedule
         places = np.flatnonzero(schedule.active == i)
         return np.searchsorted(schedule.starts, places, side="right").astype(np.int64)
@@ -232,6 +254,8 @@ def make_run(data: Mapping[str, Any], schema: Schema | None = None) -> Run:
         if name not in data:
             raise SpecError(f"the entry '{name}' is missing")
     nodes = data["nodes"]
+    for node in nodes if isinstance(nodes, dict) else ():
+        check_name("node", node)
     if not isinstance(nodes, dict) or not nodes or any(type(q) is not int or q < 1 for q in nodes.values()):
         raise SpecError("[nodes] must name every node with its number of records, such as north = 1200")
     timeout = data.get("timeout", 600)
@@ -240,6 +264,7 @@ def make_run(data: Mapping[str, Any], schema: Schema | None = None) -> Run:
     if type(data["schedule_seed"]) is not int or data["schedule_seed"] < 0:
         raise SpecError("'schedule_seed' must be a whole number that is not negative; it is public")
     name = _text(data, "run")
+    check_name("run", name)
     if schema is None:
         spec = _spec(data["spec"], data["schedule_seed"])
         schema, records = _plain(data, spec)
@@ -250,6 +275,23 @@ def make_run(data: Mapping[str, Any], schema: Schema | None = None) -> Run:
         spec = _spec(_with_schema(data["spec"], schema), data["schedule_seed"])
         records = {"schema": schema.digest}
     return Run(name, spec, tuple(nodes), tuple(nodes.values()), schema, float(timeout), records)
+
+
+def check_name(noun: str, name: Any) -> None:
+    """Names of runs, nodes and sites become parts of paths, of commands and of certificates: one pattern for all.
+
+    Examples
+    --------
+    >>> check_name("run", "../../etc")
+    Traceback (most recent call last):
+    ...
+    sottovoce.errors.SpecError: a run cannot be called '../../etc': a name has letters, digits, '.', '_' and '-', ...
+    """
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or ".." in name:
+        raise SpecError(
+            f"a {noun} cannot be called {name!r}: a name has letters, digits, '.', '_' and '-', begins with a letter "
+            "or digit, has no two dots together, and is no longer than 64 characters; choose such a one"
+        )
 
 
 def predicts_numbers(spec: Spec) -> bool:

@@ -5,6 +5,9 @@
     ledger.head     the ledger's head, kept apart (`ledger.py`)
     lock            held while a node runs
 
+Key, nonce and ledger are born together: a folder that has lost one of them is refused, never filled up again. The
+step is the transaction that makes the tables; what is left of a birth that was cut short is thrown away, or finished.
+
 Write-ahead log, synchronous = FULL: when a transaction returns, it is on the disk, and a power loss costs nothing.
 
 One transaction a round, before any peer can see the round's message: the state in which the round begins, the
@@ -22,7 +25,7 @@ import hashlib
 import json
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import RLock
@@ -74,6 +77,7 @@ class Folder:
         try:
             self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._lock = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+            self._keep_to_owner()
         except OSError as error:
             raise StoreError(f"the folder '{self.path}' cannot be used ({error.strerror}); give another one") from None
         try:
@@ -83,6 +87,14 @@ class Folder:
             raise FolderInUse(
                 f"another process uses the folder '{self.path}'; a node runs once: wait for it, or stop it"
             ) from None
+
+    def _keep_to_owner(self) -> None:
+        """Nobody else reads the folder, nor what is in it, however it was made."""
+        os.chmod(self.path, 0o700)
+        for name in (FILE, f"{FILE}-wal", f"{FILE}-shm", ledger.HEAD_FILE, LOCK):
+            if (self.path / name).exists():
+                os.chmod(self.path / name, 0o600)
+        os.close(os.open(self.path / FILE, os.O_RDWR | os.O_CREAT, 0o600))  # SQLite would let others read it
 
     def _release_lock(self) -> None:
         if self._lock is not None:
@@ -96,14 +108,8 @@ class Folder:
 
     def _open(self, reading: bool) -> None:
         fresh = not reading and self._db.execute("SELECT COUNT(*) FROM sqlite_master").fetchone() == (0,)
-        if not reading:
-            self.secret = self._own_secret(fresh)
         if fresh:
-            self._db.execute("PRAGMA journal_mode = WAL")
-            mark = f"INSERT INTO about VALUES ('key', '{entropy.key_mark(self.secret)}');"
-            stamp = f"PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION};"
-            self._db.execute("PRAGMA synchronous = FULL")
-            self._db.executescript(f"BEGIN; {stamp} {_TABLES} {ledger.SCHEMA} {mark} COMMIT;")
+            self._be_born()
         (application,) = self._db.execute("PRAGMA application_id").fetchone()
         (version,) = self._db.execute("PRAGMA user_version").fetchone()
         if (application, version) != (APPLICATION, VERSION):
@@ -114,23 +120,52 @@ class Folder:
         if reading:
             return
         self._db.execute("PRAGMA synchronous = FULL")
-        found = self._db.execute("SELECT value FROM about WHERE name = 'key'").fetchone()
-        if found is None or found[0] != entropy.key_mark(self.secret):
+        if (self.path / entropy.UNBORN).exists():
+            self._finish_birth()
+        if not (self.path / entropy.FILE).exists():
+            raise StoreError(f"the secret key of '{self.path}' is gone; restore that one file")
+        self.secret = entropy.own_secret(self.path)
+        if self.identity != entropy.key_mark(self.secret):
             raise StoreError(f"the secret key in '{self.path}' is not the one that its ledger was made with")
         wrong = self.ledger_faults()
         if wrong:
             raise StoreError(f"the ledger in '{self.path}' does not hold: {wrong[0]}; nothing runs on it")
         self._heads.write(self.ledger.head, durable=True)
 
-    def _own_secret(self, fresh: bool) -> bytes:
-        if fresh and (self.path / ledger.HEAD_FILE).exists():
-            raise StoreError(
-                f"the ledger in '{self.path}' is gone, and what it released cannot be known any more; restore {FILE}, "
-                "or give an empty folder for other records"
-            )
-        if not fresh and not (self.path / entropy.FILE).exists():
-            raise StoreError(f"the secret key of '{self.path}' is gone; restore that one file")
-        return entropy.own_secret(self.path)
+    def _be_born(self) -> None:
+        """Key, nonce and ledger, in an empty folder."""
+        for left in (ledger.HEAD_FILE, entropy.FILE):
+            if (self.path / left).exists():
+                raise StoreError(
+                    f"the ledger in '{self.path}' is gone, though its {left} is there, and what it released cannot be "
+                    f"known any more; restore {FILE} and {ledger.HEAD_FILE}, or give an empty folder for other records"
+                )
+        secret = entropy.new_secret(self.path)
+        self._db.execute("PRAGMA journal_mode = WAL")
+        self._db.execute("PRAGMA synchronous = FULL")
+        mark = f"INSERT INTO about VALUES ('key', '{entropy.key_mark(secret)}');"
+        stamp = f"PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION};"
+        self._db.executescript(f"BEGIN; {stamp} {_TABLES} {ledger.SCHEMA} {mark}")
+        self.ledger.append("nonce", detail=entropy.new_nonce())
+        self._db.execute("COMMIT")
+
+    def _finish_birth(self) -> None:
+        """The tables are there; the head and the key may have been cut off."""
+        if not (self.path / entropy.FILE).exists() and [row.kind for row in self.rows()] == ["nonce"]:
+            self._heads.write(self.ledger.head, durable=True)
+            entropy.keep_secret(self.path)
+        else:
+            (self.path / entropy.UNBORN).unlink()
+
+    def nonce(self) -> bytes:
+        """The ledger's nonce; one of version 0.1 gets it when a run first draws by it."""
+        with self._guard, self.reporting():
+            if self.ledger.nonce() is None:
+                with self.transaction():
+                    self.ledger.append("nonce", detail=entropy.new_nonce())
+            found = self.ledger.nonce()
+        assert found is not None
+        return found
 
     @property
     def identity(self) -> str:
@@ -221,7 +256,7 @@ class Store(Folder):
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
     ...     store = Store(folder)
-    ...     saved = store.enter("ab" * 32, "first", "north", ("north", "south"), "fingerprint")
+    ...     saved = store.enter("ab" * 32, "first", "north", ("north", "south"), ["fingerprint"])
     ...     with store.transaction():
     ...         store.keep_state("ab" * 32, 3, {"z": np.zeros((1, 2))}, {1: Mark(3, "cd")})
     ...     again = store.load("ab" * 32)
@@ -230,17 +265,17 @@ class Store(Folder):
     (None, 3, {'z': array([[0., 0.]])}, {1: Mark(round=3, message='cd')})
     """
 
-    def enter(self, run: str, name: str, node: str, nodes: tuple[str, ...], fingerprint: str) -> Saved:
-        """Begin a run, or find it where it was left; on other records than it began with it cannot go on."""
+    def enter(self, run: str, name: str, node: str, nodes: tuple[str, ...], fingerprints: Sequence[str]) -> Saved:
+        """Begin a run, or find it where it was left; on other records than it began with it cannot go on.
+
+        Records are known by the first of their fingerprints; a run of an earlier version by any of them.
+        """
         with self._guard, self.reporting():
             found = self._db.execute("SELECT node, fingerprint FROM runs WHERE run = ?", (run,)).fetchone()
             if found is not None and found[0] != node:
                 raise StoreError(f"the folder '{self.path}' takes part in this run as node '{found[0]}', not '{node}'")
-            if found is not None and found[1] != fingerprint and self.ledger.last(run):
-                raise StoreError(
-                    f"run '{name}' was begun on other records than these, and the noise of its rounds must not meet "
-                    "two data sets; give it the same records, or begin a run of another name"
-                )
+            if found is not None and found[1] not in fingerprints and self.ledger.last(run):
+                raise StoreError(self.other_records(name))
             same = self._db.execute("SELECT run FROM runs WHERE name = ? AND run != ?", (name, run)).fetchall()
             for (other,) in same:
                 if self.ledger.last(other):
@@ -252,11 +287,19 @@ class Store(Folder):
             for row in self.ledger.rows():
                 if row.kind == "stop" and row.run == run:
                     raise StoreError(f"this node stopped for good in run '{name}': {row.detail['reason']}")
-            if found is None or found[1] != fingerprint:
-                values = (run, name, node, json.dumps(nodes), fingerprint, 0)
+            if found is None or found[1] not in fingerprints:
+                values = (run, name, node, json.dumps(nodes), fingerprints[0], 0)
                 with self.transaction():
                     self._db.execute("INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?, ?)", values)
             return self.load(run)
+
+    @staticmethod
+    def other_records(name: str) -> str:
+        """Why a run cannot go on."""
+        return (
+            f"run '{name}' was begun on other records than these, or in another order or of other people, and the "
+            "noise of its rounds must not meet two data sets; give it the same records, or begin a run of another name"
+        )
 
     def load(self, run: str) -> Saved:
         """All that is kept of a run, each part of it checked."""

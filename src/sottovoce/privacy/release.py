@@ -21,14 +21,15 @@ sizes are known it makes the law that runs:
 `Tree`: Gaussian prefix-sum noise along a binary tree (Kairouz et al. 2021), for records used in a fixed order.
 `Objective`: Gaussian noise on the linear term of an objective that is then minimised (see `objective`).
 
-σ_i scales every law linearly: calibration relies on it.
+σ_i scales every law linearly: calibration relies on it. A law draws in two ways: `draw` gives floating-point noise, for
+simulations; `sources` says of which unit noises a release is made, and a secure run adds exactly those to an exact sum.
 """
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import ClassVar, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
@@ -182,14 +183,57 @@ def refuse_unless_runnable(adversary: Adversary, secrets: bool = False, nodes: i
         )
 
 
+class Source(NamedTuple):
+    """One unit noise in each of some releases.
+
+    Attributes
+    ----------
+    rows : which of the releases, none of them twice
+    owners, rounds : the address of each one's noise: equal addresses are one and the same number
+    factors : what it is multiplied by, besides the release's own scale; of either sign, and of 26 bits at most, so that
+        the product is exact
+    shared : whether it is a secret of two nodes
+    """
+
+    rows: IntArray
+    owners: IntArray
+    rounds: IntArray
+    factors: Array
+    shared: bool = False
+
+
+SHORT = 26
+"""Bits of a factor, and of a scale: their product has no more than a float has."""
+
+
+def rounded_up(values: Array) -> Array:
+    """Positive numbers brought to 26 bits, upwards by more than a few roundings: never below what was meant.
+
+    Examples
+    --------
+    >>> float(rounded_up(np.array([0.1]))[0]) - 0.1 < 2.0**-28, rounded_up(np.array([0.0, 3.0])) - [0, 3] < 2.0**-23
+    (True, array([ True,  True]))
+    """
+    part, octave = np.frexp(np.asarray(values, dtype=np.float64) * (1.0 + 2.0**-40))
+    return np.ldexp(np.ceil(part * 2.0**SHORT), octave - SHORT)
+
+
 class Law(Protocol):
     """A way to make noise."""
 
     secrets: ClassVar[bool]
     """Whether pairs of nodes share seeds: what two of them cancel has one scale, no worth once they are out."""
+    unit: ClassVar[str]
+    """The law of one unit noise: 'gaussian', with variance 1, or 'laplace', with scale 1."""
 
     def draw(self, streams: Streams, nodes: IntArray, t: IntArray, m: int, sigma: tuple[float, ...]) -> Array:
         """A row of noise for each pair (node, round)."""
+
+    def share(self, t: IntArray) -> Array:
+        """How much noise, in units of σ, goes with ĝ itself: the spread over the gain, for each round."""
+
+    def sources(self, nodes: IntArray, t: IntArray) -> list[Source]:
+        """The unit noises of which the noise of each pair (node, round) is made, in units of its scale."""
 
     def event(self, node: int, plain: GaussianEvent) -> Event:
         """What a node must account for, given what it would be for independent Gaussian noise of its σ_i."""
@@ -200,6 +244,7 @@ class Gaussian:
     """N(0, σ_i² I), independent."""
 
     secrets: ClassVar[bool] = False
+    unit: ClassVar[str] = "gaussian"
 
     def draw(self, streams: Streams, nodes: IntArray, t: IntArray, m: int, sigma: tuple[float, ...]) -> Array:
         """Fresh normals."""
@@ -208,9 +253,22 @@ class Gaussian:
             return np.zeros((len(nodes), m))
         return scales[:, None] * streams.normals(nodes, t, m)
 
+    def share(self, t: IntArray) -> Array:
+        """σ, always."""
+        return np.ones(len(t))
+
+    def sources(self, nodes: IntArray, t: IntArray) -> list[Source]:
+        """One, a node's own."""
+        return [_own(nodes, t)]
+
     def event(self, node: int, plain: GaussianEvent) -> Event:
         """As it is."""
         return plain
+
+
+def _own(nodes: IntArray, t: IntArray) -> Source:
+    """A unit noise of its own for each pair (node, round)."""
+    return Source(np.arange(len(nodes)), nodes, t, np.ones(len(nodes)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,10 +278,19 @@ class Shaped:
     gain: Array
     spread: Array
     secrets: ClassVar[bool] = False
+    unit: ClassVar[str] = "gaussian"
 
     def draw(self, streams: Streams, nodes: IntArray, t: IntArray, m: int, sigma: tuple[float, ...]) -> Array:
         """Normals times the round's spread."""
         return self.spread[np.asarray(t) - 1][:, None] * Gaussian().draw(streams, nodes, t, m, sigma)
+
+    def share(self, t: IntArray) -> Array:
+        """Of gain·(ĝ + share·ν): the gain is public, and may be taken afterwards."""
+        return np.asarray((self.spread / self.gain)[np.asarray(t) - 1])
+
+    def sources(self, nodes: IntArray, t: IntArray) -> list[Source]:
+        """One, a node's own."""
+        return [_own(nodes, t)]
 
     def event(self, node: int, plain: GaussianEvent) -> Event:
         """K equal rounds that come to the same: Gaussian mechanisms compose by Σ 1/z² (Dong, Roth and Su 2022)."""
@@ -246,6 +313,7 @@ class Laplace(Shaped):
     """As `Shaped`, each coordinate Laplace with scale spread_t σ_i: pure ε, in the L1 norm."""
 
     dimension: int
+    unit: ClassVar[str] = "laplace"
 
     def draw(self, streams: Streams, nodes: IntArray, t: IntArray, m: int, sigma: tuple[float, ...]) -> Array:
         """The difference of two exponentials, each half of a χ² with two degrees of freedom."""
@@ -278,6 +346,7 @@ class Pairs:
     ratio: float
     coalition: tuple[int, ...] = ()
     secrets: ClassVar[bool] = True
+    unit: ClassVar[str] = "gaussian"
 
     def covariance(self) -> Array:
         """Σ/σ² = I + ratio² Laplacian, between the nodes of the same coordinate; the coalition's seeds taken out."""
@@ -299,6 +368,28 @@ class Pairs:
                 own[rows[1]] -= shared[np.searchsorted(rounds, t[rows[1]])]
         return np.take(sigma, nodes)[:, None] * own
 
+    def share(self, t: IntArray) -> Array:
+        """σ, always."""
+        return np.ones(len(t))
+
+    def sources(self, nodes: IntArray, t: IntArray) -> list[Source]:
+        """A node's own, and one for each link, which is of the other sign at its other end.
+
+        All nodes take one ratio, brought to 26 bits upwards: more of what cancels hides no less.
+        """
+        ratio = float(rounded_up(np.array([self.ratio]))[0])
+        mine: list[list[tuple[int, float]]] = [[] for _ in range(self.n)]
+        for e, (i, j) in enumerate(self.pairs.tolist()):
+            mine[i].append((e, ratio))
+            mine[j].append((e, -ratio))
+        found = [_own(nodes, t)]
+        degrees = np.array([len(links) for links in mine])[nodes]
+        for k in range(int(degrees.max(initial=0))):
+            rows = np.flatnonzero(degrees > k)
+            links, factors = zip(*(mine[i][k] for i in nodes[rows].tolist()), strict=True)
+            found.append(Source(rows, np.array(links), np.asarray(t)[rows], np.array(factors), shared=True))
+        return found
+
     def event(self, node: int, plain: GaussianEvent) -> Event:
         """What everybody's messages together leave of node i's noise: the variance 1/[Σ⁻¹]_ii."""
         left = 1.0 / np.linalg.inv(self.covariance())[node, node]
@@ -316,6 +407,7 @@ class Tree:
 
     batches: int
     secrets: ClassVar[bool] = False
+    unit: ClassVar[str] = "gaussian"
 
     def draw(self, streams: Streams, nodes: IntArray, t: IntArray, m: int, sigma: tuple[float, ...]) -> Array:
         """How much the prefix sum's noise changes in round t."""
@@ -332,6 +424,28 @@ class Tree:
                 total += streams.normals(np.array([level]), np.array([first + (s << level)]), m)[0]
             s, level = s >> 1, level + 1
         return total
+
+    def share(self, t: IntArray) -> Array:
+        """σ, always."""
+        return np.ones(len(t))
+
+    def sources(self, nodes: IntArray, t: IntArray) -> list[Source]:
+        """The tree nodes in which the prefix of round t differs from the one before.
+
+        Of s = …1000 that is the node of its last 1, added, and those of the ones of s − 1 = …0111 below it, taken away.
+        """
+        t = np.asarray(t)
+        first = (t - 1) // self.batches * self.batches
+        s = t - first
+        last = np.bitwise_count((s & -s) - 1).astype(np.int64)  # how many zeros s ends with
+        found = []
+        for level in range(int(last.max(initial=-1)) + 1):
+            rows = np.flatnonzero(last >= level)
+            new = last[rows] == level
+            ends = np.where(new, s[rows], (s[rows] - 1) >> level << level)
+            factors = np.where(new, 1.0, -1.0)
+            found.append(Source(rows, np.full(len(rows), level), first[rows] + ends, factors))
+        return found
 
     def event(self, node: int, plain: GaussianEvent) -> Event:
         """A record is in one leaf a pass, and in every node above it."""

@@ -1,4 +1,4 @@
-r"""Losses of linear models, l(x, ξ) = φ(⟨c, x⟩, y) for a record ξ = (c, y).
+"""Losses of linear models, l(x, ξ) = φ(⟨c, x⟩, y) for a record ξ = (c, y), of one output or of K.
 
 Conventions: u = ⟨c, x⟩ is the margin; `value` is φ(u, y), `slope` one element of its subdifferential in u, so that
 slope · c is a subgradient of l in x. Classification losses take y ∈ {−1, +1} and depend on y·u only. Formulas are
@@ -11,14 +11,11 @@ engine compiles these very formulas, of all rows that there are when it is first
 A third formula, the convex conjugate φ*(s) = sup_u s·u − φ(u), is needed only to certify an optimum by a duality
 gap. For every loss here but the logistic one it is s·y + κs²/2 on an interval (`Conjugate`).
 
-`SOFTMAX` stands apart: it is a loss of K margins at once, u of shape (…, K), with y a class number. `Joint` makes a
-loss of K outputs out of any binary one: margins u = (⟨c, x_1⟩, …, ⟨c, x_K⟩) of one record and its target, to a number.
-
-With K = 1 it is the loss itself. With K ≥ 2 targets are class numbers 0 … K − 1, and the loss is either the softmax one
-or the sum over k of a binary loss that tells class k from the rest. A subgradient in x is s ⊗ c, s the vector of the K
-slopes, of norm ‖s‖₂·‖c‖: that is what a bound, and a clip, is on.
-
-Conventions: u and s have the classes as their last axis, and no such axis for K = 1.
+A model of K outputs has K margins of one record, u = (⟨c, x_1⟩, …, ⟨c, x_K⟩), and a class number 0 … K − 1 for its
+target. `Joint` is its loss: the softmax one, which stands apart in the table because it is of all margins at once, or
+the sum over k of a binary loss that tells class k from the rest. A subgradient in x is s ⊗ c, s the vector of the K
+slopes, of norm ‖s‖₂·‖c‖: that is what a bound, and a clip, is on. u and s have the classes as their last axis, and no
+such axis for K = 1, where the joint loss is the loss itself.
 """
 
 import math
@@ -243,6 +240,11 @@ SOFTMAX = Loss(  # multinomial log-loss; p − e_y sums to 0, and is longest, �
     None,
 )
 
+
+LOGISTIC = next(row for row in _ROWS if row.name == "logistic")
+
+IEEE_SLOPES = frozenset(row.slope_formula for row in _ROWS if row is not LOGISTIC)
+"""Slopes made of sums, products, quotients and comparisons of single elements: IEEE 754 rounds them in one way only."""
 
 LOSSES = Choices[Loss]("loss", {row.name: row for row in (*_ROWS, SOFTMAX)})
 """Every loss by name; a row, called with its parameter, is that loss with another one.

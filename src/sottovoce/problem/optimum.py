@@ -1,25 +1,21 @@
-r"""Accelerated proximal gradient descent (Beck and Teboulle 2009, FISTA) on a smooth loss plus a separable h.
-
-For losses whose dual has no closed coordinate step: the softmax loss. Momentum is dropped whenever it points uphill
-(O'Donoghue and Candès 2015), which gives the fast linear rate of a strongly convex F without knowing its modulus. The
-slopes p − e_y at any point are in the domain of the conjugate, so that every point brings its own dual bound.
-
-The dual point of the certified optimum: passes of coordinate ascent over the rows, extrapolated now and then.
-
-The reference optimum F*, certified by a duality gap.
+"""The reference optimum F*, certified by a duality gap.
 
 The primal is F(x) = Σ w_r φ(⟨c_r, x⟩, y_r) + h(x). For any slopes s in the domain of φ*,
 D(s) = −Σ w_r φ*(s_r, y_r) − h*(−Σ w_r s_r c_r) is a lower bound of F*, so that F(x) − D(s) bounds the error of x
 whatever found the two points. Where h* is an indicator (l1), D is taken over ‖x‖₁ ≤ F(x)/φ instead, which holds every
 minimiser because losses are not negative; that makes it finite, and tight in the limit.
 
-The points are found by dual coordinate ascent (`coordinate`) with three additions. Where h is not strongly convex
-enough, it is run on h + κ‖· − x₀‖²/2 and the centre x₀ is moved to each solution: the proximal point method, which ends
-after finitely many moves where F is piecewise linear. Once an inner problem has taken some passes, blocks of passes
-in one fixed order are extrapolated (Anderson), and the result is kept where it raises the dual. And the best primal
-and dual points seen are kept, each by itself.
+The points are found by dual coordinate ascent (`Ascent`, whose passes over the rows are in `coordinate`) with three
+additions. Where h is not strongly convex enough, it is run on h + κ‖· − x₀‖²/2 and the centre x₀ is moved to each
+solution: the proximal point method, which ends after finitely many moves where F is piecewise linear. Once an inner
+problem has taken some passes, blocks of passes in one fixed order are extrapolated (Anderson), and the result is kept
+where it raises the dual. And the best primal and dual points seen are kept, each by itself.
 
-Several outputs: one class against the rest falls apart into a problem for each class; softmax is left to `proximal`.
+Several outputs: one class against the rest falls apart into a problem for each class. The dual of softmax has no closed
+coordinate step; its points come from accelerated proximal gradient descent (`descend`: Beck and Teboulle 2009, FISTA).
+Momentum is dropped whenever it points uphill (O'Donoghue and Candès 2015), which gives the fast linear rate of a
+strongly convex F without knowing its modulus. The slopes p − e_y at any point are in the domain of the conjugate, so
+that every point brings its own dual bound.
 """
 
 import math
@@ -34,128 +30,6 @@ from sottovoce.errors import SottovoceError, SpecError
 from sottovoce.problem.objective import Problem
 from sottovoce.problem.regularisers import Regulariser, Separable
 from sottovoce.rows import is_sparse
-
-CAUTION = 64.0  # the first step is this much longer than the one that is sure to descend, and is cut as need be
-ROUNDING = 1e-12  # two values of F that differ by less are not told apart
-
-
-class Iterate(NamedTuple):
-    """A point and the slopes of the loss there."""
-
-    x: Array
-    slopes: Array
-
-
-def descend(problem: Problem, x: Array) -> Iterator[Iterate]:
-    """Better and better points, without end; each costs about two passes over the data."""
-    # the Hessian of logsumexp is at most I/2, so that of the risk is at most Σ w ‖c‖²/2
-    sure = 0.5 * float(np.dot(problem.record_weights, np.square(problem.shards.norms))) or 1.0
-    stiffness, ahead, momentum = sure / CAUTION, x, 1.0
-    while True:
-        risk, slopes = _look(problem, ahead)
-        gradient = problem.combined(slopes)
-        while True:
-            new = problem.h.step(gradient - stiffness * ahead, 1.0, stiffness)
-            move = new - ahead
-            model = risk + float(np.dot(gradient, move)) + 0.5 * stiffness * float(np.dot(move, move))
-            found, new_slopes = _look(problem, new)
-            if found <= model + ROUNDING * abs(model) or stiffness >= sure:
-                break
-            stiffness = min(2.0 * stiffness, sure)
-        yield Iterate(new, new_slopes)
-        if float(np.dot(ahead - new, new - x)) > 0.0:  # the step went against the momentum
-            x, ahead, momentum = new, new, 1.0
-            continue
-        grown = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * momentum * momentum))
-        ahead, x, momentum = new + (momentum - 1.0) / grown * (new - x), new, grown
-
-
-def _look(problem: Problem, x: Array) -> tuple[float, Array]:
-    """The risk at x and the slopes there, from one product with the data."""
-    u, y = problem.margins(x), problem.shards.y
-    return float(np.dot(problem.record_weights, problem.joint.value(u, y))), problem.joint.slope(u, y)
-
-
-BLOCK = 15  # passes of one extrapolation: more see more of the slow directions, fewer follow changes of the active set
-
-
-class Ascent:
-    """The dual point s of Σ w_r φ(⟨c_r, ·⟩, y_r) + h + κ‖· − x₀‖²/2, with z = v + κx₀ and the primal point x of z."""
-
-    def __init__(self, problem: Problem, h: Separable, seed: int) -> None:
-        shards, loss = problem.shards, problem.loss
-        self.problem, self.h, self.rng = problem, h, np.random.default_rng(seed)
-        self.w, self.y, self.records = problem.record_weights, shards.y, len(shards.y)
-        self.low, self.high = (np.ascontiguousarray(end, dtype=np.float64) for end in loss.interval(shards.y))
-        self.steps = self.w * np.square(shards.norms)
-        self.stiffness = float(np.mean(self.steps)) or 1.0  # R²/N: here a record's own curvature balances the rest
-        self.curvature = 0.0 if loss.conjugate_formula is None else loss.conjugate_formula.curvature(loss.parameter)
-        self.s = np.zeros(self.records)
-
-    @property
-    def v(self) -> Array:
-        """−Σ w_r s_r c_r, as the running sum has it."""
-        return self.z - self.kappa * self.x0
-
-    def centre_at(self, x0: Array, kappa: float) -> None:
-        """Move the proximal centre, and sum v afresh."""
-        self.x0, self.kappa = x0.copy(), kappa
-        self.z, self.x = self._primal(self.s)
-
-    def _primal(self, s: Array) -> tuple[Array, Array]:
-        z = self.kappa * self.x0 - self.problem.shards.pull(self.w * s)
-        return z, self.h.step(-z, 1.0, self.kappa)
-
-    def proximal_term(self) -> float:
-        """κ‖x − x₀‖²/2."""
-        return 0.5 * self.kappa * float(np.sum(np.square(self.x - self.x0)))
-
-    def inner_dual(self, s: Array, z: Array, x: Array) -> float:
-        """The dual value of the problem with the proximal term: (h + κ‖· − x₀‖²/2)* is attained at x."""
-        attained = float(np.dot(z, x)) - self.h.value(x)
-        attained -= 0.5 * self.kappa * float(np.dot(x, x) + np.dot(self.x0, self.x0))
-        return -float(np.dot(self.w, self.problem.loss.conjugate(s, self.y))) - attained
-
-    def advance(self, passes: int, extrapolate: bool) -> None:
-        """Make passes: each in an order of its own, or in blocks of one order where they are to be extrapolated."""
-        while extrapolate and passes >= BLOCK:
-            self._block()
-            passes -= BLOCK
-        for _ in range(passes):
-            self._sweep(self.rng.permutation(self.records))
-
-    def _block(self) -> None:
-        """Passes in one order, a fixed map of s, and then the combination of its iterates that moved least."""
-        rows = self.rng.permutation(self.records)
-        iterates = [self.s.copy()]
-        for _ in range(BLOCK):
-            self._sweep(rows)
-            iterates.append(self.s.copy())
-        moves = np.diff(iterates, axis=0)
-        gram = moves @ moves.T
-        size = float(np.trace(gram))
-        if size == 0.0:
-            return
-        share = np.linalg.solve(gram / size + 1e-12 * np.eye(BLOCK), np.ones(BLOCK))
-        s = np.clip(np.tensordot(share / np.sum(share), np.array(iterates[1:]), 1), self.low, self.high)
-        z, x = self._primal(s)
-        if self.inner_dual(s, z, x) > self.inner_dual(self.s, self.z, self.x):
-            self.s, self.z, self.x = s, z, x
-
-    def _sweep(self, rows: IntArray) -> None:
-        from sottovoce.problem.coordinate import dense_pass, sparse_pass  # Numba takes long to load: only when used
-
-        shards, h = self.problem.shards, self.h
-        scale = 1.0 / (h.mu + self.kappa)
-        entropy = self.problem.loss.conjugate_formula is None
-        loss = (self.y, self.w, self.steps, self.low, self.high, self.curvature, entropy)
-        state = (h.phi, scale, h.lo, h.hi, self.s, self.z, self.x)
-        if is_sparse(shards.X):
-            X = shards.X
-            sparse_pass(X.data, X.indices, X.indptr, shards.intercept, rows, *loss, *state)
-        else:
-            dense_pass(shards.X, shards.intercept, rows, *loss, *state)
-
 
 PLAIN = 10  # passes of an inner problem before extrapolation: the active set changes too much at first
 INNER = 0.02  # an inner problem is solved to this share of the true gap, or to the size of its proximal term
@@ -372,3 +246,125 @@ class _Best:
         self.value = self.problem.value(self.x)
         self.lower = min(dual_value(self.problem, self.slopes, self.reach), self.value)  # not over it by rounding
         return Optimum(self.x, self.slopes, self.value, self.lower, self.gap, passes)
+
+
+BLOCK = 15  # passes of one extrapolation: more see more of the slow directions, fewer follow changes of the active set
+
+
+class Ascent:
+    """The dual point s of Σ w_r φ(⟨c_r, ·⟩, y_r) + h + κ‖· − x₀‖²/2, with z = v + κx₀ and the primal point x of z."""
+
+    def __init__(self, problem: Problem, h: Separable, seed: int) -> None:
+        shards, loss = problem.shards, problem.loss
+        self.problem, self.h, self.rng = problem, h, np.random.default_rng(seed)
+        self.w, self.y, self.records = problem.record_weights, shards.y, len(shards.y)
+        self.low, self.high = (np.ascontiguousarray(end, dtype=np.float64) for end in loss.interval(shards.y))
+        self.steps = self.w * np.square(shards.norms)
+        self.stiffness = float(np.mean(self.steps)) or 1.0  # R²/N: here a record's own curvature balances the rest
+        self.curvature = 0.0 if loss.conjugate_formula is None else loss.conjugate_formula.curvature(loss.parameter)
+        self.s = np.zeros(self.records)
+
+    @property
+    def v(self) -> Array:
+        """−Σ w_r s_r c_r, as the running sum has it."""
+        return self.z - self.kappa * self.x0
+
+    def centre_at(self, x0: Array, kappa: float) -> None:
+        """Move the proximal centre, and sum v afresh."""
+        self.x0, self.kappa = x0.copy(), kappa
+        self.z, self.x = self._primal(self.s)
+
+    def _primal(self, s: Array) -> tuple[Array, Array]:
+        z = self.kappa * self.x0 - self.problem.shards.pull(self.w * s)
+        return z, self.h.step(-z, 1.0, self.kappa)
+
+    def proximal_term(self) -> float:
+        """κ‖x − x₀‖²/2."""
+        return 0.5 * self.kappa * float(np.sum(np.square(self.x - self.x0)))
+
+    def inner_dual(self, s: Array, z: Array, x: Array) -> float:
+        """The dual value of the problem with the proximal term: (h + κ‖· − x₀‖²/2)* is attained at x."""
+        attained = float(np.dot(z, x)) - self.h.value(x)
+        attained -= 0.5 * self.kappa * float(np.dot(x, x) + np.dot(self.x0, self.x0))
+        return -float(np.dot(self.w, self.problem.loss.conjugate(s, self.y))) - attained
+
+    def advance(self, passes: int, extrapolate: bool) -> None:
+        """Make passes: each in an order of its own, or in blocks of one order where they are to be extrapolated."""
+        while extrapolate and passes >= BLOCK:
+            self._block()
+            passes -= BLOCK
+        for _ in range(passes):
+            self._sweep(self.rng.permutation(self.records))
+
+    def _block(self) -> None:
+        """Passes in one order, a fixed map of s, and then the combination of its iterates that moved least."""
+        rows = self.rng.permutation(self.records)
+        iterates = [self.s.copy()]
+        for _ in range(BLOCK):
+            self._sweep(rows)
+            iterates.append(self.s.copy())
+        moves = np.diff(iterates, axis=0)
+        gram = moves @ moves.T
+        size = float(np.trace(gram))
+        if size == 0.0:
+            return
+        share = np.linalg.solve(gram / size + 1e-12 * np.eye(BLOCK), np.ones(BLOCK))
+        s = np.clip(np.tensordot(share / np.sum(share), np.array(iterates[1:]), 1), self.low, self.high)
+        z, x = self._primal(s)
+        if self.inner_dual(s, z, x) > self.inner_dual(self.s, self.z, self.x):
+            self.s, self.z, self.x = s, z, x
+
+    def _sweep(self, rows: IntArray) -> None:
+        from sottovoce.problem.coordinate import dense_pass, sparse_pass  # Numba takes long to load: only when used
+
+        shards, h = self.problem.shards, self.h
+        scale = 1.0 / (h.mu + self.kappa)
+        entropy = self.problem.loss.conjugate_formula is None
+        loss = (self.y, self.w, self.steps, self.low, self.high, self.curvature, entropy)
+        state = (h.phi, scale, h.lo, h.hi, self.s, self.z, self.x)
+        if is_sparse(shards.X):
+            X = shards.X
+            sparse_pass(X.data, X.indices, X.indptr, shards.intercept, rows, *loss, *state)
+        else:
+            dense_pass(shards.X, shards.intercept, rows, *loss, *state)
+
+
+CAUTION = 64.0  # the first step is this much longer than the one that is sure to descend, and is cut as need be
+ROUNDING = 1e-12  # two values of F that differ by less are not told apart
+
+
+class Iterate(NamedTuple):
+    """A point and the slopes of the loss there."""
+
+    x: Array
+    slopes: Array
+
+
+def descend(problem: Problem, x: Array) -> Iterator[Iterate]:
+    """Better and better points, without end; each costs about two passes over the data."""
+    # the Hessian of logsumexp is at most I/2, so that of the risk is at most Σ w ‖c‖²/2
+    sure = 0.5 * float(np.dot(problem.record_weights, np.square(problem.shards.norms))) or 1.0
+    stiffness, ahead, momentum = sure / CAUTION, x, 1.0
+    while True:
+        risk, slopes = _look(problem, ahead)
+        gradient = problem.combined(slopes)
+        while True:
+            new = problem.h.step(gradient - stiffness * ahead, 1.0, stiffness)
+            move = new - ahead
+            model = risk + float(np.dot(gradient, move)) + 0.5 * stiffness * float(np.dot(move, move))
+            found, new_slopes = _look(problem, new)
+            if found <= model + ROUNDING * abs(model) or stiffness >= sure:
+                break
+            stiffness = min(2.0 * stiffness, sure)
+        yield Iterate(new, new_slopes)
+        if float(np.dot(ahead - new, new - x)) > 0.0:  # the step went against the momentum
+            x, ahead, momentum = new, new, 1.0
+            continue
+        grown = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * momentum * momentum))
+        ahead, x, momentum = new + (momentum - 1.0) / grown * (new - x), new, grown
+
+
+def _look(problem: Problem, x: Array) -> tuple[float, Array]:
+    """The risk at x and the slopes there, from one product with the data."""
+    u, y = problem.margins(x), problem.shards.y
+    return float(np.dot(problem.record_weights, problem.joint.value(u, y))), problem.joint.slope(u, y)

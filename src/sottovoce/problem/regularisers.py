@@ -1,19 +1,16 @@
-r"""Regularisers h and their dual step, the closed form behind eq. (6) of the paper.
+"""Regularisers h and distances d, with the dual step that both decide: eq. (6) of the paper in closed form.
 
-The dual step is argmin_x ⟨z, x⟩ + s·h(x) + γ‖x‖²/2, with s = ιA_t. Everything that acts on each coordinate alone is
-one four-number family, `Separable`: h(x) = φ‖x‖₁ + (μ/2)‖x‖² + [lo ≤ x ≤ hi], whose step is a soft threshold, a
-division and a clip. l2, l1, elastic net, box, non-negative and none are six points of it. The balls and the simplex
-are projections of −z/γ.
+The step is argmin_x ⟨z, x⟩ + s·h(x) + γ·d(x), with s = ιA_t. For d = ‖x‖²/2 the regulariser knows it. Everything that
+acts on each coordinate alone is one four-number family, `Separable`: h(x) = φ‖x‖₁ + (μ/2)‖x‖² + [lo ≤ x ≤ hi], whose
+step is a soft threshold, a division and a clip. l2, l1, elastic net, box, non-negative and none are six points of it.
+The balls and the simplex are projections of −z/γ. Any other distance-generating function, strongly convex with
+modulus 1 and not negative, turns its own step into that one, or, like the entropy, has one of its own.
 
 Conventions: coordinates are the last axis; z may have any number of leading axes; s and γ are scalars or broadcast
 against z. Indicators have value 0 inside their set (up to rounding) and +∞ outside.
 
-Adding a regulariser: a small class with `value`, `modulus`, `step`, `conjugate`, and one row of `REGULARISERS`.
-
-Distance-generating functions d ≥ 0, strongly convex with modulus 1, and the dual step under each.
-
-eq. (6): x = argmin ⟨z, x⟩ + ιA_t h(x) + γ_t d(x). The regulariser knows the step for d = ‖x‖²/2; a distance turns
-its own step into that one, or, like the entropy, has one of its own.
+Adding a regulariser: a small class with `value`, `modulus`, `step`, `conjugate`, and one row of `REGULARISERS`; a
+distance likewise is one row of `DISTANCES`.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Shards: the records of every node, as pieces of one dense array or one CSR matrix.
+"""Shards: the records of every node, as pieces of one dense array or one CSR matrix, and who owns which.
 
 Nothing here copies or densifies the data. A node's records are a slice of the rows or, where the owner's rows do
 not lie together, a slice of a permutation of the rows. An intercept is one more column of constant value B that is
@@ -7,9 +7,9 @@ never written down: the model simply has one more coordinate, and a row's bound 
 What is counted, drawn and protected at a node are its units. A unit is a row, or, where ids are given, a person with
 all the rows of theirs at that node; then the permutation has a person's rows side by side.
 
-Who owns which record: evenly, by a group column, or with skewed labels. Each returns (offsets, order).
-
-A random partition needs a generator of its own: how records are dealt out in a simulation is no part of a release.
+Records are dealt out evenly, by a group column, or with skewed labels (`even`, `by_group`, `dirichlet`), each of which
+returns (offsets, order). A random partition needs a generator of its own: how records are dealt out in a simulation is
+no part of a release.
 """
 
 from collections.abc import Iterator

@@ -10,7 +10,8 @@ import numpy as np
 
 from sottovoce._types import IntArray
 from sottovoce.algorithm.methods import Ingredients, make_method
-from sottovoce.engine.job import Job
+from sottovoce.engine.job import Job, Randomness
+from sottovoce.engine.secure import WORTH, ExactSums, SecureDraws, refusal
 from sottovoce.errors import DataError, PrivacyError
 from sottovoce.network.activation import Activation, Everyone
 from sottovoce.network.mixing import activation_rate, beta
@@ -24,6 +25,7 @@ from sottovoce.problem.losses import Joint
 from sottovoce.problem.objective import Problem
 from sottovoce.problem.shards import Shards
 from sottovoce.run.spec import ProblemSpec, Spec
+from sottovoce.secure.generator import fresh
 from sottovoce.streams import Streams
 
 ROW_SLACK = 1e-5  # rounding of files and of float32; harmless, since every subgradient is clipped to L in any case
@@ -68,13 +70,22 @@ class Prepared:
         spoken = job.schedule.participations()
         shards, unit = job.problem.shards, PERSON if job.problem.shards.people else RECORD
         delta, turns = self.spec.privacy.delta, job.schedule.turns
-        return make_statement(job.release, shards.sizes, spoken, delta, self.claims, self.seeded, unit, turns)
+        return make_statement(
+            job.release, shards.sizes, spoken, delta, self.claims, self.seeded, unit, turns, secure=job.secure
+        )
 
 
-def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None) -> Prepared:
+def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None, secure: bool = True) -> Prepared:
     """Check a spec against the data and draw the public schedule, unless this very spec's is at hand already.
 
     Nothing of the data but public sizes and the row bound is looked at here.
+
+    Parameters
+    ----------
+    spec, shards : what to run, and on what
+    schedule : who is active when, if that is drawn already
+    secure : whether the releases of a run with noise and without a seed are to be secure ones. A seed makes a run a
+        simulation, whose noise is floating point from a fast generator.
     """
     problem = make_problem(spec.problem, shards)
     lipschitz = make_lipschitz(spec)
@@ -135,7 +146,15 @@ def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None) -> Pre
         theorem1=[claim.report(scale) for claim, scale in zip(claims, sigma, strict=False)],
         **kept,
     )
-    job = Job(problem, method, schedule, release, Draws(release, streams, shards.sizes, problem.m))
+    draws: Randomness = Draws(release, streams, shards.sizes, problem.m)
+    if secure and not streams.seeded and any(sigma):
+        reason = refusal(problem, method, release)
+        if reason is not None:
+            raise PrivacyError(reason)
+        largest, numbers = int(shards.sizes.max()), len(schedule.active) * problem.m
+        sums = ExactSums(problem, release.clip, spec.problem.row_norm, spec.problem.intercept, largest)
+        draws = SecureDraws(release, sums, fresh(), shards.sizes, problem.m, compiled=numbers >= WORTH)
+    job = Job(problem, method, schedule, release, draws)
     return Prepared(spec, job, public, tuple(claims), streams.seeded)
 
 

@@ -35,6 +35,7 @@ def solve(
     execution: Execution | None = None,
     progress: Progress | None = None,
     checkpoint: str | Path | None = None,
+    secure: bool = True,
     **names: Any,
 ) -> Result:
     """Train by Algorithm 1, or whatever method the spec names, and tell what happened.
@@ -49,6 +50,8 @@ def solve(
     progress : called after every observation
     checkpoint : a folder in which every observation leaves a checkpoint; if it holds one of this very run, the run
         goes on from there and ends as if it had never stopped. Needs a seed.
+    secure : whether a run without a seed lets out exact sums with exact noise, rounded once, so that its guarantee
+        holds of the bits (docs/secure.md). Without, its statement says what is not hardened
     names : classes, features and nodes of the result
 
     Examples
@@ -61,7 +64,7 @@ def solve(
     ((5, 30), 'SIMULATION, and NOT PRIVATE: no noise was added.')
     """
     keeper = None if checkpoint is None else Checkpoint(checkpoint, spec, shards)
-    return simulate([spec], shards, test, [f_star], execution, progress, keeper, **names)[0]
+    return simulate([spec], shards, test, [f_star], execution, progress, keeper, secure, **names)[0]
 
 
 def simulate(
@@ -72,6 +75,7 @@ def simulate(
     execution: Execution | None = None,
     progress: Progress | None = None,
     keeper: Checkpoint | None = None,
+    secure: bool = True,
     **names: Any,
 ) -> list[Result]:
     """Run specs that share their draws side by side: the same but for numbers (see `alike`), and with the same seed.
@@ -81,10 +85,10 @@ def simulate(
     specs : what to run; one schedule is drawn for all of them
     f_star : the optimal value for each, where it is known
     keeper : where a single run leaves its checkpoints
-    shards, test, execution, progress, names : as in `solve`
+    shards, test, execution, progress, secure, names : as in `solve`
     """
     began = time.perf_counter()
-    runs = together(specs, shards, test, f_star, execution, progress, keeper)
+    runs = together(specs, shards, test, f_star, execution, progress, keeper, secure)
     about = environment(runs[0].engine, time.perf_counter() - began)
     return [
         Result(p.spec, run.models, run.history, p.statement, p.public, environment=about, **names)
@@ -110,6 +114,7 @@ def together(
     execution: Execution | None = None,
     progress: Progress | None = None,
     keeper: Checkpoint | None = None,
+    secure: bool = True,
 ) -> list[Run]:
     """`simulate` for those who ask many runs how they ended, and few what they guarantee: accounting takes longer."""
     execution = execution or Execution()
@@ -117,8 +122,8 @@ def together(
         raise SpecError("runs side by side differ in numbers only: step sizes, noise, clip, δ, those of h; run a sweep")
     if keeper is not None and len(specs) > 1:
         raise SpecError("runs side by side keep no checkpoint; run them one by one")
-    first = prepare(specs[0], shards)
-    prepared = [first, *(prepare(spec, shards, first.job.schedule) for spec in specs[1:])]
+    first = prepare(specs[0], shards, secure=secure)
+    prepared = [first, *(prepare(spec, shards, first.job.schedule, secure) for spec in specs[1:])]
     jobs, T, looks = [p.job for p in prepared], specs[0].algorithm.rounds, execution.observations
     engine = choose(execution.engine, jobs[0], execution.runs)
     optima = [float("nan")] * len(specs) if f_star is None else f_star

@@ -9,3 +9,32 @@
 
 The theorem, its proof and every constant are in docs/secure.md.
 """
+
+from sottovoce.secure.functions import logistic_slope, softmax_slope
+from sottovoce.secure.generator import Generator, Purpose, fresh, generators
+from sottovoce.secure.grids import GridRows, Grids, choose_grids, on_grid
+from sottovoce.secure.noise import Law, Layer, Noise, noisy_counts, release_grid, scale_of
+from sottovoce.secure.sampling import fixed, poisson
+from sottovoce.secure.sums import clipped_sum
+
+__all__ = [
+    "Generator",
+    "GridRows",
+    "Grids",
+    "Law",
+    "Layer",
+    "Noise",
+    "Purpose",
+    "choose_grids",
+    "clipped_sum",
+    "fixed",
+    "fresh",
+    "generators",
+    "logistic_slope",
+    "noisy_counts",
+    "on_grid",
+    "poisson",
+    "release_grid",
+    "scale_of",
+    "softmax_slope",
+]

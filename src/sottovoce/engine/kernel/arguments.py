@@ -20,9 +20,12 @@ INSIDE = {"nogil": True, "_nrt": False, "no_cfunc_wrapper": True}
 inlined = njit(inline="always", _nrt=False)
 exact = njit(**INSIDE, fastmath=False)
 """Every rounding as in NumPy; it must be said, or Numba gives a function the liberties of its caller."""
-compiled = njit(**INSIDE, fastmath={"reassoc", "contract", "nsz", "arcp"})
+LIBERTIES = {"reassoc", "contract", "nsz", "arcp"}
+compiled = njit(**INSIDE, fastmath=LIBERTIES)
 """Sums may be reordered and products contracted, which is what lets loops vectorise; the other liberties of `fastmath`
 (no infinities, no NaN) are not taken, because boxes may be unbounded on a side."""
+folded = njit(**INSIDE, fastmath=LIBERTIES, forceinline=True)
+"""As `compiled`, for what is done for every record: to hand `Data` over to a function takes longer than a short row."""
 fast = njit(**INSIDE, fastmath=True)
 
 BLOCK = 1024

@@ -13,13 +13,13 @@ import math
 
 import numpy as np
 from llvmlite import ir
-from numba import float64, njit
+from numba import float64
 from numba.core import types
 from numba.core.errors import NumbaError
 from numba.extending import intrinsic
 
 from sottovoce.engine import kernel
-from sottovoce.engine.kernel.arguments import compiled, exact, inlined
+from sottovoce.engine.kernel.arguments import INSIDE, compiled, exact, folded, inlined, njit
 from sottovoce.engine.kernel.draws import ALL
 from sottovoce.engine.kernel.steps import point
 from sottovoce.problem import losses
@@ -55,7 +55,7 @@ def _no_slope(code, u, y, k):
 
 def _rung(mine, formula, others):
     """The slope of the loss with this code, or what the others say."""
-    formula = exact(formula)
+    formula = njit(**INSIDE, fastmath=False, forceinline=True)(formula)  # rounded as in NumPy
 
     @inlined
     def slope(code, u, y, k):
@@ -70,7 +70,7 @@ def _ladder(formulas):
     for code, formula in reversed(list(enumerate(formulas))):
         found = _rung(code, formula, found)
 
-    @exact
+    @folded
     def slope(code, u, y, k):
         """`Loss.slope` by `code_of`."""
         return found(code, u, y, k)
@@ -81,7 +81,7 @@ def _ladder(formulas):
 slope = _ladder([loss.slope_formula for loss in RUNGS.values()])
 
 
-@compiled
+@folded
 def clipped_slope(code, k, u, y, norm, clip):
     """The slope after its subgradient, slope · c, was scaled down to norm at most `clip`."""
     found = slope(code, u, y, k)
@@ -91,13 +91,13 @@ def clipped_slope(code, k, u, y, norm, clip):
     return found * (clip / size) if size < math.inf else 0.0  # what is not a number counts as nothing
 
 
-@compiled
+@folded
 def row_of_place(data, place):
     """The row at a place."""
     return data.order[place] if len(data.order) > 0 else place
 
 
-@compiled
+@folded
 def row_at(data, node, record):
     """The row of a node's record, where records are units."""
     return row_of_place(data, data.offsets[node] + record)
@@ -136,7 +136,7 @@ def _sparse_dot_map(values, indices, where, z, threshold, scale, lo, hi):
     return u
 
 
-@compiled
+@folded
 def margin(data, row, x):
     """⟨c, x⟩."""
     if data.sparse:
@@ -177,7 +177,7 @@ def clipped_sum(data, node, count, records, x, code, k, clip, g):
             add_row(data, row, pull, g)
 
 
-@compiled
+@folded
 def add_row(data, row, pull, g):
     """Add pull · c to g."""
     if data.sparse:

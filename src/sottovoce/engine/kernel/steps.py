@@ -1,4 +1,4 @@
-"""eq. (6) by its kind, and the lazy sums of `algorithm.averages`.
+"""eq. (6) by its kind, and the lazy sums of `algorithm.dual_averaging.LazySum`.
 
 Every Euclidean step is one map of a coordinate, x = clip(soft(−(z + offset), threshold)·scale, lo, hi), whose numbers
 depend on the round and, for the balls and the simplex, on the whole of z; the entropy alone needs an exponential.

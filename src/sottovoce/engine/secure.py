@@ -1,0 +1,276 @@
+"""Secure draws: ζ_i is an exact sum with all its noises, rounded once, as the theorem of docs/secure.md has it.
+
+An engine asks for draws and gradients as always. Here the two cannot be had apart: what is let out of the records of a
+round is (Σ clip_L(∂l) + noises), rounded to a public grid, over the batch size. So the gradient that a method is given
+is the finished ζ_i, and the noise that it adds to it is zero; no method is any the wiser. Where a method multiplies ĝ_i
+by a public gain before noise is added, it multiplies ζ_i, and the noise within is so much larger.
+
+Grids come from public numbers alone: the largest node's units, the clip and the bound of a row. Records are put on
+their grid when they are first asked for, once, and kept in float32; a row over the bound is brought to it, by itself.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from sottovoce._types import Array, IntArray
+from sottovoce.algorithm.method import Gradient, Method, Speaks
+from sottovoce.privacy.release import Release, rounded_up
+from sottovoce.privacy.sampling import Cyclic, Fixed, Full, Poisson, Sampling
+from sottovoce.problem.losses import IEEE_SLOPES, LOGISTIC, SOFTMAX, Joint
+from sottovoce.problem.objective import Problem
+from sottovoce.secure import noise, sampling
+from sottovoce.secure.functions import logistic_slope, softmax_slope
+from sottovoce.secure.generator import Generator, Purpose
+from sottovoce.secure.grids import GridRows, Grids, choose_grids, on_grid
+from sottovoce.secure.noise import SOURCES, Layer, Noise, release_grid
+from sottovoce.secure.sums import Slope, clipped_sum
+
+WORDS = 1 << 20
+"""Words for choosing records that are asked for at a time."""
+WORTH = 1 << 24
+"""Numbers of noise in a run from which on it pays to load the compiled noise."""
+LAWS = {law.name.lower(): law for law in noise.Law}
+"""Unit noises by the names that laws have for them."""
+
+Records = Callable[[Sampling, Generator, IntArray, IntArray, IntArray], list[IntArray | None]]
+"""(sampling, generator, nodes, rounds, sizes) -> the records of each pair (node, round); None for all."""
+
+
+def _poisson(how: Sampling, key: Generator, nodes: IntArray, t: IntArray, sizes: IntArray) -> list[IntArray | None]:
+    batches = np.array([how.batch(q) for q in sizes.tolist()], dtype=np.int64)
+    return [*sampling.poisson(key, nodes, t, sizes, batches)]
+
+
+def _fixed(how: Sampling, key: Generator, nodes: IntArray, t: IntArray, sizes: IntArray) -> list[IntArray | None]:
+    return [*sampling.fixed(key, nodes, t, sizes, how.batch(int(sizes.min())))]
+
+
+def _undrawn(how: Sampling, key: Generator, nodes: IntArray, t: IntArray, sizes: IntArray) -> list[IntArray | None]:
+    """Where there is no chance in it."""
+    return [how.draw(_no_uniforms, q, round_) for q, round_ in zip(sizes.tolist(), t.tolist(), strict=True)]
+
+
+def _no_uniforms(first: int, count: int) -> Array:
+    raise AssertionError("records in a fixed order are not drawn")
+
+
+SAMPLERS: Mapping[type, Records] = {Poisson: _poisson, Fixed: _fixed, Full: _undrawn, Cyclic: _undrawn}
+"""How records are drawn, so that their law is exactly the one that is accounted."""
+
+
+def slope_of(joint: Joint) -> Slope | None:
+    """The slope as the same bits in every place of every batch; None where that is not known of its formula."""
+    formula, parameter = joint.loss.slope_formula, joint.loss.parameter
+    if formula is SOFTMAX.slope_formula:
+        return softmax_slope
+    if formula is LOGISTIC.slope_formula:
+        single: Slope = logistic_slope
+    elif formula in IEEE_SLOPES:
+
+        def single(u: Array, y: Array) -> Array:
+            return np.asarray(formula(u, y, parameter))
+
+    else:
+        return None
+    return (lambda u, y: single(u, joint.signs(y))) if joint.one_vs_rest else single
+
+
+def hindrance(problem: Problem, method: Method, release: Release) -> str | None:
+    """Why a run cannot be a secure one, in a clause; None where it can."""
+    released, how, links = method.released, release.sampling, getattr(release.law, "pairs", ())
+    if not released.iterates:
+        return "its noise goes with a minimiser, which is no exact sum"
+    if not released.at_once:
+        return "its noise is added after a proximal map, whose result is no exact sum"
+    if slope_of(problem.joint) is None:
+        return f"the slope of loss '{problem.loss.name}' is not known to be the same bits in every place of a batch"
+    if type(how) not in SAMPLERS:
+        return f"there is no exact way to draw records by '{how}'"
+    if release.law.unit not in LAWS:
+        return f"there is no exact noise of the law '{release.law.unit}'"
+    if len(links) and int(np.bincount(np.ravel(links)).max()) >= SOURCES:
+        return f"a node shares noise with {SOURCES} others or more"
+    return None
+
+
+def refusal(problem: Problem, method: Method, release: Release) -> str | None:
+    """The same as one sentence, for those who may do without."""
+    why = hindrance(problem, method, release)
+    if why is None:
+        return None
+    return (
+        f"this run cannot be made secure: {why}; give secure=False (--no-secure), and its statement says what is not "
+        "hardened, or a seed, which makes it a simulation"
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class ExactSums:
+    """The clipped sums over the records of nodes 0 … n − 1, without an error.
+
+    Attributes
+    ----------
+    problem : the records, in memory as they came
+    clip : L
+    bound, intercept : R and B, public
+    largest : the largest number of units that a node may have, public
+    """
+
+    problem: Problem
+    clip: float
+    bound: float
+    intercept: float
+    largest: int
+
+    @cached_property
+    def grids(self) -> Grids:
+        """From public numbers."""
+        return choose_grids(self.largest, self.clip, self.bound, self.intercept)
+
+    @cached_property
+    def rows(self) -> GridRows:
+        """The records on their grid."""
+        return on_grid(self.problem.shards.X, self.grids, over="clip")
+
+    @cached_property
+    def slope(self) -> Slope:
+        """Of the loss, or losses."""
+        found = slope_of(self.problem.joint)
+        assert found is not None  # refused before
+        return found
+
+    def total(self, node: int, x: Array, records: IntArray | None) -> IntArray:
+        """Σ clip_L(∂l) at x over these units of a node, in units of the sums' grid."""
+        shards, outputs = self.problem.shards, self.problem.outputs
+        if records is not None and len(records) == 0:
+            return np.zeros(len(x), dtype=np.int64)
+        model = x if outputs == 1 else x.reshape(outputs, -1)
+        mine, counts = shards.rows(node, records), shards.counts(node, records)
+        return clipped_sum(self.rows, model, shards.y, self.slope, mine, counts).ravel()
+
+
+@dataclass(frozen=True, eq=False)
+class SecureDraws:
+    """The randomness of a secure run, and its releases.
+
+    Attributes
+    ----------
+    release : what is let out
+    sums : over the records that are here
+    keys : the generators of the run, one for each purpose
+    sizes : q_i of every node of the run
+    m : numbers in a release
+    only : the node whose records are here, where they are not everybody's
+    compiled : whether Numba makes the noise: the same numbers, sooner
+    """
+
+    release: Release
+    sums: ExactSums
+    keys: Mapping[Purpose, Generator] = field(repr=False)
+    sizes: IntArray
+    m: int
+    only: int | None = None
+    compiled: bool = False
+
+    @cached_property
+    def batches(self) -> Array:
+        """b of every node."""
+        return np.array([self.release.sampling.batch(q) for q in self.sizes.tolist()], dtype=np.float64)
+
+    def records(self, nodes: IntArray, t: IntArray) -> list[IntArray | None]:
+        """Which records each pair (node, round) uses."""
+        how, nodes, t = self.release.sampling, np.asarray(nodes), np.asarray(t)
+        draw, key, step = SAMPLERS[type(how)], self.keys[Purpose.RECORDS], max(1, WORDS // int(self.batches.max()))
+        found: list[IntArray | None] = []
+        for first in range(0, len(nodes), step):
+            some = slice(first, first + step)
+            found += draw(how, key, nodes[some], t[some], self.sizes[nodes[some]])
+        return found
+
+    def noise(self, nodes: IntArray, t: IntArray) -> Array:
+        """Nothing besides what is in the release already."""
+        return np.zeros((len(nodes), self.m))
+
+    def scales(self, nodes: IntArray, t: IntArray) -> Array:
+        """What the noise of each pair's sum is multiplied by: bσ, or a little more."""
+        return rounded_up(self.batches[nodes] * np.take(self.release.sigma, nodes) * self.release.law.share(t))
+
+    def drawn(self, nodes: IntArray, t: IntArray, speaks: Speaks) -> "SecureDrawn":
+        """Records and noise of these pairs (node, round); a node that only listens has neither."""
+        loud = np.flatnonzero(speaks)
+        who, when = nodes[loud], t[loud]
+        law, scales = self.release.law, self.scales(who, when)
+        fine = self.sums.grids.sum
+        known = {scale: release_grid(scale, fine) if scale > 0 else fine for scale in np.unique(scales).tolist()}
+        layers = [
+            Layer(
+                self.keys[Purpose.PAIRS if source.shared else Purpose.NOISE],
+                source.rows,
+                source.owners,
+                source.rounds,
+                source.factors * scales[source.rows],
+            )
+            for source in law.sources(who, when)
+        ]
+        grids = np.array([known[scale] for scale in scales.tolist()])
+        made = Noise(self.m, grids, layers, LAWS[law.unit], self.compiled)
+        records: list[IntArray | None] = [np.empty(0, dtype=np.int64)] * len(nodes)
+        for place, some in zip(loud.tolist(), self.records(who, when), strict=True):
+            records[place] = some
+        rows = np.full(len(nodes), -1)
+        rows[loud] = np.arange(len(loud))
+        return SecureDrawn(self, nodes, records, rows, made)
+
+
+class SecureDrawn(NamedTuple):
+    """What was drawn for some pairs (node, round), ready to be added to their sums.
+
+    Attributes
+    ----------
+    draws : whose
+    nodes : of each pair
+    records : which ones it uses
+    rows : where its noise is; −1 for a node that only listens
+    made : the noise of all that speak
+    """
+
+    draws: SecureDraws
+    nodes: IntArray
+    records: list[IntArray | None]
+    rows: IntArray
+    made: Noise
+
+    @property
+    def noise(self) -> Array:
+        """What is left to be added to what `gradient` gives: nothing."""
+        return np.zeros((len(self.nodes), self.draws.m))
+
+    def at(self, places: slice) -> "SecureDrawn":
+        """Of some of the pairs."""
+        return self._replace(nodes=self.nodes[places], records=self.records[places], rows=self.rows[places])
+
+    def gradient(self, problem: Problem, release: Release, nodes: IntArray) -> Gradient:
+        """x of the pairs -> ζ_i: exact sums and all noises, rounded once, over b. The data is the draws' own."""
+
+        def finished(x: Array) -> Array:
+            draws, loud = self.draws, np.flatnonzero(self.rows >= 0)
+            who, rows = self.nodes[loud], self.rows[loud]
+            zeta = np.zeros((len(self.nodes), draws.m))
+            if not loud.size:
+                return zeta
+            here = np.zeros_like(who) if draws.only is not None else who
+            sums = np.stack(
+                [
+                    draws.sums.total(i, x[place], self.records[place])
+                    for i, place in zip(here.tolist(), loud.tolist(), strict=True)
+                ]
+            )
+            whole = self.made.added_to(sums, draws.sums.grids.sum, rows)
+            zeta[loud] = whole * self.made.grids[rows][:, None] / draws.batches[who][:, None]
+            return zeta
+
+        return finished
