@@ -192,7 +192,10 @@ def _fine_print(watcher: Adversary, delta: float) -> str:
     )
 
 
-WHOLE = "against the run's spec and public numbers; on trust: that the run was made so, and what a unit is"
+WHOLE = (
+    "against the run's spec and public numbers; on trust: that the run was made so, with these sizes and with secret noise "
+    "where it says so, and what a unit is"
+)
 ARITHMETIC = (
     "only the statement's own arithmetic; on trust: the noise and all other numbers it starts from, whether it was a "
     "simulation, and what was claimed. Verify the folder of the run to have these checked"

@@ -100,7 +100,7 @@ class DurableNode(Node):
     @cached_property
     def _secure(self) -> entropy.Ahead:
         """Made when first asked for: a folder of version 0.1 has no nonce until something is drawn by it."""
-        keys = entropy.own_keys(self.store.secret, self.run.digest, self.store.nonce())
+        keys = entropy.own_keys(self.store.secret, self.run.digest, self.store.nonce(), self.sequence)
         return self.run.draws(self.number, self.problem, keys)
 
     def _restored(self, arrays: dict[str, Any] | None) -> State:
