@@ -193,7 +193,7 @@ def _fine_print(watcher: Adversary, delta: float) -> str:
 
 
 WHOLE = (
-    "against the run's spec and public numbers; on trust: that the run was made so, with these sizes and with secret noise "
+    "against the run's spec and public numbers; on trust: that the run was made so, with these sizes and secret noise "
     "where it says so, and what a unit is"
 )
 ARITHMETIC = (
