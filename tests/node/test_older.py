@@ -111,6 +111,10 @@ def test_a_paused_run_goes_on_to_the_simulation_s_models(folders):
     kinds = [row.kind for row in store.rows()]
     assert kinds.count("nonce") == 1 and store.verify() == []
     store.close()
+    again = open_node(run, "north", TABLES, folders / "north")  # but not all of it was
+    assert run.statement.secure and not again.statement.secure
+    again.statement.verify()
+    again.store.close()
     after = [row for row in store_rows(folders) if row.run == run.digest]
     assert after[: len(before)] == before and after[-1].kind == "close"
 

@@ -4,12 +4,12 @@ import inspect
 from collections.abc import Callable
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import numpy as np
 import typer
 
-from sottovoce.data.load import as_reals, as_signs, load
+from sottovoce.data.load import as_reals, as_signs, format_of, load
 from sottovoce.data.tables import Table, unit_rows
 from sottovoce.errors import DataError, SpecError
 from sottovoce.notation import Choices
@@ -19,15 +19,24 @@ from sottovoce.problem.shards import Partition, Shards, by_group, dirichlet, eve
 NODES = 20
 """To how many nodes records are dealt where nobody says."""
 
-DEALS: Choices[Callable[[Any, int, np.random.Generator], Partition]] = Choices(
+
+class Deal(NamedTuple):
+    """A way of dealing records out."""
+
+    deal: Callable[[Any, int, np.random.Generator], Partition]
+    """(targets, nodes, generator) -> whose each record is."""
+    looks: bool = False
+    """Whether it looks at the targets, as only a simulation may."""
+
+
+DEALS: Choices[Deal] = Choices(
     "way of dealing records out",
     {
-        "even": lambda: lambda y, n, rng: even(len(y), n, rng),
-        "in_order": lambda: lambda y, n, rng: even(len(y), n),
-        "dirichlet": lambda alpha: lambda y, n, rng: dirichlet(y, n, alpha, rng),
+        "even": lambda: Deal(lambda y, n, rng: even(len(y), n, rng)),
+        "in_order": lambda: Deal(lambda y, n, rng: even(len(y), n)),
+        "dirichlet": lambda alpha: Deal(lambda y, n, rng: dirichlet(y, n, alpha, rng), looks=True),
     },
 )
-"""(targets, nodes, generator) -> whose each record is."""
 
 
 def option(name: str, text: str, panel: str) -> Any:
@@ -75,22 +84,34 @@ class DataFlags:
     file: Annotated[Path, typer.Argument(help="Training records: svmlight, CSV or Parquet; also .gz, .bz2, .xz.")]
     test: Annotated[Path | None, option("--test", "Held-out records, for the accuracy shown.", DATA)] = None
     label: Annotated[str | None, option("--label", "The target's column (CSV, Parquet).", DATA)] = None
+    classes: Annotated[
+        str | None, option("--classes", "The two labels, −1 first, as in no,yes: public, not read off the data.", DATA)
+    ] = None
     positive: Annotated[str | None, option("--positive", "The label to count as +1.", DATA)] = None
     group: Annotated[str | None, option("--group", "The owner's column: one node for each value.", DATA)] = None
     nodes: Annotated[int | None, option("--nodes", f"Deal the records to this many nodes ({NODES}).", DATA)] = None
     deal: Annotated[str, option("--deal", "How: even, in_order or dirichlet:0.3 (skewed labels).", DATA)] = "even"
     format: Annotated[str | None, option("--format", "svmlight, csv or parquet, if the name lies.", DATA)] = None
-    features: Annotated[int | None, option("--features", "Number of features (svmlight).", DATA)] = None
+    features: Annotated[
+        int | None, option("--features", "Number of features (svmlight): public, not read off the data.", DATA)
+    ] = None
+    first_index: Annotated[
+        int | None, option("--first-index", "Whether indices count from 0 or 1 (svmlight), likewise.", DATA)
+    ] = None
     unit_rows: Annotated[bool, option("--unit-rows", "Scale rows over the bound down to it.", DATA)] = False
 
     def read(self, loss: Loss, row_norm: float, seed: int | None) -> "Ingested":
         """The files, dealt out to the nodes."""
         if self.group is not None and self.deal != "even":
             raise SpecError("--group and --deal contradict each other; give one of them")
-        table = load(self.file, format=self.format, label=self.label, group=self.group, n_features=self.features)
-        held_out = None
-        if self.test is not None:
-            held_out = load(self.test, format=self.format, label=self.label, group=self.group, n_features=table.m)
+        form: dict[str, Any] = {
+            "format": self.format,
+            "label": self.label,
+            "group": self.group,
+            "first_index": self.first_index,
+        }
+        table = load(self.file, **form, n_features=self.features)
+        held_out = None if self.test is None else load(self.test, **form, n_features=table.m)
         bound = row_norm if self.unit_rows else None
         return ingest(
             table,
@@ -98,10 +119,42 @@ class DataFlags:
             test=held_out,
             nodes=self.nodes,
             deal=self.deal,
+            classes=self.public_classes,
             positive=self.positive,
             unit_norm=bound,
             seed=seed,
         )
+
+    @property
+    def public_classes(self) -> tuple[str, str] | None:
+        """The two labels, if they were given."""
+        if self.classes is None:
+            return None
+        names = [name.strip() for name in self.classes.split(",")]
+        if len(names) != 2 or not all(names):
+            raise SpecError(f"--classes names two labels with a comma between them, as in no,yes, not '{self.classes}'")
+        return names[0], names[1]
+
+    def leaks(self, loss: Loss) -> list[str]:
+        """What was read off the data although it ought to be public, in the estimators' words."""
+        found = []
+        if self.classes is None and loss.targets == "binary":
+            found.append(
+                "classes was not given: the classes were read off the data, and that somebody has a rare one may be "
+                "telling; give the public list of classes (--classes no,yes)."
+            )
+        if format_of(self.file, self.format) == "svmlight":
+            if self.features is None:
+                found.append(
+                    "features was not given: the number of features was read off the data, and whoever has the last of "
+                    "them is given away; give the public number (--features)."
+                )
+            if self.first_index is None:
+                found.append(
+                    "first-index was not given: whether indices count from 0 or from 1 was read off the data, and one "
+                    "record can change it for all; say which (--first-index)."
+                )
+        return found
 
 
 @dataclass(frozen=True)
@@ -121,6 +174,7 @@ def ingest(
     test: Table | None = None,
     nodes: int | None = None,
     deal: str = "even",
+    classes: tuple[str, str] | None = None,
     positive: str | None = None,
     unit_norm: float | None = None,
     seed: int | None = None,
@@ -129,8 +183,14 @@ def ingest(
 
     Labels become signs, owners nodes. Simulation only: a real node reads its own file.
     """
-    y, classes = _targets(table, loss, positive)
-    names: dict[str, Any] = {"classes": classes, "features": table.features}
+    dealing = DEALS.read(deal)
+    if dealing.looks and seed is None:
+        raise SpecError(
+            f"--deal {deal} looks at the labels, so that who has which record tells of them; give --seed, which makes "
+            "the run a simulation, or deal evenly"
+        )
+    y, found = _targets(table, loss, positive, classes)
+    names: dict[str, Any] = {"classes": found, "features": table.features}
     X = table.X if unit_norm is None else unit_rows(table.X, unit_norm)
     if table.groups is not None:
         if nodes is not None:
@@ -138,18 +198,24 @@ def ingest(
         (offsets, order), owners = by_group(table.groups)
         names["nodes"] = tuple(owners)
     else:
-        offsets, order = DEALS.read(deal)(y, nodes if nodes is not None else NODES, np.random.default_rng(seed))
+        offsets, order = dealing.deal(y, nodes if nodes is not None else NODES, np.random.default_rng(seed))
     shards = Shards.of(X, y, offsets, order)
-    return Ingested(table.name, shards, _test_shards(test, table, loss, classes, unit_norm), names)
+    return Ingested(table.name, shards, _test_shards(test, table, found, unit_norm), names)
 
 
-def _targets(table: Table, loss: Loss, positive: str | None) -> tuple[Any, tuple[Any, Any] | None]:
+def _targets(
+    table: Table, loss: Loss, positive: str | None, classes: tuple[str, str] | None
+) -> tuple[Any, tuple[Any, Any] | None]:
     assert table.y is not None  # the loader was told to require labels
-    return as_signs(table.y, positive) if loss.targets == "binary" else (as_reals(table.y), None)
+    if loss.targets == "binary":
+        return as_signs(table.y, positive, classes)
+    if classes is not None:
+        raise SpecError(f"--classes goes with a loss for two classes, not with '{loss}'")
+    return as_reals(table.y), None
 
 
 def _test_shards(
-    test: Table | None, train: Table, loss: Loss, classes: tuple[Any, Any] | None, unit_norm: float | None
+    test: Table | None, train: Table, classes: tuple[Any, Any] | None, unit_norm: float | None
 ) -> Shards | None:
     if test is None:
         return None
@@ -159,7 +225,5 @@ def _test_shards(
     if classes is None:
         y = as_reals(test.y)
     else:
-        y, found = as_signs(test.y, classes[1])
-        if found != classes:
-            raise DataError(f"the test labels are {found[0]} and {found[1]}, but the training labels {classes}")
+        y, _ = as_signs(test.y, known=classes)
     return Shards.of(test.X if unit_norm is None else unit_rows(test.X, unit_norm), y, np.array([0, len(y)]))

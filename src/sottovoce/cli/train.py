@@ -11,7 +11,7 @@ from sottovoce.cli import screen
 from sottovoce.cli.flags import DataFlags, grouped, option
 from sottovoce.cli.report import NAME, write_report
 from sottovoce.engine import ENGINES
-from sottovoce.errors import SpecError
+from sottovoce.errors import PrivacyLeakWarning, SpecError
 from sottovoce.planner import Facts, choose
 from sottovoce.privacy.calibration import Private
 from sottovoce.problem.objective import ByRecords
@@ -164,6 +164,7 @@ def train(
     spec = PRESETS.make("private" if model.preset == "auto" else model.preset)(1).but(**given)
     dealt = data.read(spec.problem.loss, spec.problem.row_norm, run.seed)
     sizes = dealt.shards.sizes
+    notes = data.leaks(spec.problem.loss) if run.seed is None else []  # a simulation has no secrets to leak
     said: list[str] = []
     if model.preset == "auto" and privacy.noise is None:  # the planner plans for an ε
         spec, said = _planned(spec, set(given), dealt.shards, steps)
@@ -188,7 +189,8 @@ def train(
             secure=not run.no_secure,
             **dealt.names,
         )
-    for line in said:
+    warned = [f"[yellow]{PrivacyLeakWarning.__name__}:[/] {screen.plain(note)}" for note in notes]
+    for line in (*said, *warned):
         screen.err.print(line, soft_wrap=True)
     saved = report = None
     title = f"{dealt.name}: {spec.problem.loss} + {spec.problem.h}"
@@ -197,7 +199,7 @@ def train(
         (run.out / "checkpoint.npz").unlink(missing_ok=True)
         report = str(write_report([result], run.out / NAME, title))
     if run.json:
-        screen.say_json(screen.summary(result, saved) | {"report": report})
+        screen.say_json(screen.summary(result, saved) | {"report": report, "notes": notes})
     else:
         screen.show(result, title)
         if saved:

@@ -54,6 +54,7 @@ def load(
     label: str | None = None,
     group: str | None = None,
     n_features: int | None = None,
+    first_index: int | None = None,
     positive: str | float | None = None,
     require_label: bool = True,
     columns: Sequence[str] | None = None,
@@ -68,6 +69,7 @@ def load(
     group : the column that names every record's owner; kept as text
     n_features : the number of features expected: svmlight is padded to it with empty columns, and a file with more
         of them, or a CSV or Parquet file with another number, is refused
+    first_index : whether the indices of an svmlight file count from 0 or from 1; by default told from the file
     positive : the class that becomes +1, the other one −1; by default labels stay as they are (see `as_signs`)
     require_label : False for files to predict, where a missing label column gives y = None
     columns : the features to take from a CSV or Parquet file, by name and in this order; all others, but for a
@@ -75,7 +77,8 @@ def load(
 
     Notes
     -----
-    The indices of an svmlight file count from 1 unless index 0 occurs in it. Labels in CSV and Parquet may be text.
+    The indices of an svmlight file count from 1 unless index 0 occurs in it, or `first_index` says so. Labels in CSV
+    and Parquet may be text.
 
     Examples
     --------
@@ -98,7 +101,9 @@ def load(
         if format == "npz":
             table = load_table(path)
         elif format == "svmlight":
-            X, y = _read(path, format, compression, group)
+            if first_index not in (None, 0, 1):
+                raise SpecError(f"the indices of an svmlight file count from 0 or from 1, not from {first_index}")
+            X, y = _read(path, format, compression, group, "auto" if first_index is None else first_index == 0)
             table = _from_svmlight(X, y, name)
         else:
             from sottovoce.data.columns import chosen, to_table  # here: Arrow's parts are slow to load
@@ -130,13 +135,20 @@ def load(
     return table
 
 
-def as_signs(y: ArrayLike, positive: str | float | None = None) -> tuple[Array, tuple[str | float, str | float]]:
+Classes = tuple[str | float, str | float]
+"""The label of −1 and the label of +1."""
+
+
+def as_signs(
+    y: ArrayLike, positive: str | float | None = None, known: Sequence[str | float] | None = None
+) -> tuple[Array, Classes]:
     """Labels of two classes as −1 and +1: the smaller (or first in the alphabet) is −1, unless `positive` is named.
 
     Parameters
     ----------
     y : numbers, truth values or text; text that reads as numbers ('+1', '-1') is taken as numbers
     positive : the class that becomes +1
+    known : the two classes, −1 first, where they are public; else they are read off the labels
 
     Returns
     -------
@@ -148,8 +160,12 @@ def as_signs(y: ArrayLike, positive: str | float | None = None) -> tuple[Array, 
     (array([ 1., -1.,  1.]), ('ham', 'spam'))
     >>> as_signs([1, 2, 2], positive=1)
     (array([ 1., -1., -1.]), (2.0, 1.0))
+    >>> as_signs(["yes", "yes"], known=("no", "yes"))
+    (array([1., 1.]), ('no', 'yes'))
     """
     values = _plain(np.asarray(y))
+    if known is not None:
+        return _as_known(values, known, positive)
     classes, which = np.unique(values, return_inverse=True)
     names = [cast("str | float", value.item()) for value in classes]
     if len(names) < 2:
@@ -169,6 +185,27 @@ def as_signs(y: ArrayLike, positive: str | float | None = None) -> tuple[Array, 
             raise DataError(f"no label is {positive!r}; the positive class must be {names[0]!r} or {names[1]!r}")
         at = found[0]
     return np.where(which.reshape(-1) == at, 1.0, -1.0), (names[1 - at], names[at])
+
+
+def _as_known(values: Any, known: Sequence[str | float], positive: str | float | None) -> tuple[Array, Classes]:
+    """Signs by the public list of classes: nothing is read off the labels, and a stranger among them is refused."""
+    try:
+        negative, other = (float(c) if values.dtype.kind != "U" else str(c) for c in known)
+    except ValueError:
+        raise DataError(f"the classes {', '.join(map(str, known))} are not two labels like those in the file") from None
+    if negative == other:
+        raise DataError(f"the two classes must differ, but both are {other!r}")
+    if positive is not None and other != _like(positive, other):
+        if negative != _like(positive, negative):
+            raise DataError(f"no label is {positive!r}; the positive class must be {negative!r} or {other!r}")
+        negative, other = other, negative
+    strange = np.flatnonzero((values != negative) & (values != other))
+    if strange.size:
+        raise DataError(
+            f"record {strange[0] + 1} has a label that is neither {negative!r} nor {other!r}; give both classes, or "
+            "drop the record"
+        )
+    return np.where(values == other, 1.0, -1.0), (negative, other)
 
 
 def as_reals(y: ArrayLike) -> Array:
@@ -209,7 +246,7 @@ def _format(path: Path, format: str | None) -> tuple[str, str]:
     return format, compression
 
 
-def _read(path: Path, format: str, compression: str, group: str | None) -> Any:
+def _read(path: Path, format: str, compression: str, group: str | None, zero_based: str | bool = "auto") -> Any:
     if path.is_dir():
         raise IsADirectoryError
     from sottovoce.data.columns import read_csv, read_parquet
@@ -221,7 +258,7 @@ def _read(path: Path, format: str, compression: str, group: str | None) -> Any:
         if format == "svmlight":
             from sklearn.datasets import load_svmlight_file  # here: seconds to import, and only this format needs it
 
-            return load_svmlight_file(file, zero_based="auto")
+            return load_svmlight_file(file, zero_based=zero_based)
         return read_csv(file, "," if format == "csv" else "\t", group)
 
 
