@@ -16,11 +16,18 @@ from threadpoolctl import threadpool_limits
 
 import processes
 import scaling
+import secure
 import speed
 import threads
 from measure import HEADS, row
 
-SECTIONS = {"speed": speed.lines, "scaling": scaling.lines, "threads": threads.lines, "processes": processes.lines}
+SECTIONS = {
+    "speed": speed.lines,
+    "scaling": scaling.lines,
+    "threads": threads.lines,
+    "processes": processes.lines,
+    "secure": secure.lines,
+}
 
 
 def main() -> None:

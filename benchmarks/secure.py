@@ -9,6 +9,7 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,8 @@ from exact_reference import releases  # the tests' own: the benchmark is their l
 from laws import cells_of, counted, expected, p_value
 
 from measure import HEADS, Line, Target, Work, in_turn, row
+from sottovoce import PrivateClassifier
+from sottovoce.data.fetch import load_real
 from sottovoce.secure import balls, noise
 from sottovoce.secure.functions import logistic_slope
 from sottovoce.secure.generator import Generator, Purpose, fresh
@@ -30,6 +33,7 @@ from sottovoce.secure.sampling import poisson
 from sottovoce.secure.sums import clipped_sum
 
 RELEASE = Target(high=40, unit=" ns")
+TWICE = Target(high=2)
 SUM_GRID = 2.0**-41
 
 
@@ -40,6 +44,7 @@ def lines(quick: bool, repeats: int) -> Iterator[Line]:
     for name, dense in (("dense, 4,000 × 500", True), ("CSR, 20,000 × 124 with 14", False)):
         yield _sum(name, dense, repeats)
     yield _batch(repeats)
+    yield from _fits(quick, repeats)
 
 
 def _layer(generator: Generator, rows: int, scale: float, first: int = 0) -> Layer:
@@ -120,6 +125,20 @@ def _batch(repeats: int) -> Line:
     works = {"exact": Work(lambda: poisson(generator, pairs, pairs, sizes, batches), 200), "plain": Work(plain, 200)}
     times = in_turn(works, repeats)
     return Line("Poisson batch of 256 of 32,561", "exact / by floats, a batch", times["exact"], times["plain"], "µs")
+
+
+def _fits(quick: bool, repeats: int) -> Iterator[Line]:
+    """A whole default fit, without a seed and with one: plan, rows, rounds and statement."""
+    table = load_real("a9a")
+    for owners in (1, 20):
+        fixed = {"row_norm": 4.0, "classes": (-1, 1), "n_nodes": owners}
+        models = {"secure": PrivateClassifier(**fixed), "seeded": PrivateClassifier(**fixed, random_state=0)}
+        works = {name: Work(partial(model.fit, table.X, table.y), 1) for name, model in models.items()}
+        times = in_turn(works, min(repeats, 3) if quick else repeats)
+        secure, seeded = (1e-6 * times[name] for name in ("secure", "seeded"))
+        assert models["secure"].privacy_.secure
+        what = f"fit on a9a, {owners} owner{'s' * (owners > 1)}"
+        yield Line(what, "without a seed / with one", secure, seeded, "s", TWICE)
 
 
 class Counted:

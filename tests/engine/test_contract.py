@@ -64,6 +64,12 @@ def test_every_law_is_run_or_refused(law, method, sampling, engine, make_shards)
     check(ENGINES[engine], job, 20)
 
 
+@pytest.mark.parametrize("engine", OTHERS)
+def test_secure_jobs_are_run_or_refused(engine, make_shards):
+    job = job_of(BASE, make_shards, rounds=10, seed=None)
+    assert job.secure and check(ENGINES[engine], job, 10) == ENGINES[engine].secure
+
+
 def test_ours_refuse_methods_alone(make_shards):
     """Of all options that the contract covers, and of all laws, none."""
     jobs = [job_of(case, make_shards, rounds=3) for case in CASES]

@@ -177,7 +177,8 @@ def keys(run, root):
     found = []
     for name in run.nodes:
         store = Store(root / name, reading=True)
-        found.append(own_keys(own_secret(root / name), run.digest, store.ledger.nonce()))
+        sequence = store.ledger.opened(run.digest)["sequence"]
+        found.append(own_keys(own_secret(root / name), run.digest, store.ledger.nonce(), sequence))
         store.close()
     return found
 

@@ -14,7 +14,7 @@ from sottovoce.run.spec import Spec
 
 OLD = Path(__file__).parent.parent / "fixtures" / "v0.1"
 PRINTED = json.loads((OLD / "printed.json").read_text())
-TIMES = {"seconds", "saved", "report", "environment", "label", "format"}
+TIMES = {"seconds", "saved", "report", "environment", "label", "format", "caveat"}
 
 
 def differences(old, new, where=""):

@@ -158,3 +158,20 @@ def test_a_zero_row_has_no_slope():
 def test_numbers_that_make_no_grid_are_refused(records, clip, bound, intercept, said):
     with pytest.raises(PrivacyError, match=said):
         choose_grids(records, clip, bound, intercept)
+
+
+def test_sparse_rows_share_their_memory_with_the_data_and_with_their_cuts():
+    """Once on the grid, in float32: nothing of the data's size is made again."""
+    rng = np.random.default_rng(0)
+    X = scipy.sparse.random_array((500, 40), density=0.2, rng=rng, format="csr") * 0.1
+    rows = on_grid(X, choose_grids(500, 1.0, 2.0), "clip")
+    assert rows.X.data.dtype == np.float32
+    assert np.shares_memory(rows.X.indices, X.indices) and np.shares_memory(rows.X.indptr, X.indptr)
+    for first, last in ((0, 500), (100, 120), (7, 7)):
+        cut, turned = rows.cut(first, last)
+        assert rows.cut(first, last)[0] is cut and cut.shape == (last - first, 40) and turned.shape == cut.shape[::-1]
+        assert np.array_equal(cut.toarray(), rows.X.toarray()[first:last])
+        assert np.array_equal(turned.toarray(), cut.toarray().T)
+        if last > first:
+            assert all(np.shares_memory(each.data, rows.X.data) for each in (cut, turned))
+            assert all(np.shares_memory(each.indices, X.indices) for each in (cut, turned))

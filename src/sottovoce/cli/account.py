@@ -28,7 +28,7 @@ from sottovoce.run.result import Result
 from sottovoce.run.spec import Spec
 from sottovoce.run.verify import verify as verify_run
 
-HARDENED = "the noise is not yet hardened against floating-point attacks"
+EXACT = "for noise that is exact to the last bit, as it is in runs without a seed"
 
 Records = Annotated[list[int], typer.Option("--records", help="Records of a node; several times for uneven nodes.")]
 Rounds = Annotated[int, typer.Option("--rounds", help="T, or K_i with --activity 1.")]
@@ -180,19 +180,22 @@ def _frame(watcher: Adversary, delta: float) -> dict[str, Any]:
         "adversary_sees": watcher.sees,
         "what_if": watcher.refusal,
         "adjacency": ADJACENCY,
-        "caveat": HARDENED,
+        "caveat": EXACT,
     }
 
 
 def _fine_print(watcher: Adversary, delta: float) -> str:
     what_if = f" [bold]A what-if only:[/] {watcher.refusal}." if watcher.refusal else ""
     return (
-        f"δ = {delta:g}; adversary '{watcher.name}' sees {watcher.sees}; neighbouring data: {ADJACENCY}; {HARDENED}."
+        f"δ = {delta:g}; adversary '{watcher.name}' sees {watcher.sees}; neighbouring data: {ADJACENCY}; {EXACT}."
         f"{what_if}"
     )
 
 
-WHOLE = "against the run's spec and public numbers; on trust: that the run was made so, and what a unit is"
+WHOLE = (
+    "against the run's spec and public numbers; on trust: that the run was made so, with these sizes and secret noise "
+    "where it says so, and what a unit is"
+)
 ARITHMETIC = (
     "only the statement's own arithmetic; on trust: the noise and all other numbers it starts from, whether it was a "
     "simulation, and what was claimed. Verify the folder of the run to have these checked"

@@ -75,7 +75,7 @@ def node(
         mine.transport = transport = MpiTransport(mine.links, mine.skips, comm)
         outcome = mine.take_part()
         transport.flush()
-        saved = _result(run, who, outcome, perf_counter() - began).save(where / f"result-{run.digest[:12]}")
+        saved = _result(mine, outcome, perf_counter() - began).save(where / f"result-{run.digest[:12]}")
         if run.schema_file is not None:  # `sottovoce predict` encodes new records by it
             shutil.copyfile(run.schema_file, saved / SCHEMA_FILE)
         store.close()
@@ -106,16 +106,17 @@ def _site(dataset: str, state: Path, source: str, query: str | None, format: str
     return Site(dataset, state, file=Path(source), format=format)
 
 
-def _result(run: Run, who: str, outcome: Outcome, seconds: float) -> Result:
+def _result(mine: DurableNode, outcome: Outcome, seconds: float) -> Result:
+    run = mine.run
     return Result(
         spec=replace(run.spec, seed=None),
         models=outcome.model[None, :],
         history=History(),
-        statement=run.statement,
+        statement=mine.statement,
         public=run.prepared.public | Public(run=run.digest, schedule_seed=run.spec.seed),
         classes=cast(Any, run.schema.label.classes),
         features=run.schema.features,
-        nodes=(who,),
+        nodes=(mine.name,),
         environment=environment("mpi", seconds),
     )
 

@@ -311,7 +311,7 @@ class Examiner:
         if self.store.ledger.released(self.digest, ROUND) is not None:
             raise StoreError("the count of right answers was released before, but is gone; restore the node's folder")
         right = right_answers(self.problem, model, self.tolerance)
-        keys = entropy.own_keys(self.store.secret, self.digest, self.store.nonce())
+        keys = entropy.own_keys(self.store.secret, self.digest, self.store.nonce(), self.fingerprint)
         noisy = noisy_count(right, self.event, keys, self.number)
         adversary, adjacency = self.run.spec.privacy.adversary, self.run.statement.adjacency
         detail = budget.opening(name, self.name, self.dataset, self.fingerprint, self.event, adversary, adjacency)

@@ -12,8 +12,7 @@ import numpy as np
 
 from sottovoce._types import Array
 from sottovoce.data.synthetic import two_gaussians
-from sottovoce.data.tables import Table
-from sottovoce.data.tables import unit_rows as unit_rows  # re-exported: it belongs to every use of these sets
+from sottovoce.data.tables import Table, unit_rows
 from sottovoce.errors import DataError
 
 # Public bounds of the data sets' documentation (scikit-learn's descriptions), (low, high) of every feature in order.

@@ -37,7 +37,8 @@ def owners(
     """Offsets, order and names of the nodes.
 
     Without a column the table has one owner, or as many simulated ones as are asked for: row r goes to node r mod n,
-    so that a sorted table does not become lopsided nodes. People stay whole: they are dealt as they first appear.
+    so that a sorted table does not become lopsided nodes. People stay whole, and are dealt in the order of their ids:
+    by where their rows are, one person's rows would decide the nodes of all others.
 
     Examples
     --------
@@ -49,7 +50,7 @@ def owners(
     wanted = None if n_nodes == "auto" else whole(n_nodes, "n_nodes")
     if nodes is None:
         n = 1 if wanted is None else wanted
-        place = np.arange(records) if units is None else _appearance(units)
+        place = np.arange(records) if units is None else np.unique(units, return_inverse=True)[1].reshape(-1)
         there = int(place.max()) + 1
         if n > there:
             what = "records" if units is None else "people"
@@ -61,12 +62,6 @@ def owners(
     if wanted is not None and wanted != len(names):
         raise SpecError(f"nodes names {len(names)} owners, but n_nodes is {wanted}; leave n_nodes out")
     return offsets, order, tuple(names)
-
-
-def _appearance(units: NDArray[Any]) -> IntArray:
-    """The place of each record's person among the people, in the order in which they first appear."""
-    _, first, which = np.unique(units, return_index=True, return_inverse=True)
-    return np.argsort(np.argsort(first))[which.reshape(-1)]
 
 
 def column(labels: Any, records: int, name: str) -> NDArray[Any]:

@@ -98,8 +98,11 @@ def key_mark(secret: bytes) -> str:
     return _derived(secret, "mark").hex()[:32]
 
 
-def own_keys(secret: bytes, digest: str, nonce: bytes) -> dict[Purpose, Generator]:
-    """All the randomness of one node in one run, while it has this ledger.
+def own_keys(secret: bytes, digest: str, nonce: bytes, records: str = "") -> dict[Purpose, Generator]:
+    """All the randomness of one node in one run, while it has this ledger and these records (their fingerprint).
+
+    Other records get other noise, also where a whole folder was restored: the difference of two releases of one noise
+    would be that of the records.
 
     Examples
     --------
@@ -110,7 +113,7 @@ def own_keys(secret: bytes, digest: str, nonce: bytes) -> dict[Purpose, Generato
     >>> bool((one.words(here, here, 0, 4) == other.words(here, here, 0, 4)).any())
     False
     """
-    return generators(secret, bytes.fromhex(digest), nonce)
+    return generators(secret, bytes.fromhex(digest) + records.encode(), nonce)
 
 
 def older_streams(secret: bytes, digest: str) -> Streams:

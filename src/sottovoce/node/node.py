@@ -25,6 +25,7 @@ from sottovoce.node.store import Store
 from sottovoce.node.transport import NodeTransport, Stopwatch
 from sottovoce.privacy.events import read_event
 from sottovoce.privacy.release import Draws
+from sottovoce.privacy.statement import PrivacyStatement
 from sottovoce.problem.objective import Problem
 
 SAME = 1e-9  # σ comes from a search, and version 0.1's messages from sums, that another processor rounds otherwise
@@ -99,7 +100,7 @@ class DurableNode(Node):
     @cached_property
     def _secure(self) -> entropy.Ahead:
         """Made when first asked for: a folder of version 0.1 has no nonce until something is drawn by it."""
-        keys = entropy.own_keys(self.store.secret, self.run.digest, self.store.nonce())
+        keys = entropy.own_keys(self.store.secret, self.run.digest, self.store.nonce(), self.sequence)
         return self.run.draws(self.number, self.problem, keys)
 
     def _restored(self, arrays: dict[str, Any] | None) -> State:
@@ -113,6 +114,11 @@ class DurableNode(Node):
                 f"the state in '{self.store.path}' does not fit this version of the method; go on with the old one"
             )
         return start._replace(**arrays)
+
+    @property
+    def statement(self) -> PrivacyStatement:
+        """What the run guarantees to this node's records."""
+        return self.run.stated(secure=False) if self._older else self.run.statement
 
     @property
     def finished(self) -> bool:

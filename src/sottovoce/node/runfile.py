@@ -133,10 +133,15 @@ class Run:
 
     @cached_property
     def statement(self) -> PrivacyStatement:
-        """What the run guarantees to every node's records; the same at every node, and of secure releases."""
+        """What the run guarantees to every node's records; the same at every node."""
+        return self.stated()
+
+    def stated(self, secure: bool = True) -> PrivacyStatement:
+        """The same; not secure where a node let some of its releases out by version 0.1."""
         job, delta, unit = self.prepared.job, self.spec.privacy.delta, RECORD if self.schema.unit is None else PERSON
         spoken, turns, claims = job.schedule.participations(), job.schedule.turns, self.prepared.claims
-        return make_statement(job.release, np.array(self.sizes), spoken, delta, claims, False, unit, turns, secure=True)
+        sizes = np.array(self.sizes)
+        return make_statement(job.release, sizes, spoken, delta, claims, False, unit, turns, secure=secure)
 
     def draws(self, i: int, problem: Problem, keys: Mapping[Purpose, Generator]) -> Ahead:
         """All that node i draws and lets out, from its own records and keys."""

@@ -19,6 +19,7 @@ from sottovoce.network.schedule import Schedule, draw_schedule
 from sottovoce.privacy.calibration import Circumstances
 from sottovoce.privacy.objective import extra_epsilon
 from sottovoce.privacy.release import Draws, Law, Objective, Release, refuse_unless_runnable
+from sottovoce.privacy.sampling import Cyclic
 from sottovoce.privacy.statement import PERSON, RECORD, PrivacyStatement, make_statement
 from sottovoce.privacy.theorem1 import Theorem1
 from sottovoce.problem.losses import Joint
@@ -93,6 +94,11 @@ def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None, secure
     network, algorithm, privacy, n = spec.network, spec.algorithm, spec.privacy, shards.n
     graph, activation, T = network.graph(n), scheme_of(spec, n), algorithm.rounds
     privacy.sampling.batch(int(shards.sizes.min()))  # refuses what the smallest node cannot fill
+    if shards.people and isinstance(privacy.sampling, Cyclic):
+        raise PrivacyError(
+            f"'{privacy.sampling}' takes people in the order of their rows, in which one person moves all others; draw "
+            "people at random, as with 'poisson(64)', or take records as units"
+        )
     iota, correction = activation_rate(graph, activation, network.correct)
     mixing = beta(graph, activation, network.weights)
     drawn_from = secrets.randbits(63) if spec.seed is None else spec.seed  # public, and never the seed of a secret

@@ -44,6 +44,10 @@ TINIEST = -500
 Over = Literal["refuse", "clip"]
 
 
+LARGEST = 2.0**800
+"""Weight of a model, at most: products and sums of margins stay far within the range of floats."""
+
+
 @dataclass(frozen=True)
 class Grids:
     """The grids of one node's records and sums.
@@ -95,7 +99,10 @@ class Grids:
         """
         if not np.all(np.isfinite(x)):
             raise PrivacyError("the model is not finite, and no gradient at it would be; take shorter steps")
-        grid = model_grid(float(np.max(np.abs(x), initial=0.0)), x.shape[-1])
+        largest = float(np.max(np.abs(x), initial=0.0))
+        if largest > LARGEST:  # margins would leave the range of floats, where sums depend on their order
+            raise PrivacyError(f"the model has a weight of {largest:.2g}, with which nothing can be computed exactly")
+        grid = model_grid(largest, x.shape[-1])
         return np.trunc(x / grid) * grid
 
 
@@ -175,6 +182,27 @@ class GridRows:
         """Features, and one for the intercept."""
         return int(self.X.shape[1]) + (self.grids.intercept != 0.0)
 
+    def cut(self, first: int, last: int) -> tuple[Matrix, Matrix]:
+        """Rows first … last − 1 of sparse records, and the same turned: the same memory, cut out once.
+
+        SciPy's own constructors would check and copy the index arrays every time. Its products with a model in float64
+        widen the entries themselves.
+        """
+        if (first, last) not in self._cuts:
+            X = self.X
+            at = slice(int(X.indptr[first]), int(X.indptr[last]))
+            starts = X.indptr[first : last + 1] - X.indptr[first]
+            rows = type(X)((last - first, X.shape[1]), dtype=X.dtype)
+            columns = rows.T
+            for cut in (rows, columns):
+                cut.data, cut.indices, cut.indptr = X.data[at], X.indices[at], starts
+            self._cuts[first, last] = rows, columns
+        return self._cuts[first, last]
+
+    @cached_property
+    def _cuts(self) -> dict[tuple[int, int], tuple[Matrix, Matrix]]:
+        return {}
+
 
 def on_grid(X: Matrix, grids: Grids, over: Over = "refuse") -> GridRows:
     """Bring records to their grid, toward zero, and check the bound of every row in whole numbers.
@@ -203,6 +231,10 @@ def on_grid(X: Matrix, grids: Grids, over: Over = "refuse") -> GridRows:
             whole, found = _whole(block.astype(np.float64).reshape(-1), m * np.arange(len(block) + 1), grids, over)
             gridded[first : first + step], squares[first : first + step] = whole.reshape(block.shape), found
     else:
+        within = np.diff(X.indices) > 0
+        within[X.indptr[1:-1][(X.indptr[1:-1] > 0) & (X.indptr[1:-1] < len(X.indices))] - 1] = True  # from row to row
+        if not np.all(within):  # twice the same column would be one entry that is longer than either
+            raise DataError("sparse records must name a column once a row, in order; call sum_duplicates() first")
         values = np.empty(X.data.shape, dtype=np.float32)
         for first, last in _stretches(X.indptr):
             at = slice(int(X.indptr[first]), int(X.indptr[last]))

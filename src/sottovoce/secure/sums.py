@@ -11,7 +11,7 @@ Truncating first and clipping never would not do: what cancels in real numbers d
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -71,10 +71,12 @@ def truncated(slopes: Array, caps: Array, grids: Grids) -> Array:
 
     What is not a number counts as nothing.
     """
+    if slopes.ndim == 1:
+        with np.errstate(over="ignore"):
+            whole = np.copysign(np.floor(np.minimum(np.abs(slopes) / grids.slope, caps)), slopes)
+        return whole if np.isfinite(slopes).all() else np.where(np.isfinite(slopes), whole, 0.0)
     with np.errstate(over="ignore"):
         size = np.minimum(np.where(np.isfinite(slopes), np.abs(slopes), 0.0) / grids.slope, HUGE)
-    if slopes.ndim == 1:
-        return np.copysign(np.floor(np.minimum(size, caps)), slopes)
     length = lengths(size)
     factor = np.where(length > caps, caps / np.maximum(length, 1.0) * SHORTER, 1.0)
     return np.copysign(np.floor(size * factor[:, None]), slopes)
@@ -132,8 +134,15 @@ def _sizes(slopes: Array) -> Array:
     return np.abs(slopes) if slopes.ndim == 1 else lengths(slopes)
 
 
-def _blocks(data: GridRows, rows: Rows) -> Iterator[tuple[slice, IntArray | slice, Matrix]]:
-    """(places, rows, those rows in float64), no more at a time than can be summed without an error."""
+class Block(NamedTuple):
+    """Some rows, and the same turned: all products with them are exact in float64."""
+
+    rows: Matrix
+    columns: Matrix
+
+
+def _blocks(data: GridRows, rows: Rows) -> Iterator[tuple[slice, IntArray | slice, Block]]:
+    """(places, rows, those rows), no more at a time than can be summed without an error."""
     X = data.X
     dense = isinstance(X, np.ndarray)
     if rows is None or isinstance(rows, slice):
@@ -146,27 +155,24 @@ def _blocks(data: GridRows, rows: Rows) -> Iterator[tuple[slice, IntArray | slic
     for first in range(start, stop, step):
         last = min(first + step, stop)
         some = slice(first, last) if index is None else index[first:last]
-        if dense:
-            block = np.asarray(X[some], dtype=np.float64)
-        elif isinstance(some, slice):  # SciPy would check and copy all of the index arrays
-            at = slice(int(X.indptr[first]), int(X.indptr[last]))
-            parts = X.data[at].astype(np.float64), X.indices[at], X.indptr[first : last + 1] - X.indptr[first]
-            block = type(X)(parts, shape=(last - first, X.shape[1]))
+        if isinstance(some, slice) and not dense:
+            block = Block(*data.cut(first, last))
         else:
-            block = X[some].astype(np.float64)
+            wide = np.asarray(X[some], dtype=np.float64) if dense else X[some].astype(np.float64)
+            block = Block(wide, wide.T)
         yield slice(first - start, last - start), some, block
 
 
-def _margins(block: Matrix, x: Array, grids: Grids) -> Array:
+def _margins(block: Block, x: Array, grids: Grids) -> Array:
     """⟨c, x⟩ of every row, without an error."""
     if not grids.intercept:
-        return block @ x.T
-    return block @ x[..., :-1].T + grids.intercept * x[..., -1]
+        return block.rows @ x.T
+    return block.rows @ x[..., :-1].T + grids.intercept * x[..., -1]
 
 
-def _pulled(block: Matrix, slopes: Array, grids: Grids) -> IntArray:
+def _pulled(block: Block, slopes: Array, grids: Grids) -> IntArray:
     """Σ slope ⊗ c over the rows, in units of the sums' grid, without an error; slopes are whole."""
-    pulled: Any = slopes.T @ block if isinstance(block, np.ndarray) else (block.T @ slopes).T
+    pulled: Any = (block.columns @ slopes).T
     if grids.intercept:
         pulled = np.concatenate([pulled, grids.intercept * np.sum(slopes, axis=0)[..., None]], axis=-1)
     return (pulled / grids.feature).astype(np.int64)
