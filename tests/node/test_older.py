@@ -105,9 +105,9 @@ def test_a_paused_run_goes_on_to_the_simulation_s_models(folders):
     assert 0 < sum(row.kind == "release" for row in before) < len(run.rounds(0))
     plainly = [(released_by(folders / name, run), older_draws(run, folders / name)) for name in run.nodes]
     ends = whole_run(run, TABLES, folders)
-    expected = simulated(run, TABLES, keys(run, folders), plainly=plainly)
+    expected = simulated(run, TABLES, keys(run, folders, TABLES), plainly=plainly)
     assert np.allclose(models(ends), expected, rtol=1e-9, atol=1e-9)
-    assert not np.allclose(models(ends), simulated(run, TABLES, keys(run, folders)), rtol=1e-9, atol=1e-9)
+    assert not np.allclose(models(ends), simulated(run, TABLES, keys(run, folders, TABLES)), rtol=1e-9, atol=1e-9)
     store = Store(folders / "north")  # what it released itself is secure: the ledger has its nonce, once
     kinds = [row.kind for row in store.rows()]
     assert kinds.count("nonce") == 1 and store.verify() == []
