@@ -10,6 +10,7 @@ import typer
 from rich.table import Table
 
 from sottovoce.cli import screen
+from sottovoce.cli.flags import Label
 from sottovoce.experiments.baselines import BASELINES
 from sottovoce.experiments.compare.ranking import TUNED, Line, figure, shown, summarise
 from sottovoce.experiments.compare.study import Study
@@ -43,7 +44,7 @@ def compare(
     batch: Annotated[int, typer.Option("--batch", help="Expected records of a node's Poisson batch.")] = 64,
     graph: Annotated[str, typer.Option("--graph", help="Who is linked with whom.")] = "complete",
     radius: Annotated[float | None, typer.Option("--radius", help="Public bound of the optimum's norm.")] = None,
-    label: Annotated[str | None, typer.Option("--label", help="The target's column, of files.")] = None,
+    label: Label = None,
     tuned: Annotated[
         bool, typer.Option("--tuned", help="Also with step sizes tuned on the data (not private).")
     ] = False,

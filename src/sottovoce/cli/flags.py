@@ -77,21 +77,27 @@ def _parameter(field: "Field[Any]", kind: Any) -> inspect.Parameter:
 DATA = "Data"
 
 
+Label = Annotated[str | None, option("--label", "The target's column (CSV, Parquet).", DATA)]
+Group = Annotated[str | None, option("--group", "The owner's column: one node for each value.", DATA)]
+Format = Annotated[str | None, option("--format", "svmlight, csv or parquet, if the name lies.", DATA)]
+"""Data flags that verbs without a whole group take too."""
+
+
 @dataclass(frozen=True)
 class DataFlags:
     """Which records, whose they are, and what is in their columns."""
 
     file: Annotated[Path, typer.Argument(help="Training records: svmlight, CSV or Parquet; also .gz, .bz2, .xz.")]
     test: Annotated[Path | None, option("--test", "Held-out records, for the accuracy shown.", DATA)] = None
-    label: Annotated[str | None, option("--label", "The target's column (CSV, Parquet).", DATA)] = None
+    label: Label = None
     classes: Annotated[
         str | None, option("--classes", "The two labels, −1 first, as in no,yes: public, not read off the data.", DATA)
     ] = None
     positive: Annotated[str | None, option("--positive", "The label to count as +1.", DATA)] = None
-    group: Annotated[str | None, option("--group", "The owner's column: one node for each value.", DATA)] = None
+    group: Group = None
     nodes: Annotated[int | None, option("--nodes", f"Deal the records to this many nodes ({NODES}).", DATA)] = None
     deal: Annotated[str, option("--deal", "How: even, in_order or dirichlet:0.3 (skewed labels).", DATA)] = "even"
-    format: Annotated[str | None, option("--format", "svmlight, csv or parquet, if the name lies.", DATA)] = None
+    format: Format = None
     features: Annotated[
         int | None, option("--features", "Number of features (svmlight): public, not read off the data.", DATA)
     ] = None

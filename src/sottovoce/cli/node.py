@@ -16,6 +16,7 @@ import typer
 from rich.table import Table as Grid
 
 from sottovoce.cli import screen
+from sottovoce.cli.flags import Format
 from sottovoce.data.schema import FILE as SCHEMA_FILE
 from sottovoce.data.sql import is_database
 from sottovoce.errors import SottovoceError, SpecError, StoreError
@@ -46,7 +47,7 @@ def node(
     ] = None,
     name: Annotated[str | None, typer.Option("--node", help="Which node this is; by default that of its rank.")] = None,
     query: Annotated[str | None, typer.Option("--query", help="One SELECT, where --data is a database.")] = None,
-    format: Annotated[str | None, typer.Option("--format", help="svmlight, csv or parquet, if the name lies.")] = None,
+    format: Format = None,
     dataset: Annotated[str, typer.Option("--dataset", help="Under which name these records are budgeted.")] = DATASET,
     budget: Annotated[
         float | None, typer.Option("--budget", help="ε of the owner's total budget, if none is set yet.")

@@ -7,6 +7,7 @@ import numpy as np
 import typer
 
 from sottovoce.cli import screen
+from sottovoce.cli.flags import Group, Label
 from sottovoce.data.load import load
 from sottovoce.data.schema import FILE as SCHEMA_FILE
 from sottovoce.data.schema import read_schema
@@ -16,8 +17,8 @@ from sottovoce.run.result import Result
 def predict(
     model: Annotated[Path, typer.Argument(help="A folder written by `sottovoce train --out`.")],
     file: Annotated[Path, typer.Argument(help="Records: svmlight, CSV or Parquet; labels are not needed.")],
-    label: Annotated[str | None, typer.Option(help="The target's column, if the file has one.")] = None,
-    group: Annotated[str | None, typer.Option(help="The owner's column, if the file has one.")] = None,
+    label: Label = None,
+    group: Group = None,
     out: Annotated[Path | None, typer.Option(help="Write one prediction a line here instead of to the screen.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
