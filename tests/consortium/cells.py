@@ -80,7 +80,8 @@ def keys(run, folders):
     found = []
     for folder in folders:
         store = Store(folder, reading=True)
-        found.append(own_keys(own_secret(folder), run.digest, store.ledger.nonce()))
+        sequence = store.ledger.opened(run.digest)["sequence"]
+        found.append(own_keys(own_secret(folder), run.digest, store.ledger.nonce(), sequence))
         store.close()
     return found
 

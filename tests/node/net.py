@@ -172,14 +172,19 @@ def run_of(rounds=20, **changes):
     return make_run(run_file(rounds, **changes))
 
 
-def keys(run, root):
-    """The nodes' keys, out of their folders: of the secret, and of the ledger's nonce."""
+def keys(run, root, tables=None):
+    """The nodes' keys, out of their folders: of the secret, the ledger's nonce, and which records they are of."""
     found = []
     for name in run.nodes:
         store = Store(root / name, reading=True)
-        sequence = store.ledger.opened(run.digest)["sequence"]
-        found.append(own_keys(own_secret(root / name), run.digest, store.ledger.nonce(), sequence))
+        sequence = store.ledger.opened(run.digest).get("sequence")
+        nonce = store.ledger.nonce()
         store.close()
+        if sequence is None:  # version 0.1 did not write it down
+            node = open_node(run, name, tables, root / name)
+            sequence = node.sequence
+            node.store.close()
+        found.append(own_keys(own_secret(root / name), run.digest, nonce, sequence))
     return found
 
 

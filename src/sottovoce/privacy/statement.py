@@ -260,7 +260,7 @@ class PrivacyStatement:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values; an infinite ε is written as the text 'inf'."""
-        own = {f.name: getattr(self, f.name) for f in fields(self)}
+        own = {f.name: getattr(self, f.name) for f in fields(self) if self.format > 1 or f.name != "software"}
         return _plain(own | {"private": self.private, "verdict": self.verdict()})
 
     def to_json(self) -> str:
