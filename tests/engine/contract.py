@@ -65,6 +65,7 @@ def allowed(case):
         or (case["activation"] == "matching(2)" and case["graph"] == "star")
         or (case["method"] != "dual_averaging" and others)
         or targets == ("real" if case["outputs"] > 1 else "classes")
+        or (case["people"] and case["sampling"].startswith("cyclic"))
     )
 
 
