@@ -124,6 +124,9 @@ def together(
         raise SpecError("runs side by side keep no checkpoint; run them one by one")
     first = prepare(specs[0], shards, secure=secure)
     prepared = [first, *(prepare(spec, shards, first.job.schedule, secure) for spec in specs[1:])]
+    if "schedule_seed" in first.public:  # one schedule for all of them
+        for each in prepared[1:]:
+            each.public["schedule_seed"] = first.public["schedule_seed"]
     jobs, T, looks = [p.job for p in prepared], specs[0].algorithm.rounds, execution.observations
     engine = choose(execution.engine, jobs[0], execution.runs)
     optima = [float("nan")] * len(specs) if f_star is None else f_star

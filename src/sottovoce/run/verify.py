@@ -46,9 +46,9 @@ def verify(spec: Spec, public: Public, statement: PrivacyStatement, environment:
     missing = [name for name in SIZES if name not in public]
     if missing:
         raise PrivacyError(f"the public numbers lack {', '.join(missing)}, without which there is nothing to verify")
+    if statement.format > 1 and spec.seed is None and public.get("schedule_seed") is None:
+        raise PrivacyError("the public numbers lack schedule_seed, which no run of this version leaves out")
     try:
-        if statement.format > 1 and spec.seed is None and public.get("schedule_seed") is None:
-            raise PrivacyError("the public numbers lack schedule_seed, which no run of this version leaves out")
         made = again(spec, public, people=statement.unit == PERSON.name)
     except (TypeError, ValueError, OverflowError) as error:
         raise PrivacyError(f"the public numbers are those of no run ({type(error).__name__}: {error})") from None
