@@ -201,8 +201,8 @@ def test_fits_without_a_seed_are_secure_unless_told_otherwise():
 def test_warm_starts_people_and_classes_are_secure_too():
     rng = np.random.default_rng(0)
     X, y, ids = rng.uniform(-0.5, 0.5, (600, 3)), np.arange(600) % 3, np.arange(600) // 2
-    model = PrivateClassifier(row_norm=1.0, classes=[0, 1, 2], rounds=3, warm_start=True, n_nodes=2)
+    model = PrivateClassifier(row_norm=1.0, classes=[0, 1, 2], rounds=3, warm_start=True)
     for _ in range(2):
-        model.fit(X, y, units=ids)
+        model.fit(X, y, nodes=ids % 2, units=ids)
         assert model.privacy_.secure and model.coef_.shape == (3, 3) and np.all(np.isfinite(model.coef_))
     assert model.spent_.fits == 2

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from sottovoce import AlgorithmSpec, Result, Shards, Spec, solve
-from sottovoce.errors import DataError, PrivacyError
+from sottovoce import AlgorithmSpec, PrivateClassifier, Result, Shards, Spec, solve
+from sottovoce.errors import DataError, PrivacyError, SpecError
 from sottovoce.estimators.base import owners
 from sottovoce.node.entropy import own_keys
 from sottovoce.run.build import prepare
@@ -26,6 +26,18 @@ def test_one_persons_rows_decide_nobody_elses_node():
         nodes.append({name: mine[name] for name in others})
     assert nodes[0] == nodes[1] == nodes[2] == nodes[3]
     assert {*nodes[0].values()} == {0, 1}
+
+
+def test_people_are_dealt_out_in_simulations_only():
+    """By the rank of their ids, another id in one person's place moves all between the two to another node."""
+    rng = np.random.default_rng(0)
+    X, y, ids = rng.uniform(-0.5, 0.5, (400, 2)), np.arange(400) % 2, np.arange(400) // 2
+    settings = {"row_norm": 1.0, "classes": [0, 1], "rounds": 5}
+    with pytest.raises(SpecError, match="people cannot be dealt out to simulated nodes"):
+        PrivateClassifier(5.0, n_nodes=2, **settings).fit(X, y, units=ids)
+    PrivateClassifier(5.0, n_nodes=2, random_state=0, **settings).fit(X, y, units=ids)
+    PrivateClassifier(5.0, **settings).fit(X, y, units=ids)
+    PrivateClassifier(5.0, **settings).fit(X, y, nodes=ids % 2, units=ids)
 
 
 def test_people_in_the_order_of_their_rows_are_refused():

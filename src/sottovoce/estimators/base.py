@@ -38,7 +38,8 @@ def owners(
 
     Without a column the table has one owner, or as many simulated ones as are asked for: row r goes to node r mod n,
     so that a sorted table does not become lopsided nodes. People stay whole, and are dealt in the order of their ids:
-    by where their rows are, one person's rows would decide the nodes of all others.
+    by where their rows are, one person's rows would decide the nodes of all others. (Another id still may; `fit`
+    deals people out in simulations only.)
 
     Examples
     --------
@@ -198,6 +199,11 @@ class PrivateLinearModel(BaseEstimator):
             raise DataError(f"there are {X.shape[0]} records but {len(y)} targets; give one target a record")
         people = None if units is None else column(units, len(y), "units")
         offsets, order, names = owners(len(y), nodes, self.n_nodes, people)
+        if people is not None and nodes is None and len(names) > 1 and key is None:
+            raise SpecError(
+                "people cannot be dealt out to simulated nodes in a run with a guarantee: another id in one place "
+                "would move others to other nodes; say with nodes whose each record is, or simulate (random_state)"
+            )
         targets, outputs = self._targets(y)
         self.row_norm_ = self._public_row_norm()
         rows = self._bounded(X) / self.row_norm_
