@@ -69,7 +69,8 @@ class Round(NamedTuple):
 Gradient = Callable[[Array], Array]
 """x of the active rows -> their clipped stochastic subgradients, same shape; zero for a row that only listens."""
 Mix = Callable[[Array], Array]
-"""Messages of the active rows -> Σ_j w_ij s_j for the same rows; crosses the network."""
+"""Messages of the active rows -> Σ_j w_ij s_j, or what else the averaging makes of them, for the same rows; crosses the
+network, in one exchange or in several."""
 Speaks = NDArray[np.bool_]
 """(rows,) whether a row takes a gradient in this round, or only listens and passes on."""
 
@@ -120,6 +121,9 @@ class Method(Protocol):
     @property
     def released(self) -> Released:
         """What a round lets out."""
+
+    def stride(self, t: int) -> float:
+        """How much one ζ_i weighs in a message of round t: the unit of what robust averaging calls far."""
 
     def start(self, rows: int, m: int) -> State:
         """The state before round 1."""

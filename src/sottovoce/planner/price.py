@@ -49,7 +49,7 @@ def price(spec: Spec, sizes: IntArray, m: int, epsilon: float) -> Price:
     graph = spec.network.graph(n)
     activation = scheme_of(spec, n)
     iota, factors = activation_rate(graph, activation, spec.network.correct)
-    mixing = beta(graph, activation, spec.network.weights)
+    mixing = beta(graph, activation, spec.network.weights, averaging=spec.network.averaging)
     sampling = spec.privacy.sampling
     busiest = float(np.max(activation.iota(graph)))
     needed = {
@@ -92,5 +92,6 @@ def noise_variance(steps: StepSizes, iota: float, n: int, mu: float, sigma: floa
 
 def _messages_a_round(spec: Spec, graph: Graph, activation: Activation) -> float:
     """Expected number of messages a round, from a short sample of the schedule (exact where all rounds are alike)."""
-    sample = draw_schedule(graph, activation, spec.network.weights, 2000, np.random.default_rng(0))
+    network = spec.network
+    sample = draw_schedule(graph, activation, network.weights, 2000, np.random.default_rng(0), network.averaging)
     return float(sample.up_to()[-1]) / 2000
