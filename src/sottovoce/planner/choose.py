@@ -71,7 +71,7 @@ class Facts:
         if not 0 < self.epsilon < math.inf:
             raise SpecError(f"a plan needs an ε that is finite and over 0, not {self.epsilon}")
         check_delta(self.delta)
-        refuse_unless_runnable(self.adversary)
+        refuse_unless_runnable(self.adversary, nodes=self.n)
         for name, value in (
             ("features", self.features),
             ("outputs", self.outputs),
