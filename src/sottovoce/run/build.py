@@ -121,6 +121,7 @@ def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None, secure
             algorithm.curvature,
             network.every,
             spec.problem.row_bound,
+            algorithm.average,
         ),
     )
     released = method.released
