@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sottovoce.algorithm.dual_averaging import DualAveraging
-from sottovoce.algorithm.method import AVERAGES, SEQUENCES, StepSizes, prefix_sums
+from sottovoce.algorithm.method import COUNTED, SEQUENCES, StepSizes, prefix_sums
 from sottovoce.errors import SpecError
 from sottovoce.problem.regularisers import REGULARISERS, Entropy, Euclidean
 
@@ -35,7 +35,7 @@ ORIGIN = Euclidean()
 
 def method(h, sequences, d=ORIGIN, average="all", **more):
     a, gamma = (SEQUENCES.read(text)(T) for text in PAIRS[sequences])
-    return DualAveraging(h, StepSizes(a, gamma, AVERAGES.read(average)(a)), iota=0.3, scale=np.ones(4), d=d, **more)
+    return DualAveraging(h, StepSizes(a, gamma, COUNTED.read(average)(a)), iota=0.3, scale=np.ones(4), d=d, **more)
 
 
 @pytest.mark.parametrize("d", [Euclidean(), Euclidean(CENTRE), Entropy()], ids=["origin", "centre", "entropy"])
@@ -103,7 +103,7 @@ def test_prefix_sums(values):
         (lambda: StepSizes(np.ones(2), np.array([1.0, 0.5])), "must not decrease"),
         (lambda: StepSizes(np.ones(2), np.ones(3)), "one value a round"),
         (lambda: StepSizes(np.ones(2), np.ones(2), np.array([1.0, 0.0])), "weights of the average"),
-        (lambda: AVERAGES.read("tail(0)")(np.ones(2)), "a share of the rounds"),
+        (lambda: COUNTED.read("tail(0)")(np.ones(2)), "a share of the rounds"),
         (lambda: DualAveraging(CASES["l1"], STILL, 1.0, np.ones(1)), "strongly convex h"),
         (lambda: method(CASES["l2"], "convex", primal="frozen"), "'recompute' or 'as_written'"),
         (lambda: method(CASES["l2"], "convex", primal="as_written", curvature=1.0), "primal='recompute'"),

@@ -198,6 +198,10 @@ class DualAveraging:
         """ζ_i = ĝ_i + ν_i."""
         return PLAIN
 
+    def stride(self, t: int) -> float:
+        """a_t."""
+        return float(self.steps.a[t - 1])
+
     @property
     def width(self) -> int:
         """One vector, s_i."""

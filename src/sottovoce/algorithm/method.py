@@ -69,7 +69,8 @@ class Round(NamedTuple):
 Gradient = Callable[[Array], Array]
 """x of the active rows -> their clipped stochastic subgradients, same shape; zero for a row that only listens."""
 Mix = Callable[[Array], Array]
-"""Messages of the active rows -> Σ_j w_ij s_j for the same rows; crosses the network."""
+"""Messages of the active rows -> Σ_j w_ij s_j, or what else the averaging makes of them, for the same rows; crosses the
+network, in one exchange or in several."""
 Speaks = NDArray[np.bool_]
 """(rows,) whether a row takes a gradient in this round, or only listens and passes on."""
 
@@ -120,6 +121,9 @@ class Method(Protocol):
     @property
     def released(self) -> Released:
         """What a round lets out."""
+
+    def stride(self, t: int) -> float:
+        """How much one ζ_i weighs in a message of round t: the unit of what robust averaging calls far."""
 
     def start(self, rows: int, m: int) -> State:
         """The state before round 1."""
@@ -231,18 +235,18 @@ def _tail(a: Array, share: float = 0.5) -> Array:
     return np.where(np.arange(len(a)) < first, 0.0, a)
 
 
-Average: TypeAlias = Chosen[Array, Array]
+Counted: TypeAlias = Chosen[Array, Array]
 """From a_t to w_t, how much the x of each round counts in what is put out."""
 
-AVERAGES = Choices.of_functions("average", {"all": lambda a: a, "tail": _tail})
+COUNTED = Choices.of_functions("counted rounds", {"all": lambda a: a, "tail": _tail})
 """all: as the paper has it, w_t = a_t; tail(share): the last rounds alone, the rest of the way is left out.
 
 Examples
 --------
->>> AVERAGES.read("tail(0.5)")(np.ones(5))
+>>> COUNTED.read("tail(0.5)")(np.ones(5))
 array([0., 0., 0., 1., 1.])
 """
-ALL: Average = AVERAGES.make("all")
+ALL: Counted = COUNTED.make("all")
 
 
 def constant(c: float) -> Sequence:

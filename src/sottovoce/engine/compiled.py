@@ -191,9 +191,9 @@ def _data(shards: Shards) -> Data:
 
 
 def _plan(schedule: Schedule) -> Plan:
-    groups = [_groups(W) for W in schedule.patterns]
+    groups = [_groups(W) for W in schedule.mixtures]
     blocks = [
-        np.concatenate([W[at, at].ravel() for at in split]) for W, split in zip(schedule.patterns, groups, strict=True)
+        np.concatenate([W[at, at].ravel() for at in split]) for W, split in zip(schedule.mixtures, groups, strict=True)
     ]
     sizes = np.array([len(block) for block in blocks])
     widest = max(len(W) for W in schedule.patterns)
@@ -384,6 +384,7 @@ def _same_schedule(one: Schedule, other: Schedule) -> bool:
     return (
         one.n == other.n
         and one.speakers == other.speakers
+        and one.averaging == other.averaging
         and len(one.patterns) == len(other.patterns)
         and all(np.array_equal(a, b) for a, b in zip(mine, theirs, strict=True))
     )

@@ -18,6 +18,8 @@ from sottovoce.algorithm.method import Gradient, Method, Speaks, State
 from sottovoce.engine import kernel
 from sottovoce.engine.secure import SecureDraws
 from sottovoce.errors import SpecError
+from sottovoce.network.averaging import Exact
+from sottovoce.network.mixing import Gossip
 from sottovoce.network.schedule import Schedule
 from sottovoce.privacy.release import Release
 from sottovoce.problem.losses import Loss
@@ -151,7 +153,7 @@ class Engine:
     ----------
     name : how it is asked for
     together : runs the rounds, of jobs that it does not refuse
-    methods, samplers, laws, regularisers, distances : the types that it knows
+    methods, samplers, laws, regularisers, distances, averagings : the types that it knows
     losses : the losses that it knows, by name
     secure : whether it runs jobs whose draws are secure ones
     worth : work (see `work`) from which on 'auto' takes it; never, unless this is said
@@ -165,6 +167,7 @@ class Engine:
     laws: Collection[type] | None = None
     regularisers: Collection[type] | None = None
     distances: Collection[type] | None = None
+    averagings: Collection[type] | None = None
     losses: Mapping[str, Loss] | None = None
     secure: bool = True
     worth: float = math.inf
@@ -195,6 +198,7 @@ class Engine:
             "law of noise": (job.release.law, self.laws),
             "regulariser": (getattr(job.method, "h", job.problem.h), self.regularisers),
             "distance": (getattr(job.method, "d", Euclidean()), self.distances),
+            "averaging": (job.schedule.averaging, self.averagings),
         }
         for noun, (value, known) in parts.items():
             if known is not None and type(value) not in known:
@@ -261,6 +265,7 @@ ENGINES: dict[str, Engine] = {
             samplers=kernel.SAMPLERS,
             regularisers=kernel.KINDS,
             distances=(Euclidean, Entropy),
+            averagings=(Gossip, Exact),
             losses=kernel.LOSSES,
             secure=False,
             worth=2e8,  # some ten seconds of the reference engine

@@ -49,7 +49,7 @@ def price(spec: Spec, sizes: IntArray, m: int, epsilon: float) -> Price:
     graph = spec.network.graph(n)
     activation = scheme_of(spec, n)
     iota, factors = activation_rate(graph, activation, spec.network.correct)
-    mixing = beta(graph, activation, spec.network.weights)
+    mixing = beta(graph, activation, spec.network.weights, averaging=spec.network.averaging)
     sampling = spec.privacy.sampling
     busiest = float(np.max(activation.iota(graph)))
     needed = {
@@ -58,7 +58,7 @@ def price(spec: Spec, sizes: IntArray, m: int, epsilon: float) -> Price:
     }
     sigmas = np.array([needed[int(q)] for q in sizes])
     a = spec.algorithm.a(T)
-    steps = StepSizes(a, spec.algorithm.gamma(T), spec.algorithm.average(a))
+    steps = StepSizes(a, spec.algorithm.gamma(T), spec.algorithm.counted(a))
     h = spec.problem.h
     scale = n * spec.problem.weights(sizes) * factors  # both act on what is already noised
     rms = float(np.sqrt(np.mean((scale * sigmas) ** 2)))
@@ -94,5 +94,6 @@ def noise_variance(steps: StepSizes, iota: float, n: int, mu: float, sigma: floa
 
 def _messages_a_round(spec: Spec, graph: Graph, activation: Activation) -> float:
     """Expected number of messages a round, from a short sample of the schedule (exact where all rounds are alike)."""
-    sample = draw_schedule(graph, activation, spec.network.weights, 2000, np.random.default_rng(0))
+    network = spec.network
+    sample = draw_schedule(graph, activation, network.weights, 2000, np.random.default_rng(0), network.averaging)
     return float(sample.up_to()[-1]) / 2000

@@ -12,12 +12,13 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from sottovoce.algorithm.dual_averaging import PRIMALS
-from sottovoce.algorithm.method import ALL, AVERAGES, SEQUENCES, Average, Sequence, constant, inverse_sqrt, linear
+from sottovoce.algorithm.method import ALL, COUNTED, SEQUENCES, Counted, Sequence, constant, inverse_sqrt, linear
 from sottovoce.algorithm.methods import METHODS, MethodChoice
 from sottovoce.errors import SpecError
 from sottovoce.network.activation import ACTIVATIONS, Activation, Edges
+from sottovoce.network.averaging import AVERAGINGS
 from sottovoce.network.graphs import GRAPHS, Family
-from sottovoce.network.mixing import METROPOLIS, WEIGHTS, Rule
+from sottovoce.network.mixing import GOSSIP, METROPOLIS, WEIGHTS, Averaging, Rule
 from sottovoce.notation import Field
 from sottovoce.privacy.accounting import check_delta
 from sottovoce.privacy.calibration import NOISES, Noise, NoNoise
@@ -73,6 +74,8 @@ class NetworkSpec:
     """Nodes mix in every so many-th round only, and step alone in between."""
     correct: bool = False
     """Whether to weigh nodes by ῑ/ι_i where the scheme activates them unevenly."""
+    averaging: Field[Averaging] = Field(AVERAGINGS, GOSSIP)
+    """What is done with the messages of a round: 'gossip', 'gossip(k)', 'exact', 'clipped(radius)' or 'trimmed(f)'."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +94,7 @@ class AlgorithmSpec:
     """d; 'euclidean(x₀, …)' has a centre."""
     primal: str = "recompute"
     curvature: float = 0.0
-    average: Field[Average] = Field(AVERAGES, ALL)
+    counted: Field[Counted] = Field(COUNTED, ALL)
     """Which rounds count in the model that is put out: 'all', as in the paper, or 'tail(share)', the last ones."""
 
     def __post_init__(self) -> None:
@@ -202,7 +205,7 @@ class Execution:
     """Of about how many such runs this is one: with many, 'auto' compiles sooner, since the engine is loaded once."""
 
 
-LATER = {"average"}
+LATER = {"averaging", "counted"}
 """Fields that version 0.1 had not: left out where they say what it did, so that a run has one digest in both."""
 
 
