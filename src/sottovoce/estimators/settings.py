@@ -163,10 +163,13 @@ def seed(random_state: Any) -> int | None:
         return None
     if isinstance(random_state, np.random.RandomState):
         return int(random_state.randint(2**31 - 1))
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**31 - 1))
     if isinstance(random_state, int | np.integer) and not isinstance(random_state, bool) and random_state >= 0:
         return int(random_state)
     raise SpecError(
-        f"random_state must be None, a whole number that is not negative or a RandomState: {random_state!r}"
+        "random_state must be None, or, for a SIMULATION, a whole number that is not negative or one of NumPy's "
+        f"generators, not {random_state!r}"
     )
 
 
