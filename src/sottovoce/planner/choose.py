@@ -49,6 +49,7 @@ class Facts:
     row_norm, intercept : R and B, the public bounds of a row
     penalty : 'l2', 'l1', 'elastic_net' or 'none'
     max_rounds, max_bytes : what may be spent on the network; None for the default of 1000 rounds, and any bytes
+    weight : what a record's loss is multiplied by on average, at most 1: so much less is learned beside the same noise
     """
 
     sizes: tuple[int, ...]
@@ -64,6 +65,7 @@ class Facts:
     penalty: str = "l2"
     max_rounds: int | None = None
     max_bytes: float | None = None
+    weight: float = 1.0
 
     def __post_init__(self) -> None:
         """Facts that no problem has are errors."""
@@ -72,11 +74,12 @@ class Facts:
         if not 0 < self.epsilon < math.inf:
             raise SpecError(f"a plan needs an ε that is finite and over 0, not {self.epsilon}")
         check_delta(self.delta)
-        refuse_unless_runnable(self.adversary)
+        refuse_unless_runnable(self.adversary, nodes=self.n)
         for name, value in (
             ("features", self.features),
             ("outputs", self.outputs),
             ("row_norm", self.row_norm),
+            ("weight", self.weight),
             ("max_rounds", self.rounds),
             ("max_bytes", math.inf if self.max_bytes is None else self.max_bytes),
         ):
@@ -186,12 +189,13 @@ class _Scale:
     weights: Weights
     z1: float
     noise: float
-    """c of full batches, over L."""
+    """c of full batches, over L, beside gradients of weight 1."""
+    weight: float = 1.0
 
     @property
     def reach(self) -> float:
         """What τ is to be divided by."""
-        return self.lipschitz * self.row
+        return self.lipschitz * self.row * self.weight
 
 
 def choose(facts: Facts, **fixed: Any) -> Choice:
@@ -247,7 +251,8 @@ def _scale(facts: Facts, given: dict[str, Any]) -> _Scale:
     sizes, z1 = np.array(facts.sizes), predict.single(facts.epsilon, facts.delta)
     uneven = max(facts.sizes) > UNEVEN * min(facts.sizes)
     weights = given.get("weights", ByRecords(round(predict.typical_size(z1), 1) if uneven else 0.0))
-    return _Scale(lipschitz, clip, row, weights, z1, predict.level(weights(sizes), sizes, 1.0, z1))
+    noise = predict.level(weights(sizes), sizes, 1.0, z1) / facts.weight
+    return _Scale(lipschitz, clip, row, weights, z1, noise, facts.weight)
 
 
 def _networks(facts: Facts, given: dict[str, Any]) -> list[_Network]:
@@ -290,7 +295,8 @@ def _plan(facts: Facts, given: dict[str, Any], scale: _Scale, network: _Network,
     reach = _reach(facts, given, scale, c, T, iota)
     foreseen = float(predict.loss(reach, c, facts.features, releases)) + (APART if network.beta > 0 else 0.0)
     sent = network.messages * T * facts.m * FLOAT_BYTES
-    return Plan(network.activation, sampling, T, reach / scale.reach, c * scale.lipschitz, foreseen, sent)
+    noise = c * scale.lipschitz * facts.weight
+    return Plan(network.activation, sampling, T, reach / scale.reach, noise, foreseen, sent)
 
 
 def _sampling(facts: Facts, given: dict[str, Any], scale: _Scale, releases: float) -> Sampling:

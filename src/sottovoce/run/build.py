@@ -20,7 +20,7 @@ from sottovoce.network.mixing import activation_rate, beta
 from sottovoce.network.schedule import Schedule, draw_schedule
 from sottovoce.privacy.calibration import Circumstances
 from sottovoce.privacy.objective import extra_epsilon
-from sottovoce.privacy.release import Draws, Law, Objective, Release, refuse_unless_runnable
+from sottovoce.privacy.release import Attendance, Draws, Law, Objective, Release, Setting, refuse_unless_runnable
 from sottovoce.privacy.sampling import Cyclic
 from sottovoce.privacy.statement import PERSON, RECORD, PrivacyStatement, make_statement
 from sottovoce.privacy.theorem1 import Theorem1
@@ -109,6 +109,7 @@ def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None, secure
         rng = Streams(drawn_from).schedule()
         schedule = draw_schedule(graph, activation, network.weights, T, rng, network.averaging).spaced(network.every)
     spoken = schedule.participations()
+    scale = n * problem.node_weights * correction
     method = make_method(
         algorithm.method,
         Ingredients(
@@ -117,12 +118,13 @@ def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None, secure
             algorithm.gamma(T),
             algorithm.eta(T),
             iota,
-            n * problem.node_weights * correction,
+            scale,
             algorithm.distance,
             algorithm.primal,
             algorithm.curvature,
             network.every,
             spec.problem.row_bound,
+            algorithm.counted,
         ),
     )
     if not network.averaging.linear and not isinstance(method, DualAveraging | Descent):
@@ -140,9 +142,21 @@ def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None, secure
     if released.curvature is not None:
         law = Objective(extra_epsilon(*released.curvature))
     else:
-        law = privacy.law.on(graph, released.shape, privacy.sampling, shards.sizes, problem.m)
-    refuse_unless_runnable(privacy.adversary, law.secrets, n)
-    unit = Release(privacy.sampling, released.reach(lipschitz), (1.0,) * n, privacy.adversary, law)
+        law = privacy.law.on(
+            Setting(
+                graph,
+                privacy.sampling,
+                shards.sizes,
+                problem.m,
+                released.shape,
+                privacy.adversary,
+                scale,
+                attendance(schedule),
+            )
+        )
+    adversary = privacy.adversary.among(n)
+    refuse_unless_runnable(adversary, law.secrets, n)
+    unit = Release(privacy.sampling, released.reach(lipschitz), law.units(n), adversary, law)
     known = Circumstances(unit, shards.sizes, spoken, privacy.delta, iota, T, schedule.turns)
     sigma, claims = privacy.noise.scales(known)
     release = replace(unit, sigma=sigma)
@@ -169,6 +183,15 @@ def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None, secure
         draws = SecureDraws(release, sums, fresh(), shards.sizes, problem.m, compiled=numbers >= WORTH)
     job = Job(problem, method, schedule, release, draws)
     return Prepared(spec, job, public, tuple(claims), streams.seeded)
+
+
+def attendance(schedule: Schedule) -> Attendance | None:
+    """Who speaks in each round; None where everybody does in all of them."""
+    if len(schedule.active) == schedule.T * schedule.n and not schedule.speakers:
+        return None
+    loud = schedule.speaks(1, schedule.T)
+    starts = np.concatenate([[0], np.cumsum(loud)])[schedule.starts]
+    return Attendance(starts, schedule.active[loud].astype(np.int64))
 
 
 def make_problem(spec: ProblemSpec, shards: Shards) -> Problem:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from sottovoce.algorithm.dual_averaging import PRIMALS
-from sottovoce.algorithm.method import SEQUENCES, Sequence, constant, inverse_sqrt, linear
+from sottovoce.algorithm.method import ALL, COUNTED, SEQUENCES, Counted, Sequence, constant, inverse_sqrt, linear
 from sottovoce.algorithm.methods import METHODS, MethodChoice
 from sottovoce.errors import SpecError
 from sottovoce.network.activation import ACTIVATIONS, Activation, Edges
@@ -94,6 +94,8 @@ class AlgorithmSpec:
     """d; 'euclidean(x₀, …)' has a centre."""
     primal: str = "recompute"
     curvature: float = 0.0
+    counted: Field[Counted] = Field(COUNTED, ALL)
+    """Which rounds count in the model that is put out: 'all', as in the paper, or 'tail(share)', the last ones."""
 
     def __post_init__(self) -> None:
         """Rounds are counted, and x of a sleeping node is one of two."""
@@ -203,7 +205,7 @@ class Execution:
     """Of about how many such runs this is one: with many, 'auto' compiles sooner, since the engine is loaded once."""
 
 
-LATER = {"averaging"}
+LATER = {"averaging", "counted"}
 """Fields that version 0.1 had not: left out where they say what it did, so that a run has one digest in both."""
 
 
