@@ -56,6 +56,8 @@ class Statistics:
                 f"statistics are for regression with the squared loss, not for '{self.problem.loss}'; take loss "
                 "'squared', or a method that takes gradients"
             )
+        if self.problem.shards.weights is not None:
+            raise SpecError("statistics count all records the same; leave their weights out, or take gradients")
         if self.problem.m > WIDEST:
             raise SpecError(
                 f"statistics of {self.problem.m} coordinates are {packed_size(self.problem.m):,} numbers; from "
@@ -76,6 +78,10 @@ class Statistics:
     def released(self) -> Released:
         """Products, and not subgradients."""
         return Released(iterates=False, weight=self.weight, numbers=self.numbers)
+
+    def stride(self, t: int) -> float:
+        """It is let out as it is."""
+        return 1.0
 
     def start(self, rows: int, m: int) -> State:
         """Nothing yet."""

@@ -18,6 +18,8 @@ from sottovoce.algorithm.method import Gradient, Method, Speaks, State
 from sottovoce.engine import kernel
 from sottovoce.engine.secure import SecureDraws
 from sottovoce.errors import SpecError
+from sottovoce.network.averaging import Exact
+from sottovoce.network.mixing import Gossip
 from sottovoce.network.schedule import Schedule
 from sottovoce.privacy.release import Release
 from sottovoce.privacy.statistics import Products
@@ -162,7 +164,7 @@ class Engine:
     ----------
     name : how it is asked for
     together : runs the rounds, of jobs that it does not refuse
-    methods, samplers, laws, regularisers, distances : the types that it knows
+    methods, samplers, laws, regularisers, distances, averagings : the types that it knows
     losses : the losses that it knows, by name
     secure : whether it runs jobs whose draws are secure ones
     worth : work (see `work`) from which on 'auto' takes it; never, unless this is said
@@ -176,6 +178,7 @@ class Engine:
     laws: Collection[type] | None = None
     regularisers: Collection[type] | None = None
     distances: Collection[type] | None = None
+    averagings: Collection[type] | None = None
     losses: Mapping[str, Loss] | None = None
     secure: bool = True
     worth: float = math.inf
@@ -206,6 +209,7 @@ class Engine:
             "law of noise": (job.release.law, self.laws),
             "regulariser": (getattr(job.method, "h", job.problem.h), self.regularisers),
             "distance": (getattr(job.method, "d", Euclidean()), self.distances),
+            "averaging": (job.schedule.averaging, self.averagings),
         }
         for noun, (value, known) in parts.items():
             if known is not None and type(value) not in known:
@@ -214,6 +218,8 @@ class Engine:
         row = loss if self.losses is None else self.losses.get(loss.name)
         if row is None or row.slope_formula is not loss.slope_formula:
             yield f"loss '{loss.name}' (it knows those that were in the table when it was first used)"
+        if self.losses is not None and job.problem.shards.weights is not None:
+            yield "weights of single records"
         if not self.secure and job.secure:
             yield "secure release (of a run without a seed; secure=False or --no-secure would do without)"
 
@@ -272,6 +278,7 @@ ENGINES: dict[str, Engine] = {
             samplers=kernel.SAMPLERS,
             regularisers=kernel.KINDS,
             distances=(Euclidean, Entropy),
+            averagings=(Gossip, Exact),
             losses=kernel.LOSSES,
             secure=False,
             worth=2e8,  # some ten seconds of the reference engine

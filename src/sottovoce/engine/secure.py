@@ -159,7 +159,7 @@ class ExactSums:
             return np.zeros(len(x), dtype=np.int64)
         model = x if outputs == 1 else x.reshape(outputs, -1)
         mine, counts = shards.rows(node, records), shards.counts(node, records)
-        return clipped_sum(self.rows, model, shards.y, self.slope, mine, counts).ravel()
+        return clipped_sum(self.rows, model, shards.y, self.slope, mine, counts, shards.weights).ravel()
 
 
 class Sums(Protocol):

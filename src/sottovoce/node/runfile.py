@@ -102,6 +102,11 @@ class Run:
             raise SpecError(
                 f"real nodes exchange one message a round, but '{self.spec.algorithm.method}' needs several"
             )
+        schedule = made.job.schedule
+        if any(schedule.averaging.depth(W) > 1 for W in schedule.patterns):
+            raise SpecError(
+                f"real nodes exchange one message a round, but averaging '{schedule.averaging}' needs several"
+            )
         if made.job.release.law.secrets:
             raise SpecError(
                 "real nodes agree on no seeds in pairs yet, so that their noise would not cancel; simulate it"

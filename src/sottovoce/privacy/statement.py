@@ -331,6 +331,15 @@ def make_statement(
     return _state(grouped_by_event(events), delta, release.adversary, claimed, simulation, unit, (), secure, software())
 
 
+def statement_of(
+    events: Sequence[Event], delta: float, adversary: str, simulation: bool, unit: Unit = RECORD, secure: bool = False
+) -> PrivacyStatement:
+    """The statement of releases that are no training, one event a node."""
+    check_delta(delta)
+    watcher = ADVERSARIES.read(adversary)
+    return _state(grouped_by_event(events), delta, watcher, None, simulation, unit, (), secure, software())
+
+
 def with_held_out(statement: PrivacyStatement, events: Mapping[int, Event]) -> PrivacyStatement:
     """The same statement, with what the held-out records of some nodes were used for.
 

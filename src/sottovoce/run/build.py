@@ -9,6 +9,8 @@ from typing import Any, TypedDict
 import numpy as np
 
 from sottovoce._types import IntArray
+from sottovoce.algorithm.descent import Descent
+from sottovoce.algorithm.dual_averaging import DualAveraging
 from sottovoce.algorithm.methods import Ingredients, make_method
 from sottovoce.algorithm.statistics import Statistics
 from sottovoce.engine.job import Job, Randomness
@@ -105,12 +107,12 @@ def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None, secure
             "people at random, as with 'poisson(64)', or take records as units"
         )
     iota, correction = activation_rate(graph, activation, network.correct)
-    mixing = beta(graph, activation, network.weights)
+    mixing = beta(graph, activation, network.weights, averaging=network.averaging)
     drawn_from = secrets.randbits(63) if spec.seed is None else spec.seed  # public, and never the seed of a secret
     kept = Public() if schedule is not None or streams.seeded else Public(schedule_seed=drawn_from)
     if schedule is None:
         rng = Streams(drawn_from).schedule()
-        schedule = draw_schedule(graph, activation, network.weights, T, rng).spaced(network.every)
+        schedule = draw_schedule(graph, activation, network.weights, T, rng, network.averaging).spaced(network.every)
     spoken = schedule.participations()
     method = make_method(
         algorithm.method,
@@ -126,8 +128,14 @@ def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None, secure
             algorithm.curvature,
             network.every,
             spec.problem.row_bound,
+            algorithm.counted,
         ),
     )
+    if not network.averaging.linear and not isinstance(method, DualAveraging | Descent):
+        raise SpecError(
+            f"'{network.averaging}' averaging is for dual averaging and descent, whose nodes send one vector a round; "
+            f"average by gossip in '{algorithm.method}'"
+        )
     released = method.released
     if not released.iterates and privacy.clip is not None:
         raise PrivacyError(
