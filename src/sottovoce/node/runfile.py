@@ -111,6 +111,11 @@ class Run:
             raise SpecError(
                 "real nodes agree on no seeds in pairs yet, so that their noise would not cancel; simulate it"
             )
+        if made.job.method.released.numbers is not None:
+            raise SpecError(
+                f"real nodes exchange vectors of the model's length, but '{self.spec.algorithm.method}' needs longer "
+                "ones; simulate it"
+            )
         why = hindrance(made.job.problem, made.job.method, made.job.release)
         if why is not None:
             raise SpecError(f"real nodes let out secure releases only, and this run cannot be one: {why}; simulate it")

@@ -8,6 +8,7 @@ one, where the noise of a whole run has one price.
 
 `FixedEvent`, `PoissonEvent`, `FullEvent`, `CyclicEvent`: Gaussian noise, records picked in one of four ways. Noise of
 another law that comes to the same is one of these, with the equivalent σ and a `Note` of what it was.
+`ProductsEvent`: Gaussian noise on the mean of all records' products of numbers (see `statistics`).
 `LaplaceEvent`: pure ε. `TreeEvent`: Gaussian noise along a binary tree. `ObjectiveEvent`: priced as a whole.
 `Seldom` and `Hidden`: for planning, before there is a schedule that says in which rounds a node speaks.
 
@@ -368,6 +369,33 @@ class FullEvent(GaussianEvent):
 
 
 @dataclass(frozen=True)
+class ProductsEvent(FullEvent):
+    """The mean over all records of c cᵀ, a matrix whose length is ‖c‖² ≤ `clip`.
+
+    Such matrices are at right angles at the most, never opposite: so one record moves their sum by √2 of the bound, not
+    by twice that (`statistics` has the proof).
+
+    Examples
+    --------
+    >>> event = ProductsEvent(records=100, batch=100, clip=2.0, sigma=0.1, rounds=1)
+    >>> round(event.reach, 9), read_event(event.to_dict()) == event
+    (0.028284271, True)
+    """
+
+    sampling: ClassVar[str] = "products"
+
+    @property
+    def reach(self) -> float:
+        """√2 of the bound over the number of records; rounded up."""
+        return math.nextafter(math.sqrt(2.0) * self.clip / self.batch, math.inf)
+
+    @property
+    def picked(self) -> str:
+        """There is nothing to pick."""
+        return "products of all records' numbers"
+
+
+@dataclass(frozen=True)
 class _InOrder(Event):
     """Batches in a fixed order, one a round: no chance in it, so that a record costs each time that it is used."""
 
@@ -612,7 +640,7 @@ class Hidden(_Planned):
 _TYPES: dict[tuple[str, str], type[Event]] = {
     **{
         (kind.sampling, note.law): kind
-        for kind in (FixedEvent, PoissonEvent, FullEvent, CyclicEvent)
+        for kind in (FixedEvent, PoissonEvent, FullEvent, CyclicEvent, ProductsEvent)
         for note in (GAUSSIAN, SHAPED, cancelled(None))
     },
     ("full", "laplace"): LaplaceEvent,
