@@ -25,11 +25,12 @@ from sottovoce.algorithm.descent import Descent
 from sottovoce.algorithm.dual_averaging import DualAveraging
 from sottovoce.algorithm.method import State, prefix_sums
 from sottovoce.engine.job import ENGINES, Job, Stretch, stretches
-from sottovoce.engine.kernel import ENTROPY, INJECTED, KINDS, L2_BALL, SAMPLERS, SEPARABLE
+from sottovoce.engine.kernel import AVERAGINGS, ENTROPY, INJECTED, KINDS, L2_BALL, SAMPLERS, SEPARABLE
 from sottovoce.engine.kernel.arguments import Data, Model, Noise, Plan, Steps, make_scratch
 from sottovoce.engine.kernel.data import code_of
 from sottovoce.engine.kernel.rounds import run_rounds
 from sottovoce.errors import SpecError
+from sottovoce.network.averaging import Clipped, Trimmed
 from sottovoce.network.schedule import Schedule
 from sottovoce.privacy.release import Draws, Gaussian
 from sottovoce.problem.regularisers import Entropy, Euclidean, Regulariser, Separable
@@ -163,7 +164,8 @@ def _pack(jobs: list[Job]) -> Packed:
 def pack(jobs: Sequence[Job]) -> Packed:
     """Lay out the runs, which must share data, loss, schedule, streams and everything else but numbers."""
     first = jobs[0]
-    return Packed(_data(first.problem.shards), _plan(first.schedule), _model(jobs), _steps(jobs), _noise(jobs))
+    plan = _plan(first.schedule, apart=type(first.release.law) is Gaussian)
+    return Packed(_data(first.problem.shards), plan, _model(jobs), _steps(jobs), _noise(jobs))
 
 
 def _data(shards: Shards) -> Data:
@@ -190,8 +192,15 @@ def _data(shards: Shards) -> Data:
     )
 
 
-def _plan(schedule: Schedule) -> Plan:
-    groups = [_groups(W) for W in schedule.mixtures]
+def _plan(schedule: Schedule, apart: bool) -> Plan:
+    """Flat; `apart` where disjoint links may be gone through link by link."""
+    averaging, bound = schedule.averaging, 0.0
+    if isinstance(averaging, Clipped):
+        bound = averaging.radius
+    elif isinstance(averaging, Trimmed):
+        bound = float(averaging.f)
+    apart = apart and averaging.linear
+    groups = [_groups(W) if apart else [slice(0, len(W))] for W in schedule.mixtures]
     blocks = [
         np.concatenate([W[at, at].ravel() for at in split]) for W, split in zip(schedule.mixtures, groups, strict=True)
     ]
@@ -204,8 +213,11 @@ def _plan(schedule: Schedule) -> Plan:
         weights=_read_only(np.concatenate(blocks), np.float64),
         corners=_read_only(np.cumsum(sizes) - sizes, np.int64),
         groups=_read_only(np.array([len(split) for split in groups]), np.int64),
+        flat=_read_only(np.array([bool(np.all(W == W[0, 0])) for W in schedule.mixtures]), np.bool_),
         widest=widest,
         speakers=schedule.speakers or widest,
+        averaging=AVERAGINGS[type(averaging)],
+        bound=bound,
     )
 
 
@@ -301,6 +313,9 @@ def _noise(jobs: Sequence[Job]) -> Noise:
         sigma=_read_only(sigma, np.float64),
         noisy=_read_only(np.any(sigma > 0, axis=0), np.bool_),
         scale=_read_only(np.stack([_method(job).scale for job in jobs]), np.float64),
+        pairs=False,
+        shared=_read_only(np.empty((0, 0)), np.float64),
+        level=False,
         injected=_read_only(np.empty((0, first.problem.m)), np.float64),
         records=_read_only(np.empty(0), np.int64),
         starts=_read_only(np.empty(0), np.int64),
