@@ -131,6 +131,7 @@ class PrivateLinearModel(Evaluates, BaseEstimator):
     l1_ratio: float | str
     epsilon: float | None
     delta: float | str
+    trust: int | str
     adversary: str
     n_nodes: int | str
     graph: str
@@ -236,7 +237,7 @@ class PrivateLinearModel(Evaluates, BaseEstimator):
             epsilon=settings.NO_NOISE if epsilon is None else epsilon,
             delta=delta,
             outputs=outputs,
-            adversary="transcript" if self.adversary == "auto" else self.adversary,
+            adversary=settings.watching(self.trust, self.adversary, len(sizes)),
             graph="complete" if self.graph == "auto" else self.graph,
             intercept=settings.INTERCEPT if self.fit_intercept else 0.0,
             penalty=settings.penalty_name(self.penalty),

@@ -15,8 +15,9 @@ from sottovoce._types import FLOAT_BYTES
 from sottovoce.algorithm.method import SEQUENCES, Sequence, constant
 from sottovoce.errors import SpecError
 from sottovoce.network.activation import ACTIVATIONS, Activation, Everyone, Matching
+from sottovoce.network.averaging import AVERAGINGS
 from sottovoce.network.graphs import GRAPHS, Family
-from sottovoce.network.mixing import METROPOLIS, WEIGHTS, activation_rate, beta
+from sottovoce.network.mixing import GOSSIP, METROPOLIS, WEIGHTS, activation_rate, beta
 from sottovoce.network.schedule import draw_schedule
 from sottovoce.notation import Choices, Field
 from sottovoce.planner import predict
@@ -73,7 +74,7 @@ class Facts:
         if not 0 < self.epsilon < math.inf:
             raise SpecError(f"a plan needs an ε that is finite and over 0, not {self.epsilon}")
         check_delta(self.delta)
-        refuse_unless_runnable(self.adversary)
+        refuse_unless_runnable(self.adversary, nodes=self.n)
         for name, value in (
             ("features", self.features),
             ("outputs", self.outputs),
@@ -133,7 +134,7 @@ class Choice:
 
 FIXED = (
     "sampling", "batch", "rounds", "activation", "alpha", "l1_ratio", "gamma", "a", "clip", "weights", "h", "mixing",
-    "correct", "on_violation", "primal",
+    "correct", "on_violation", "primal", "averaging",
 )  # fmt: skip
 TABLES: dict[str, Choices[Any]] = {
     "sampling": SAMPLINGS,
@@ -143,6 +144,7 @@ TABLES: dict[str, Choices[Any]] = {
     "weights": objective.WEIGHTS,
     "h": REGULARISERS,
     "mixing": WEIGHTS,
+    "averaging": AVERAGINGS,
 }
 """Where the settings that may be given as text are read."""
 ROUNDS = (2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 1000, 1500, 2000, 3000, 5000, 10_000)
@@ -203,7 +205,7 @@ def choose(facts: Facts, **fixed: Any) -> Choice:
     ----------
     facts : public numbers
     sampling, batch : a sampler such as 'poisson(64)' or 'full'; or a batch size alone, for Poisson sampling
-    rounds, activation, gamma, a, clip, weights, mixing, correct, on_violation, primal : as in a spec
+    rounds, activation, gamma, a, clip, weights, mixing, correct, averaging, on_violation, primal : as in a spec
     h, alpha, l1_ratio : a whole regulariser; or the weight of the penalty, and which share of it is l1
 
     Examples
@@ -257,14 +259,15 @@ def _networks(facts: Facts, given: dict[str, Any]) -> list[_Network]:
     """Everyone, or what is fixed; on the complete graph also pairs, who send n messages a round and not n(n − 1)."""
     schemes = [given.get("activation", Everyone())]
     graph, rule = facts.graph(facts.n), given.get("mixing", METROPOLIS)
+    averaging = given.get("averaging", GOSSIP)
     if "activation" not in given and graph.is_complete and facts.n > 3:
         schemes.append(Matching(facts.n // 2))
     found = []
     for scheme in schemes if facts.n > 1 else [Everyone()]:
         iota, _ = activation_rate(graph, scheme, bool(given.get("correct")))
-        sample = draw_schedule(graph, scheme, rule, 200, np.random.default_rng(0))
+        sample = draw_schedule(graph, scheme, rule, 200, np.random.default_rng(0), averaging)
         messages = float(sample.up_to()[-1]) / 200
-        found.append(_Network(scheme, iota, beta(graph, scheme, rule).beta, messages))
+        found.append(_Network(scheme, iota, beta(graph, scheme, rule, averaging=averaging).beta, messages))
     return found
 
 
@@ -357,6 +360,7 @@ def _spec(facts: Facts, given: dict[str, Any], scale: _Scale, plan: Plan, iota: 
     changes = {
         "network__weights": given.get("mixing"),
         "network__correct": given.get("correct"),
+        "network__averaging": given.get("averaging"),
         "problem__on_violation": given.get("on_violation"),
         "algorithm__primal": given.get("primal"),
     }
