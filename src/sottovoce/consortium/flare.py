@@ -67,7 +67,7 @@ def kit_of(workspace: Any, name: str, cell: Any) -> Path:
 
 
 CHANNEL = "sottovoce"
-MESSAGE, MODEL, ORDER, PROGRESS = "message", "model", "order", "progress"
+TOPICS = MESSAGE, MODEL, ORDER, PROGRESS = "message", "model", "order", "progress"
 """What a request may be about: a round's message, a final model, a controller's order, how far a node is."""
 
 HOLD = 5.0  # seconds that a request waits for the other end's message of the same round
