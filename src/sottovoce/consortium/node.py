@@ -19,6 +19,7 @@ from sottovoce._types import Array
 from sottovoce.consortium.agreement import FILE, Agreement, read_agreement
 from sottovoce.consortium.evaluation import Examiner, deal, refuse_moved, statement
 from sottovoce.consortium.flare import MODEL, ORDER, PROGRESS, Channel, FlareTransport
+from sottovoce.consortium.vault import lent
 from sottovoce.data.schema import FILE as SCHEMA_FILE
 from sottovoce.errors import FolderInUse, NetworkError, SpecError
 from sottovoce.node.budget import spendings
@@ -59,10 +60,12 @@ class ConsortiumNode:
                 f"the job is for another run ({digest[:12]}) than this site's agreement ({run.digest[:12]}); compare "
                 f"{FILE} and the schema with the other sites"
             )
-        site = read_site(kit / "local" / SITE_FILE)
+        with lent():
+            site = read_site(kit / "local" / SITE_FILE)
         self.store = _opened(site.state)
         try:
-            self.node, self.examiner = own_records(self.agreement, name, site, self.store)
+            with lent():
+                self.node, self.examiner = own_records(self.agreement, name, site, self.store)
         except BaseException:
             self.store.close()
             raise
