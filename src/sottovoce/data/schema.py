@@ -41,16 +41,16 @@ from dataclasses import asdict, dataclass
 from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv
 import scipy  # not its parts: they load when first used
 from numpy.typing import NDArray
 
 from sottovoce._types import Array, Matrix
-from sottovoce.data.load import GARBLED, OPEN, format_of, load
+from sottovoce.data.dialect import DIALECT, Dialect
+from sottovoce.data.load import GARBLED, format_of, load, read_arrow
 from sottovoce.data.tables import unit_rows
 from sottovoce.errors import DataError, SpecError
 
@@ -62,7 +62,6 @@ MISSING = ("", "NA", "NaN", "nan", "null", "NULL", "None")
 """What counts as no value in a text file, unless the schema lists its own."""
 NUMBERED = ("svmlight", "npz")
 """Formats whose features have numbers and no names."""
-DELIMITERS = {"csv": ",", "tsv": "\t"}
 
 
 # -- values, read one by one --
@@ -78,7 +77,12 @@ class Columns:
 
 
 def read_columns(
-    path: Path, format: str, numbers: Sequence[str], texts: Sequence[str], missing: Sequence[str] = MISSING
+    path: Path,
+    format: str,
+    numbers: Sequence[str],
+    texts: Sequence[str],
+    missing: Sequence[str] = MISSING,
+    dialect: Dialect = DIALECT,
 ) -> Columns:
     r"""Read the named columns of a CSV, TSV or Parquet file; all others are left alone.
 
@@ -100,7 +104,7 @@ def read_columns(
 
             raw = read_parquet(path)
         else:
-            raw = _read_text(path, DELIMITERS[format], numbers, texts, missing)
+            raw = _read_text(path, format, dialect, numbers, texts, missing)
     except KeyError as error:
         raise DataError(f"{path}: the schema names a column that is not there ({error.args[0]}); add it") from None
     except GARBLED as error:
@@ -109,24 +113,21 @@ def read_columns(
     return from_lists(columns, str(path), numbers, texts, missing)
 
 
-def _read_text(path: Path, delimiter: str, numbers: Sequence[str], texts: Sequence[str], missing: Sequence[str]) -> Any:
+def _read_text(
+    path: Path, format: str, dialect: Dialect, numbers: Sequence[str], texts: Sequence[str], missing: Sequence[str]
+) -> Any:
     """The file as an Arrow table; numbers as texts, to be looked at one by one, where one of them is none to Arrow."""
 
     def read(kind: Any) -> Any:
-        file: IO[bytes]
-        opener = OPEN.get(path.suffix.lower())
-        with opener(path) if opener else path.open("rb") as file:
-            return pa.csv.read_csv(
-                file,
-                read_options=pa.csv.ReadOptions(use_threads=False),
-                parse_options=pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
-                convert_options=pa.csv.ConvertOptions(
-                    include_columns=[*numbers, *texts],
-                    column_types={**dict.fromkeys(numbers, kind), **dict.fromkeys(texts, pa.string())},
-                    null_values=list(missing),
-                    strings_can_be_null=True,
-                ),
-            )
+        return read_arrow(
+            path,
+            format,
+            dialect,
+            {**dict.fromkeys(numbers, kind), **dict.fromkeys(texts, pa.string())},
+            include_columns=[*numbers, *texts],
+            null_values=list(missing),
+            strings_can_be_null=True,
+        )
 
     try:
         return read(pa.float64())
