@@ -8,7 +8,8 @@ import lzma
 import os
 import struct
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -100,7 +101,7 @@ def load(
         raise SpecError(f"{format} files have no named columns, so no label or group can be named; use CSV or Parquet")
     if label is not None and label == group:
         raise SpecError(f"the label and the group cannot both be the column '{label}'; name two columns")
-    try:
+    with one_sentence(path, format):
         if format == "npz":
             table = load_table(path)
         elif format == "svmlight":
@@ -116,26 +117,33 @@ def load(
                 raw = chosen(raw, [*columns, *(other for other in (label, group) if other is not None)], name)
                 require_label = label is not None
             table = to_table(raw, name, label, group, require_label)
-    except SottovoceError:
-        raise
-    except FileNotFoundError:
-        raise DataError(f"{name}: there is no such file; check the path") from None
-    except IsADirectoryError:
-        raise DataError(f"{name}: this is a folder, and a file is needed; name a file in it") from None
-    except PermissionError:
-        raise DataError(f"{name}: the file may not be read; give yourself permission, or copy it") from None
-    except GARBLED as error:
-        if path.is_file() and path.stat().st_size == 0:
-            raise DataError(f"{name}: the file is empty; it should hold {EXPECTED[format]}") from None
-        raise DataError(
-            f"{name}: the file cannot be read as {format} ({_reason(error)}); "
-            f"it should hold {EXPECTED[format]}: mend it, or name another format"
-        ) from None
     if n_features is not None:
         table = _widened(table, n_features)
     if positive is not None and table.y is not None:
         table = Table(table.X, as_signs(table.y, positive)[0], table.groups, table.features, name)
     return table
+
+
+@contextmanager
+def one_sentence(path: Path, format: str) -> Iterator[None]:
+    """Whatever is wrong with a file while it is read, in one sentence that says what it should hold."""
+    try:
+        yield
+    except SottovoceError:
+        raise
+    except FileNotFoundError:
+        raise DataError(f"{path}: there is no such file; check the path") from None
+    except IsADirectoryError:
+        raise DataError(f"{path}: this is a folder, and a file is needed; name a file in it") from None
+    except PermissionError:
+        raise DataError(f"{path}: the file may not be read; give yourself permission, or copy it") from None
+    except GARBLED as error:
+        if path.is_file() and path.stat().st_size == 0:
+            raise DataError(f"{path}: the file is empty; it should hold {EXPECTED[format]}") from None
+        raise DataError(
+            f"{path}: the file cannot be read as {format} ({_reason(error)}); "
+            f"it should hold {EXPECTED[format]}: mend it, or name another format"
+        ) from None
 
 
 Classes = tuple[str | float, str | float]
