@@ -331,11 +331,11 @@ def test_formulas_and_samplers_that_are_not_known_are_refused(make_shards):
     assert "no exact way to draw records" in secure.refusal(job.problem, job.method, other)
     crowd = prepare(
         Spec(AlgorithmSpec(1)).but(
-            privacy__law="pairs(1.0)", privacy__adversary="secret_pairs", network__activation="everyone"
+            privacy__law="pairs(1.0)", privacy__adversary="secret_pairs(1)", network__activation="everyone"
         ),
-        make_shards(n=66, q=2),
+        make_shards(n=513, q=2),
     ).job
-    assert "with 64 others or more" in secure.refusal(crowd.problem, crowd.method, crowd.release)
+    assert "with 512 others or more" in secure.refusal(crowd.problem, crowd.method, crowd.release)
     assert secure.refusal(job.problem, job.method, job.release) is None
 
 

@@ -29,6 +29,7 @@ FIXED = {
     "activation": "network__activation",
     "mixing": "network__weights",
     "correct": "network__correct",
+    "averaging": "network__averaging",
     "a": "algorithm__a",
     "gamma": "algorithm__gamma",
     "primal": "algorithm__primal",
@@ -75,6 +76,9 @@ class NetworkFlags:
         str | None, option("--activation", "Who speaks: edges:1, matching:2, nodes:4, everyone.", NETWORK)
     ] = None
     mixing: Annotated[str | None, option("--mixing", "metropolis, lazy, max_degree, uniform.", NETWORK)] = None
+    averaging: Annotated[
+        str | None, option("--averaging", "gossip, gossip:5, exact, clipped:RADIUS, trimmed:1.", NETWORK)
+    ] = None
     correct: Annotated[bool, option("--correct", "Weigh unevenly active nodes.", NETWORK)] = False
 
     def changes(self) -> dict[str, Any]:
@@ -83,6 +87,7 @@ class NetworkFlags:
             "network__graph": self.graph,
             "network__activation": self.activation,
             "network__weights": self.mixing,
+            "network__averaging": self.averaging,
             "network__correct": self.correct or None,
         }
 

@@ -191,9 +191,9 @@ def _data(shards: Shards) -> Data:
 
 
 def _plan(schedule: Schedule) -> Plan:
-    groups = [_groups(W) for W in schedule.patterns]
+    groups = [_groups(W) for W in schedule.mixtures]
     blocks = [
-        np.concatenate([W[at, at].ravel() for at in split]) for W, split in zip(schedule.patterns, groups, strict=True)
+        np.concatenate([W[at, at].ravel() for at in split]) for W, split in zip(schedule.mixtures, groups, strict=True)
     ]
     sizes = np.array([len(block) for block in blocks])
     widest = max(len(W) for W in schedule.patterns)
@@ -269,10 +269,10 @@ def _sequences(method: Known) -> tuple[Array, ...]:
     """push, a, γ, s, A, P and Q; what a method has no use for is stood in for by something of the right length."""
     if isinstance(method, Descent):
         return -method.eta, method.a, method.a, method.a, method.A, method.A, method.A
-    a, den = method.steps.a, method.modulus
-    P = prefix_sums(a / den)
-    Q = prefix_sums(a * method.s / den) if _soft(method.h) else P  # P stands in: it is multiplied by φ = 0
-    return a, a, method.steps.gamma, method.s, method.steps.A, P, Q
+    steps, den = method.steps, method.modulus
+    P = prefix_sums(steps.w / den)
+    Q = prefix_sums(steps.w * method.s / den) if _soft(method.h) else P  # P stands in: it is multiplied by φ = 0
+    return steps.a, steps.w, steps.gamma, method.s, steps.W, P, Q
 
 
 def _noise(jobs: Sequence[Job]) -> Noise:
@@ -384,6 +384,7 @@ def _same_schedule(one: Schedule, other: Schedule) -> bool:
     return (
         one.n == other.n
         and one.speakers == other.speakers
+        and one.averaging == other.averaging
         and len(one.patterns) == len(other.patterns)
         and all(np.array_equal(a, b) for a, b in zip(mine, theirs, strict=True))
     )
@@ -392,7 +393,7 @@ def _same_schedule(one: Schedule, other: Schedule) -> bool:
 def _same_steps(one: Known, other: Known) -> bool:
     if isinstance(one, DualAveraging) and isinstance(other, DualAveraging):
         numbers = [(m.iota, m.h.modulus, m.curvature, _soft(m.h)) for m in (one, other)]
-        pairs = [(one.steps.a, other.steps.a), (one.steps.gamma, other.steps.gamma)]
+        pairs = [(one.steps.a, other.steps.a), (one.steps.gamma, other.steps.gamma), (one.steps.w, other.steps.w)]
         return numbers[0] == numbers[1] and _equal(pairs)
     return isinstance(one, Descent) and isinstance(other, Descent) and _equal([(one.a, other.a), (one.eta, other.eta)])
 

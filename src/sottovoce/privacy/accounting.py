@@ -72,7 +72,8 @@ def _price(events: tuple[Priced, ...], delta: float, lower: bool) -> Account:
     if len(spoken) == 1 and isinstance(spoken[0], WholeEvent):
         value, check = spoken[0].bounds(delta)
         return Account(value, 0.0, check, delta, 0.0)
-    return account([event.part for event in spoken], delta, lower and all(event.realised for event in spoken))
+    parts = [part for event in spoken for part in event.parts]
+    return account(parts, delta, lower and all(event.realised for event in spoken))
 
 
 def risk(events: Iterable[Priced], fpr: float) -> float:
@@ -94,7 +95,7 @@ def _risk(events: tuple[Priced, ...], fpr: float) -> float:
         return 1.0
     if len(spoken) == 1 and isinstance(spoken[0], WholeEvent):
         return spoken[0].risk(fpr)
-    return tradeoff([event.part for event in spoken], fpr)
+    return tradeoff([part for event in spoken for part in event.parts], fpr)
 
 
 def known(events: Iterable[Priced]) -> tuple[Priced, ...]:

@@ -47,7 +47,8 @@ def sigma(unit: Priced, epsilon: float, delta: float) -> float:
     elif unit.part.pair.bounded:  # pure: ε adds up, and δ is not needed
         z = max(unit.count, 1) / epsilon
     else:
-        z = noise_multiplier(unit.part, epsilon, delta)
+        apart = [part.pair.multiplier / unit.noise_multiplier for part in unit.parts]
+        z = _least(tuple(map(_with_multiplier, unit.parts, apart)), epsilon, delta)
     return z / unit.noise_multiplier
 
 
@@ -63,7 +64,11 @@ def noise_multiplier(part: Part, epsilon: float, delta: float) -> float:
     1.01
     """
     _check(epsilon)
-    return _least(replace(part, pair=replace(part.pair, multiplier=1.0), count=max(part.count, 1)), epsilon, delta)
+    return _least((_with_multiplier(part, 1.0),), epsilon, delta)
+
+
+def _with_multiplier(part: Part, multiplier: float) -> Part:
+    return replace(part, pair=replace(part.pair, multiplier=multiplier), count=max(part.count, 1))
 
 
 def single(epsilon: float, delta: float) -> float:
@@ -78,13 +83,16 @@ def single(epsilon: float, delta: float) -> float:
 
 
 @lru_cache(maxsize=4096)  # the runs of a sweep ask the same over and over
-def _least(unit: Part, epsilon: float, delta: float) -> float:
-    if unit.gaussian and unit.pair.apart is not None:  # K rounds are one round with z/√K
-        return gaussian_multiplier(epsilon, delta) * math.sqrt(unit.count) * unit.pair.apart
+def _least(units: tuple[Part, ...], epsilon: float, delta: float) -> float:
+    """By what all multipliers must be multiplied."""
+    if all(unit.gaussian for unit in units):  # K rounds are one round with z/√K
+        squares = math.fsum(unit.count * (unit.pair.apart or 0.0) ** 2 for unit in units)
+        return gaussian_multiplier(epsilon, delta) * math.sqrt(squares)
 
     def over(log_z: float, finest: int) -> float:
-        trial = replace(unit, pair=replace(unit.pair, multiplier=math.exp(log_z)))
-        return _over([trial], epsilon, delta, finest)
+        z = math.exp(log_z)
+        trial = [replace(unit, pair=replace(unit.pair, multiplier=z * unit.pair.multiplier)) for unit in units]
+        return _over(trial, epsilon, delta, finest)
 
     low = high = math.log(0.5)
     while over(high, _ROUGH) > 0:
@@ -185,7 +193,7 @@ class Circumstances:
 
     Attributes
     ----------
-    unit : the release at σ = 1
+    unit : the release at the unit of σ: 1, or what a law has in its place
     sizes, spoken : q_i, and K_i, in how many rounds node i speaks
     delta : δ
     iota, rounds : ι and T
@@ -282,16 +290,16 @@ class Private:
 
     def scales(self, of: Circumstances) -> Scales:
         """By calibration, once for all nodes of a size and of a reach, with the largest count among them."""
-        neediest: dict[tuple[int, float], Event] = {}
+        alike: dict[tuple[int, float], list[Event]] = {}
         for event in of.unit.events(of.sizes, of.spoken, of.turns):
-            key = event.records, event.noise_multiplier
-            if key not in neediest or neediest[key].count < event.count:
-                neediest[key] = event
+            alike.setdefault((event.records, event.noise_multiplier), []).append(event)
         needed: dict[int, float] = {}
-        for (q, _), event in neediest.items():
-            needed[q] = max(needed.get(q, 0.0), sigma(event, self.epsilon, of.delta))
-        if of.unit.law.secrets:  # what two nodes cancel must have one scale
-            return (max(needed.values()),) * len(of.sizes), ()
+        for (q, _), events in alike.items():
+            neediest = max(events, key=lambda event: event.count).covering(events)
+            needed[q] = max(needed.get(q, 0.0), sigma(neediest, self.epsilon, of.delta))
+        if of.unit.law.secrets:  # what hides a node is everybody's noise: all have so many times their unit
+            most = max(needed.values())
+            return tuple(most * unit for unit in of.unit.sigma), ()
         return tuple(needed[q] for q in of.sizes.tolist()), ()
 
 

@@ -8,6 +8,7 @@ one, where the noise of a whole run has one price.
 
 `FixedEvent`, `PoissonEvent`, `FullEvent`, `CyclicEvent`: Gaussian noise, records picked in one of four ways. Noise of
 another law that comes to the same is one of these, with the equivalent σ and a `Note` of what it was.
+`ProductsEvent`: Gaussian noise on the mean of all records' products of numbers (see `statistics`).
 `LaplaceEvent`: pure ε. `TreeEvent`: Gaussian noise along a binary tree. `ObjectiveEvent`: priced as a whole.
 `Seldom` and `Hidden`: for planning, before there is a schedule that says in which rounds a node speaks.
 
@@ -15,9 +16,10 @@ Adjacency: one record of one node is replaced. Written down (`Event.to_dict`, `r
 version 0.1, in which `rounds` is the count that is priced, and beside them what that version did not know.
 """
 
+import itertools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
@@ -40,7 +42,12 @@ class Priced(ABC):
     @property
     @abstractmethod
     def part(self) -> Part:
-        """So many rounds of which mechanism."""
+        """So many rounds of which mechanism; of the one that costs most, where they differ."""
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """So many rounds of each mechanism, where they differ."""
+        return (self.part,)
 
     @property
     @abstractmethod
@@ -63,12 +70,14 @@ class Note:
     realised : whether the mechanism with that σ is what some data meet, or only a bound on it
     secrets : whether the noise is worth what it is only while seeds that pairs of nodes share stay secret
     coalition : the nodes whose seeds count as known; None where that was not written down
+    collusion : k, where the seeds of any k nodes may be known; None where the coalition is the one that is named
     """
 
     law: str
     realised: bool = False
     secrets: bool = False
     coalition: tuple[int, ...] | None = None
+    collusion: int | None = None
 
 
 GAUSSIAN = Note("gaussian", realised=True)
@@ -78,6 +87,34 @@ SHAPED = Note("shaped")  # what a method lets out moves by at most its gain time
 def cancelled(coalition: tuple[int, ...] | None) -> Note:
     """Noise of which pairs of nodes cancel a part between them; the σ is that of rounds in which everybody speaks."""
     return Note("pairs", secrets=True, coalition=coalition)
+
+
+def sheltered(collusion: int, exact: bool) -> Note:
+    """The same, whoever the `collusion` nodes are that collude; `exact` if σ is what the worst of them leave."""
+    return Note("pairs", realised=exact, secrets=True, collusion=collusion)
+
+
+Levels = tuple[tuple[float, int], ...]
+"""(σ, how many rounds have it), the least noise first."""
+
+
+def envelope(several: Iterable[Levels]) -> Levels:
+    """Levels that cost no less than any of these: of every σ as many rounds with no more noise as any of them has.
+
+    Examples
+    --------
+    >>> envelope([((1.0, 2), (2.0, 5)), ((1.0, 3), (2.0, 1), (3.0, 3))])
+    ((1.0, 3), (2.0, 4))
+    """
+    listed = [levels for levels in several if levels]
+    found: list[tuple[float, int]] = []
+    before = 0
+    for sigma in sorted({sigma for levels in listed for sigma, _ in levels}):
+        most = max(sum(count for other, count in levels if other <= sigma) for levels in listed)
+        if most > before:
+            found.append((sigma, most - before))
+        before = max(before, most)
+    return tuple(found)
 
 
 @dataclass(frozen=True)
@@ -169,7 +206,7 @@ class Event(Priced):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
-        coalition, released = self.note.coalition, {} if self.by_round else {"released": self.rounds}
+        note, released = self.note, {} if self.by_round else {"released": self.rounds}
         return {
             "sampling": self.sampling,
             "records": self.records,
@@ -180,7 +217,8 @@ class Event(Priced):
             "law": self.law,
             "extra": 0.0,
             **released,
-            **({} if coalition is None else {"coalition": list(coalition)}),
+            **({} if note.coalition is None else {"coalition": list(note.coalition)}),
+            **({} if note.collusion is None else {"collusion": note.collusion, "exact": note.realised}),
         }
 
     @classmethod
@@ -198,12 +236,72 @@ class GaussianEvent(Event):
     """Gaussian noise, independent from round to round, or noise that comes to that."""
 
     note: Note = field(default=GAUSSIAN, kw_only=True)
+    levels: Levels = field(default=(), kw_only=True)
+    """Rounds whose noise differs, `sigma` being the least; empty where all rounds have it."""
+
+    def __post_init__(self) -> None:
+        """Levels are those of all rounds."""
+        super().__post_init__()
+        sigmas, counts = [sigma for sigma, _ in self.levels], [count for _, count in self.levels]
+        if self.levels and not (
+            len(sigmas) > 1
+            and sigmas[0] == self.sigma
+            and all(a < b < math.inf for a, b in itertools.pairwise(sigmas))
+            and all(isinstance(count, int) and count > 0 for count in counts)
+            and sum(counts) == self.rounds
+        ):
+            raise PrivacyError(f"{self} is no event of a release: its levels of noise are not those of its rounds")
+
+    @property
+    def realised(self) -> bool:
+        """As the noise is, where it is the same in all rounds."""
+        return self.note.realised and not self.levels
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """One for each level."""
+        if not self.levels:
+            return (self.part,)
+        return tuple(replace(self, sigma=s, rounds=k, levels=()).part for s, k in self.levels)
+
+    def leveled(self, levels: Levels) -> Self:
+        """The same participation with this noise in its rounds."""
+        rounds, sigma = sum(count for _, count in levels), levels[0][0] if levels else self.sigma
+        return replace(self, sigma=sigma, rounds=rounds, levels=levels if len(levels) > 1 else ())
+
+    def after(self, rounds: int) -> Self:
+        """At worst the rounds with the least noise came first."""
+        if not self.levels or rounds >= self.rounds:
+            return replace(self, rounds=rounds) if not self.levels else self
+        kept, left = [], rounds
+        for sigma, count in self.levels:
+            if left > 0:
+                kept.append((sigma, min(count, left)))
+            left -= count
+        return self.leveled(tuple(kept)) if kept else replace(self, rounds=0, levels=())
+
+    def covering(self, others: Sequence[Event]) -> Self:
+        """The most rounds of every level."""
+        alike = [other for other in others if isinstance(other, GaussianEvent)]
+        if not any(other.levels for other in alike):
+            return replace(self, rounds=max(other.rounds for other in alike))
+        return self.leveled(envelope(other.levels or ((other.sigma, other.rounds),) for other in alike))
+
+    def to_dict(self) -> dict[str, Any]:
+        """With the levels, where there are any."""
+        return super().to_dict() | ({"levels": [list(level) for level in self.levels]} if self.levels else {})
 
     @classmethod
     def _read(cls, data: Mapping[str, Any]) -> dict[str, Any]:
-        coalition = data.get("coalition")
+        coalition, k = data.get("coalition"), data.get("collusion")
         pairs = cancelled(None if coalition is None else tuple(coalition))
-        return super()._read(data) | {"note": {note.law: note for note in (GAUSSIAN, SHAPED, pairs)}[data["law"]]}
+        if k is not None:
+            if type(k) is not int or k < 0 or type(data["exact"]) is not bool:
+                raise PrivacyError(f"{dict(data)} is no event of a release: so many nodes cannot collude")
+            pairs = sheltered(k, data["exact"])
+        note = {note.law: note for note in (GAUSSIAN, SHAPED, pairs)}[data["law"]]
+        levels = tuple((float(sigma), count) for sigma, count in data.get("levels", ()))
+        return super()._read(data) | {"note": note, "levels": levels}
 
 
 @dataclass(frozen=True)
@@ -271,6 +369,33 @@ class FullEvent(GaussianEvent):
 
 
 @dataclass(frozen=True)
+class ProductsEvent(FullEvent):
+    """The mean over all records of c cᵀ, a matrix whose length is ‖c‖² ≤ `clip`.
+
+    Such matrices are at right angles at the most, never opposite: so one record moves their sum by √2 of the bound, not
+    by twice that (`statistics` has the proof).
+
+    Examples
+    --------
+    >>> event = ProductsEvent(records=100, batch=100, clip=2.0, sigma=0.1, rounds=1)
+    >>> round(event.reach, 9), read_event(event.to_dict()) == event
+    (0.028284271, True)
+    """
+
+    sampling: ClassVar[str] = "products"
+
+    @property
+    def reach(self) -> float:
+        """√2 of the bound over the number of records; rounded up."""
+        return math.nextafter(math.sqrt(2.0) * self.clip / self.batch, math.inf)
+
+    @property
+    def picked(self) -> str:
+        """There is nothing to pick."""
+        return "products of all records' numbers"
+
+
+@dataclass(frozen=True)
 class _InOrder(Event):
     """Batches in a fixed order, one a round: no chance in it, so that a record costs each time that it is used."""
 
@@ -282,6 +407,8 @@ class _InOrder(Event):
     def __post_init__(self) -> None:
         """Between even turns over all batches, and always the same batch."""
         super().__post_init__()
+        if getattr(self, "levels", ()):
+            raise PrivacyError(f"{self} is no event of a release: records in a fixed order have one noise")
         least = math.ceil(self.rounds / self.batches)
         if not (isinstance(self.uses, int) and least <= self.uses <= self.rounds):
             raise PrivacyError(
@@ -513,7 +640,7 @@ class Hidden(_Planned):
 _TYPES: dict[tuple[str, str], type[Event]] = {
     **{
         (kind.sampling, note.law): kind
-        for kind in (FixedEvent, PoissonEvent, FullEvent, CyclicEvent)
+        for kind in (FixedEvent, PoissonEvent, FullEvent, CyclicEvent, ProductsEvent)
         for note in (GAUSSIAN, SHAPED, cancelled(None))
     },
     ("full", "laplace"): LaplaceEvent,

@@ -86,7 +86,7 @@ def _passing(runs: tuple[Priced, ...], delta: float) -> float:
     """The least ε at which the rule lets these runs through."""
     if any(run.noise_multiplier < FAINTEST for run in runs):
         return math.inf
-    parts = [run.part for run in runs]
+    parts = [part for run in runs for part in run.parts]
     judges, all_of_them = _judges(parts[0], delta), Counter(parts)
     found = [_gauss(all_of_them, judges.gauss, delta)]
     found += [
@@ -98,7 +98,7 @@ def _passing(runs: tuple[Priced, ...], delta: float) -> float:
 def _sum(runs: tuple[Priced, ...], delta: float) -> float:
     """The least ε at which the third judge lets these runs through."""
     pure = [run.part.count / run.part.pair.multiplier for run in runs if run.part.pair.bounded]
-    others = [run for run in runs if not run.part.pair.bounded]
+    others = [run for run in runs if not run.part.pair.bounded]  # noise of several levels is Gaussian
     if len(others) > SUMMED:
         return math.inf
     return math.fsum([*pure, *(price([run], SUM * delta / SUMMED, lower=False).epsilon for run in others)])
