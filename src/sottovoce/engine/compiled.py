@@ -25,11 +25,12 @@ from sottovoce.algorithm.descent import Descent
 from sottovoce.algorithm.dual_averaging import DualAveraging
 from sottovoce.algorithm.method import State, prefix_sums
 from sottovoce.engine.job import ENGINES, Job, Stretch, stretches
-from sottovoce.engine.kernel import ENTROPY, INJECTED, KINDS, L2_BALL, SAMPLERS, SEPARABLE
+from sottovoce.engine.kernel import AVERAGINGS, ENTROPY, INJECTED, KINDS, L2_BALL, SAMPLERS, SEPARABLE
 from sottovoce.engine.kernel.arguments import Data, Model, Noise, Plan, Steps, make_scratch
 from sottovoce.engine.kernel.data import code_of
 from sottovoce.engine.kernel.rounds import run_rounds
 from sottovoce.errors import SpecError
+from sottovoce.network.averaging import Clipped, Trimmed
 from sottovoce.network.schedule import Schedule
 from sottovoce.privacy.release import Draws, Gaussian
 from sottovoce.problem.regularisers import Entropy, Euclidean, Regulariser, Separable
@@ -163,7 +164,8 @@ def _pack(jobs: list[Job]) -> Packed:
 def pack(jobs: Sequence[Job]) -> Packed:
     """Lay out the runs, which must share data, loss, schedule, streams and everything else but numbers."""
     first = jobs[0]
-    return Packed(_data(first.problem.shards), _plan(first.schedule), _model(jobs), _steps(jobs), _noise(jobs))
+    plan = _plan(first.schedule, apart=type(first.release.law) is Gaussian)
+    return Packed(_data(first.problem.shards), plan, _model(jobs), _steps(jobs), _noise(jobs))
 
 
 def _data(shards: Shards) -> Data:
@@ -190,10 +192,17 @@ def _data(shards: Shards) -> Data:
     )
 
 
-def _plan(schedule: Schedule) -> Plan:
-    groups = [_groups(W) for W in schedule.patterns]
+def _plan(schedule: Schedule, apart: bool) -> Plan:
+    """Flat; `apart` where disjoint links may be gone through link by link."""
+    averaging, bound = schedule.averaging, 0.0
+    if isinstance(averaging, Clipped):
+        bound = averaging.radius
+    elif isinstance(averaging, Trimmed):
+        bound = float(averaging.f)
+    apart = apart and averaging.linear
+    groups = [_groups(W) if apart else [slice(0, len(W))] for W in schedule.mixtures]
     blocks = [
-        np.concatenate([W[at, at].ravel() for at in split]) for W, split in zip(schedule.patterns, groups, strict=True)
+        np.concatenate([W[at, at].ravel() for at in split]) for W, split in zip(schedule.mixtures, groups, strict=True)
     ]
     sizes = np.array([len(block) for block in blocks])
     widest = max(len(W) for W in schedule.patterns)
@@ -204,8 +213,11 @@ def _plan(schedule: Schedule) -> Plan:
         weights=_read_only(np.concatenate(blocks), np.float64),
         corners=_read_only(np.cumsum(sizes) - sizes, np.int64),
         groups=_read_only(np.array([len(split) for split in groups]), np.int64),
+        flat=_read_only(np.array([bool(np.all(W == W[0, 0])) for W in schedule.mixtures]), np.bool_),
         widest=widest,
         speakers=schedule.speakers or widest,
+        averaging=AVERAGINGS[type(averaging)],
+        bound=bound,
     )
 
 
@@ -269,10 +281,10 @@ def _sequences(method: Known) -> tuple[Array, ...]:
     """push, a, γ, s, A, P and Q; what a method has no use for is stood in for by something of the right length."""
     if isinstance(method, Descent):
         return -method.eta, method.a, method.a, method.a, method.A, method.A, method.A
-    a, den = method.steps.a, method.modulus
-    P = prefix_sums(a / den)
-    Q = prefix_sums(a * method.s / den) if _soft(method.h) else P  # P stands in: it is multiplied by φ = 0
-    return a, a, method.steps.gamma, method.s, method.steps.A, P, Q
+    steps, den = method.steps, method.modulus
+    P = prefix_sums(steps.w / den)
+    Q = prefix_sums(steps.w * method.s / den) if _soft(method.h) else P  # P stands in: it is multiplied by φ = 0
+    return steps.a, steps.w, steps.gamma, method.s, steps.W, P, Q
 
 
 def _noise(jobs: Sequence[Job]) -> Noise:
@@ -301,6 +313,9 @@ def _noise(jobs: Sequence[Job]) -> Noise:
         sigma=_read_only(sigma, np.float64),
         noisy=_read_only(np.any(sigma > 0, axis=0), np.bool_),
         scale=_read_only(np.stack([_method(job).scale for job in jobs]), np.float64),
+        pairs=False,
+        shared=_read_only(np.empty((0, 0)), np.float64),
+        level=False,
         injected=_read_only(np.empty((0, first.problem.m)), np.float64),
         records=_read_only(np.empty(0), np.int64),
         starts=_read_only(np.empty(0), np.int64),
@@ -384,6 +399,7 @@ def _same_schedule(one: Schedule, other: Schedule) -> bool:
     return (
         one.n == other.n
         and one.speakers == other.speakers
+        and one.averaging == other.averaging
         and len(one.patterns) == len(other.patterns)
         and all(np.array_equal(a, b) for a, b in zip(mine, theirs, strict=True))
     )
@@ -392,7 +408,7 @@ def _same_schedule(one: Schedule, other: Schedule) -> bool:
 def _same_steps(one: Known, other: Known) -> bool:
     if isinstance(one, DualAveraging) and isinstance(other, DualAveraging):
         numbers = [(m.iota, m.h.modulus, m.curvature, _soft(m.h)) for m in (one, other)]
-        pairs = [(one.steps.a, other.steps.a), (one.steps.gamma, other.steps.gamma)]
+        pairs = [(one.steps.a, other.steps.a), (one.steps.gamma, other.steps.gamma), (one.steps.w, other.steps.w)]
         return numbers[0] == numbers[1] and _equal(pairs)
     return isinstance(one, Descent) and isinstance(other, Descent) and _equal([(one.a, other.a), (one.eta, other.eta)])
 

@@ -15,8 +15,9 @@ from sottovoce._types import FLOAT_BYTES
 from sottovoce.algorithm.method import SEQUENCES, Sequence, constant
 from sottovoce.errors import SpecError
 from sottovoce.network.activation import ACTIVATIONS, Activation, Everyone, Matching
+from sottovoce.network.averaging import AVERAGINGS
 from sottovoce.network.graphs import GRAPHS, Family
-from sottovoce.network.mixing import METROPOLIS, WEIGHTS, activation_rate, beta
+from sottovoce.network.mixing import GOSSIP, METROPOLIS, WEIGHTS, activation_rate, beta
 from sottovoce.network.schedule import draw_schedule
 from sottovoce.notation import Choices, Field
 from sottovoce.planner import predict
@@ -48,6 +49,7 @@ class Facts:
     row_norm, intercept : R and B, the public bounds of a row
     penalty : 'l2', 'l1', 'elastic_net' or 'none'
     max_rounds, max_bytes : what may be spent on the network; None for the default of 1000 rounds, and any bytes
+    weight : what a record's loss is multiplied by on average, at most 1: so much less is learned beside the same noise
     """
 
     sizes: tuple[int, ...]
@@ -63,6 +65,7 @@ class Facts:
     penalty: str = "l2"
     max_rounds: int | None = None
     max_bytes: float | None = None
+    weight: float = 1.0
 
     def __post_init__(self) -> None:
         """Facts that no problem has are errors."""
@@ -71,11 +74,12 @@ class Facts:
         if not 0 < self.epsilon < math.inf:
             raise SpecError(f"a plan needs an ε that is finite and over 0, not {self.epsilon}")
         check_delta(self.delta)
-        refuse_unless_runnable(self.adversary)
+        refuse_unless_runnable(self.adversary, nodes=self.n)
         for name, value in (
             ("features", self.features),
             ("outputs", self.outputs),
             ("row_norm", self.row_norm),
+            ("weight", self.weight),
             ("max_rounds", self.rounds),
             ("max_bytes", math.inf if self.max_bytes is None else self.max_bytes),
         ):
@@ -130,7 +134,7 @@ class Choice:
 
 FIXED = (
     "sampling", "batch", "rounds", "activation", "alpha", "l1_ratio", "gamma", "a", "clip", "weights", "h", "mixing",
-    "correct", "on_violation", "primal",
+    "correct", "on_violation", "primal", "averaging",
 )  # fmt: skip
 TABLES: dict[str, Choices[Any]] = {
     "sampling": SAMPLINGS,
@@ -140,6 +144,7 @@ TABLES: dict[str, Choices[Any]] = {
     "weights": objective.WEIGHTS,
     "h": REGULARISERS,
     "mixing": WEIGHTS,
+    "averaging": AVERAGINGS,
 }
 """Where the settings that may be given as text are read."""
 ROUNDS = (2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 1000, 1500, 2000, 3000, 5000, 10_000)
@@ -184,12 +189,13 @@ class _Scale:
     weights: Weights
     z1: float
     noise: float
-    """c of full batches, over L."""
+    """c of full batches, over L, beside gradients of weight 1."""
+    weight: float = 1.0
 
     @property
     def reach(self) -> float:
         """What τ is to be divided by."""
-        return self.lipschitz * self.row
+        return self.lipschitz * self.row * self.weight
 
 
 def choose(facts: Facts, **fixed: Any) -> Choice:
@@ -199,7 +205,7 @@ def choose(facts: Facts, **fixed: Any) -> Choice:
     ----------
     facts : public numbers
     sampling, batch : a sampler such as 'poisson(64)' or 'full'; or a batch size alone, for Poisson sampling
-    rounds, activation, gamma, a, clip, weights, mixing, correct, on_violation, primal : as in a spec
+    rounds, activation, gamma, a, clip, weights, mixing, correct, averaging, on_violation, primal : as in a spec
     h, alpha, l1_ratio : a whole regulariser; or the weight of the penalty, and which share of it is l1
 
     Examples
@@ -245,21 +251,23 @@ def _scale(facts: Facts, given: dict[str, Any]) -> _Scale:
     sizes, z1 = np.array(facts.sizes), predict.single(facts.epsilon, facts.delta)
     uneven = max(facts.sizes) > UNEVEN * min(facts.sizes)
     weights = given.get("weights", ByRecords(round(predict.typical_size(z1), 1) if uneven else 0.0))
-    return _Scale(lipschitz, clip, row, weights, z1, predict.level(weights(sizes), sizes, 1.0, z1))
+    noise = predict.level(weights(sizes), sizes, 1.0, z1) / facts.weight
+    return _Scale(lipschitz, clip, row, weights, z1, noise, facts.weight)
 
 
 def _networks(facts: Facts, given: dict[str, Any]) -> list[_Network]:
     """Everyone, or what is fixed; on the complete graph also pairs, who send n messages a round and not n(n − 1)."""
     schemes = [given.get("activation", Everyone())]
     graph, rule = facts.graph(facts.n), given.get("mixing", METROPOLIS)
+    averaging = given.get("averaging", GOSSIP)
     if "activation" not in given and graph.is_complete and facts.n > 3:
         schemes.append(Matching(facts.n // 2))
     found = []
     for scheme in schemes if facts.n > 1 else [Everyone()]:
         iota, _ = activation_rate(graph, scheme, bool(given.get("correct")))
-        sample = draw_schedule(graph, scheme, rule, 200, np.random.default_rng(0))
+        sample = draw_schedule(graph, scheme, rule, 200, np.random.default_rng(0), averaging)
         messages = float(sample.up_to()[-1]) / 200
-        found.append(_Network(scheme, iota, beta(graph, scheme, rule).beta, messages))
+        found.append(_Network(scheme, iota, beta(graph, scheme, rule, averaging=averaging).beta, messages))
     return found
 
 
@@ -287,7 +295,8 @@ def _plan(facts: Facts, given: dict[str, Any], scale: _Scale, network: _Network,
     reach = _reach(facts, given, scale, c, T, iota)
     foreseen = float(predict.loss(reach, c, facts.features, releases)) + (APART if network.beta > 0 else 0.0)
     sent = network.messages * T * facts.m * FLOAT_BYTES
-    return Plan(network.activation, sampling, T, reach / scale.reach, c * scale.lipschitz, foreseen, sent)
+    noise = c * scale.lipschitz * facts.weight
+    return Plan(network.activation, sampling, T, reach / scale.reach, noise, foreseen, sent)
 
 
 def _sampling(facts: Facts, given: dict[str, Any], scale: _Scale, releases: float) -> Sampling:
@@ -351,6 +360,7 @@ def _spec(facts: Facts, given: dict[str, Any], scale: _Scale, plan: Plan, iota: 
     changes = {
         "network__weights": given.get("mixing"),
         "network__correct": given.get("correct"),
+        "network__averaging": given.get("averaging"),
         "problem__on_violation": given.get("on_violation"),
         "algorithm__primal": given.get("primal"),
     }

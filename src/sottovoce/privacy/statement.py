@@ -32,6 +32,10 @@ COMPUTATIONAL = (
     "nobody who sees the messages can tell AES-256 from random: the noise, and the choice of records, come from it"
 )
 """On what a secure run rests besides: its guarantee is a computational one."""
+SEARCHED = (
+    "of the search nothing is seen but its best run: none of the others, nor how many there were, nor how long it took"
+)
+"""On what the price of a search rests."""
 NOT_COVERED = (
     "how the features, their bounds, the classes and the settings were chosen, if that looked at the data",
     "objective values, accuracies and other figures computed from the data outside the mechanism",
@@ -378,6 +382,15 @@ def _covers(event: Event, other: Event) -> bool:
     return type(event) is type(other) and more and (mine, event.rate) != (its, other.rate)
 
 
+def statement_of(
+    events: Sequence[Event], delta: float, adversary: str, simulation: bool, unit: Unit = RECORD, secure: bool = False
+) -> PrivacyStatement:
+    """The statement of releases that are no training, one event a node."""
+    check_delta(delta)
+    watcher = ADVERSARIES.read(adversary)
+    return _state(grouped_by_event(events), delta, watcher, None, simulation, unit, (), secure, software())
+
+
 def with_held_out(statement: PrivacyStatement, events: Mapping[int, Event]) -> PrivacyStatement:
     """The same statement, with what the held-out records of some nodes were used for.
 
@@ -399,6 +412,22 @@ def with_held_out(statement: PrivacyStatement, events: Mapping[int, Event]) -> P
         statement.software,
         statement.format,
         [(group.event, group.nodes) for group in statement.others],
+    )
+
+
+def restated(statement: PrivacyStatement, trained: Sequence[Event], tested: Sequence[Event]) -> PrivacyStatement:
+    """The same statement of other events, one a node: those of a search that a run was the best of."""
+    return _state(
+        grouped_by_event(trained),
+        statement.delta,
+        ADVERSARIES.read(statement.adversary),
+        statement.claimed,
+        statement.simulation,
+        UNITS.make(statement.unit),
+        grouped_by_event(tested),
+        statement.secure,
+        statement.software,
+        statement.format,
     )
 
 
@@ -445,6 +474,7 @@ def _state(
             *((ALONE,) if format > 1 else ()),
             unit.assumption,
             *adversary.assumptions(_coalition(event for event, _ in trained)),
+            *((SEARCHED,) if any(event.law == "search" for event, _ in (*trained, *held_out)) else ()),
             *((COMPUTATIONAL, f"what ran was {software}") if secure else ()),
         ),
         not_covered=(
