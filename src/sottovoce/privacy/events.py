@@ -118,6 +118,11 @@ def envelope(several: Iterable[Levels]) -> Levels:
     return tuple(found)
 
 
+def together(levels: Levels) -> float:
+    """Σ 1/σ² over all rounds: Gaussian rounds cost more, the larger this is."""
+    return math.fsum(count / sigma**2 if sigma > 0 else math.inf for sigma, count in levels)
+
+
 @dataclass(frozen=True)
 class Event(Priced):
     """Everything about node i's participation that an accountant may look at."""
@@ -362,6 +367,14 @@ class FullEvent(GaussianEvent):
         super().__post_init__()
         if self.batch != self.records:
             raise PrivacyError(f"{self} is no event of a release: a full batch holds all records")
+
+    def covering(self, others: Sequence[Event]) -> Self:
+        """The one that costs most: Gaussian rounds compose by Σ 1/σ²."""
+        alike = [other for other in others if isinstance(other, FullEvent)]
+        if not any(other.levels for other in alike):
+            return super().covering(others)
+        most = max(alike, key=lambda other: together(other.levels or ((other.sigma, other.rounds),)))
+        return replace(self, sigma=most.sigma, rounds=most.rounds, levels=most.levels)
 
     @property
     def picked(self) -> str:
