@@ -17,6 +17,7 @@ from sottovoce.engine.job import Job, Randomness
 from sottovoce.engine.secure import WORTH, SecureDraws, exact_sums, refusal
 from sottovoce.errors import DataError, PrivacyError, SpecError
 from sottovoce.network.activation import Activation, Everyone
+from sottovoce.network.averaging import Trimmed
 from sottovoce.network.mixing import activation_rate, beta
 from sottovoce.network.schedule import Schedule, draw_schedule
 from sottovoce.privacy.calibration import Circumstances
@@ -165,6 +166,11 @@ def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None, secure
                 scale,
                 attendance(schedule),
             )
+        )
+    if law.secrets and isinstance(network.averaging, Trimmed):
+        raise SpecError(
+            f"noise that pairs of nodes share is gone from the mean of all only, and '{network.averaging}' takes "
+            "another; average by gossip, exact or clipped(radius), or use independent noise"
         )
     adversary = privacy.adversary.among(n)
     refuse_unless_runnable(adversary, law.secrets, n)
