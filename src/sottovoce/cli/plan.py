@@ -69,7 +69,7 @@ def plan(
         screen.out.print(f"· {reason}", soft_wrap=True, highlight=False)
     screen.out.print(
         f"The worst node adds σ = {exact.sigma:.3g} to each coordinate of each release, accounted exactly. "
-        f"Adversary '{watcher.name}' sees {watcher.sees}; neighbouring data: {ADJACENCY}.",
+        f"Adversary '{watcher}' sees {watcher.sees}; neighbouring data: {ADJACENCY}.",
         soft_wrap=True,
     )
     if plot is not None:

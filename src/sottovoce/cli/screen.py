@@ -127,6 +127,7 @@ def privacy_panel(result: Result) -> Panel:
         f"[bold]{plain(statement.verdict())}[/]",
         f"adversary: {statement.adversary}, who sees {ADVERSARIES.read(statement.adversary).sees}",
         f"neighbouring data: {statement.adjacency}",
+        *([f"at the same δ it would be {statement.collusion}"] if statement.others else []),
     ]
     if math.isfinite(statement.epsilon):
         event, units = statement.worst.event, UNITS.make(statement.unit).plural

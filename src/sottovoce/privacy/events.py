@@ -713,7 +713,8 @@ class SearchEvent(WholeEvent):
     @property
     def _parts(self) -> tuple[tuple[Part, ...], ...]:
         listed = [event.releases if isinstance(event, JointEvent) else (event,) for event in self.runs]
-        return tuple(dict.fromkeys(tuple(event.part for event in some if event.count) for some in listed))
+        found = (tuple(part for event in some if event.count for part in event.parts) for some in listed)
+        return tuple(dict.fromkeys(found))
 
     def bounds(self, delta: float) -> tuple[float, float]:
         """By the theorem."""
