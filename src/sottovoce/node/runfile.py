@@ -111,6 +111,8 @@ class Run:
             raise SpecError(
                 "real nodes agree on no seeds in pairs yet, so that their noise would not cancel; simulate it"
             )
+        if made.shape is not None:
+            raise SpecError("real nodes let out no moments of their records yet; leave the moments out, or simulate it")
         why = hindrance(made.job.problem, made.job.method, made.job.release)
         if why is not None:
             raise SpecError(f"real nodes let out secure releases only, and this run cannot be one: {why}; simulate it")

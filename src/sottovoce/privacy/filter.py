@@ -77,7 +77,7 @@ def one_after_another(runs: Iterable[Priced], delta: float) -> float:
     (1.76, 1.78)
     """
     check_delta(delta)
-    spoken = tuple(run for run in known(runs) if run.count)
+    spoken = tuple(run for run in known(runs) if not run.silent)
     return price(spoken, delta, lower=False).epsilon if len(spoken) < 2 else _passing(spoken, delta)
 
 
