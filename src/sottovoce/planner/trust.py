@@ -1,14 +1,17 @@
 """Trust: whom the owners of the records trust, in their own words, and which adversary follows from that.
 
-`nobody`: every message may be read by anybody. `centre`: one place holds all records, and the model is all that leaves
-it. A guarantee is against an adversary; trust is how people choose one.
+`nobody`: every message may be read by anybody, and all other nodes be curious. A number k, or `majority`: every message
+may be read, and up to k nodes, fewer than half of them, may tell all they know; the others keep the secrets that they
+share in pairs. `centre`: one place holds all records, and the model is all that leaves it. A guarantee is against an
+adversary; trust is how people choose one.
 """
 
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, ClassVar
 
 from sottovoce.errors import SpecError
-from sottovoce.privacy.release import Adversary, Central, Transcript
+from sottovoce.privacy.release import Adversary, Central, SecretPairs, Transcript
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,48 @@ class Nobody(Trust):
 
 
 @dataclass(frozen=True)
+class Majority(Trust):
+    """Fewer than half of the nodes collude."""
+
+    name: ClassVar[str] = "majority"
+
+    def adversary(self, nodes: int) -> Adversary:
+        """Who has the help of so many."""
+        return SecretPairs("majority")
+
+    def words(self, nodes: int) -> str:
+        """Of this."""
+        k = SecretPairs("majority").among(nodes).k
+        return f"anybody may read every message, and {k} of {nodes} nodes may tell all they know: fewer than half"
+
+
+@dataclass(frozen=True)
+class AllBut(Trust):
+    """Up to k nodes collude, whichever."""
+
+    k: int
+
+    def __post_init__(self) -> None:
+        """Every node is curious, at the least."""
+        if self.k < 1:
+            raise SpecError(
+                f"at least 1 node may be curious, not {self.k}; trust 'nobody', a number of nodes or a 'centre'"
+            )
+
+    def __str__(self) -> str:
+        """The number."""
+        return str(self.k)
+
+    def adversary(self, nodes: int) -> Adversary:
+        """Who has the help of any k."""
+        return SecretPairs(self.k)
+
+    def words(self, nodes: int) -> str:
+        """Of this."""
+        return f"anybody may read every message, and any {self.k} of {nodes} nodes may tell all they know"
+
+
+@dataclass(frozen=True)
 class Centre(Trust):
     """One place holds all records."""
 
@@ -65,7 +110,7 @@ class Centre(Trust):
         return "one trusted place holds all records, and only the final model is seen"
 
 
-KINDS = {kind.name: kind for kind in (Nobody, Centre)}
+KINDS: dict[str, type[Trust]] = {kind.name: kind for kind in (Nobody, Majority, Centre)}
 
 
 def read_trust(value: Any) -> Trust:
@@ -75,12 +120,21 @@ def read_trust(value: Any) -> Trust:
     --------
     >>> read_trust("centre").words(1)
     'one trusted place holds all records, and only the final model is seen'
+    >>> read_trust("3") == read_trust(3), str(read_trust(3).adversary(20))
+    (True, 'secret_pairs(3)')
     >>> read_trust("everybody")
     Traceback (most recent call last):
-    sottovoce.errors.SpecError: trust must be one of nobody, centre, not 'everybody'
+    sottovoce.errors.SpecError: trust must be nobody, majority, centre or the number of nodes that may collude, not ...
     """
     if isinstance(value, Trust):
         return value
     if isinstance(value, str) and value in KINDS:
         return KINDS[value]()
-    raise SpecError(f"trust must be one of {', '.join(KINDS)}, not {value!r}")
+    if (isinstance(value, str) and value.isdecimal()) or (isinstance(value, Integral) and not isinstance(value, bool)):
+        return AllBut(int(value))
+    raise SpecError(f"trust must be {', '.join(KINDS)} or the number of nodes that may collude, not {value!r}")
+
+
+def every(nodes: int) -> list[Trust]:
+    """What so many nodes can choose from."""
+    return [Nobody(), AllBut(1), Majority()] if nodes > 2 else [Nobody()]

@@ -51,6 +51,8 @@ class Moments:
                 f"'{write('moments', *self.shares, self.power)}' is malformed; write 'moments(length, centre, scale, "
                 f"power)' with shares of the budget, {MOST:g} together at most, and a power over 0 and at most 0.5"
             )
+        if not self.scale:  # then it has no meaning: two spellings of one choice are one value
+            object.__setattr__(self, "power", 0.25)
 
     def __str__(self) -> str:
         """In a spec; trailing zeros are left out."""
