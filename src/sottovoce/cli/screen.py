@@ -5,6 +5,7 @@ Everything for people goes to stderr where `--json` is given, so that stdout is 
 
 import json
 import math
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -183,6 +184,14 @@ def writable(out: Path | None) -> None:
         probe.unlink()
     except OSError:
         raise SpecError(f"the folder '{out}' cannot be written to; give another one with --out") from None
+
+
+def writable_file(out: Path | None) -> None:
+    """The same for a file: its folder is there, and it is no folder itself."""
+    if out is None:
+        return
+    if out.is_dir() or not out.parent.is_dir() or not os.access(out.parent, os.W_OK):
+        raise SpecError(f"the file '{out}' cannot be written; give a file in a folder that there is with --out")
 
 
 def _finite(value: Any) -> Any:

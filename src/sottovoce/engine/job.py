@@ -18,11 +18,11 @@ from sottovoce.algorithm.method import Gradient, Method, Speaks, State
 from sottovoce.engine import kernel
 from sottovoce.engine.secure import SecureDraws
 from sottovoce.errors import SpecError
-from sottovoce.network.averaging import Exact
-from sottovoce.network.mixing import Gossip
 from sottovoce.network.schedule import Schedule
 from sottovoce.privacy.release import Release
+from sottovoce.privacy.statistics import Products
 from sottovoce.problem.losses import Loss
+from sottovoce.problem.moments import packed_moments
 from sottovoce.problem.objective import Problem, clipped_mean
 from sottovoce.problem.regularisers import Entropy, Euclidean
 
@@ -58,7 +58,16 @@ class Job:
 
 
 def gradients(problem: Problem, release: Release, nodes: IntArray, records: list[IntArray | None]) -> Gradient:
-    """x of some nodes -> ĝ_i, their clipped mean subgradients over the given records, (nodes, m)."""
+    """x of some nodes -> ĝ_i, their clipped mean subgradients over the given records, (nodes, m).
+
+    Where not subgradients are let out but the products of all records' numbers: the mean of those, whatever x is.
+    """
+    how = release.sampling
+    if isinstance(how, Products):
+        sizes = problem.shards.sizes
+        return lambda x: np.stack(
+            [packed_moments(problem.shards, i, how.weight, how.row_norm) / sizes[i] for i in nodes.tolist()]
+        )
 
     def gradient(x: Array) -> Array:
         rows = zip(nodes.tolist(), x, records, strict=True)
@@ -267,7 +276,7 @@ ENGINES: dict[str, Engine] = {
             samplers=kernel.SAMPLERS,
             regularisers=kernel.KINDS,
             distances=(Euclidean, Entropy),
-            averagings=(Gossip, Exact),
+            averagings=kernel.AVERAGINGS,
             losses=kernel.LOSSES,
             secure=False,
             worth=2e8,  # some ten seconds of the reference engine

@@ -32,6 +32,10 @@ COMPUTATIONAL = (
     "nobody who sees the messages can tell AES-256 from random: the noise, and the choice of records, come from it"
 )
 """On what a secure run rests besides: its guarantee is a computational one."""
+SEARCHED = (
+    "of the search nothing is seen but its best run: none of the others, nor how many there were, nor how long it took"
+)
+"""On what the price of a search rests."""
 NOT_COVERED = (
     "how the features, their bounds, the classes and the settings were chosen, if that looked at the data",
     "objective values, accuracies and other figures computed from the data outside the mechanism",
@@ -422,6 +426,22 @@ def with_held_out(statement: PrivacyStatement, events: Mapping[int, Event]) -> P
     )
 
 
+def restated(statement: PrivacyStatement, trained: Sequence[Event], tested: Sequence[Event]) -> PrivacyStatement:
+    """The same statement of other events, one a node: those of a search that a run was the best of."""
+    return _state(
+        grouped_by_event(trained),
+        statement.delta,
+        ADVERSARIES.read(statement.adversary),
+        statement.claimed,
+        statement.simulation,
+        UNITS.make(statement.unit),
+        grouped_by_event(tested),
+        statement.secure,
+        statement.software,
+        statement.format,
+    )
+
+
 def _state(
     trained: Grouped,
     delta: float,
@@ -465,6 +485,7 @@ def _state(
             *((ALONE,) if format > 1 else ()),
             unit.assumption,
             *adversary.assumptions(_coalition(event for event, _ in trained)),
+            *((SEARCHED,) if any(event.law == "search" for event, _ in (*trained, *held_out)) else ()),
             *((COMPUTATIONAL, f"what ran was {software}") if secure else ()),
         ),
         not_covered=(

@@ -13,18 +13,21 @@ from sottovoce.algorithm.descent import Descent
 from sottovoce.algorithm.dual_averaging import DualAveraging
 from sottovoce.algorithm.method import State
 from sottovoce.algorithm.methods import Ingredients, make_method
+from sottovoce.algorithm.statistics import Statistics
 from sottovoce.engine.job import Job, Randomness
-from sottovoce.engine.secure import WORTH, ExactSums, SecureDraws, refusal
+from sottovoce.engine.secure import WORTH, SecureDraws, exact_sums, refusal
 from sottovoce.errors import DataError, PrivacyError, SpecError
 from sottovoce.network.activation import Activation, Everyone
+from sottovoce.network.averaging import Trimmed
 from sottovoce.network.mixing import activation_rate, beta
 from sottovoce.network.schedule import Schedule, draw_schedule
 from sottovoce.privacy.calibration import Circumstances
 from sottovoce.privacy.moments import NO_MOMENTS
 from sottovoce.privacy.objective import extra_epsilon
 from sottovoce.privacy.release import Attendance, Draws, Law, Objective, Release, Setting, refuse_unless_runnable
-from sottovoce.privacy.sampling import Cyclic
+from sottovoce.privacy.sampling import Cyclic, Full, Sampling
 from sottovoce.privacy.statement import PERSON, RECORD, PrivacyStatement, make_statement
+from sottovoce.privacy.statistics import Products, left_in_mean
 from sottovoce.privacy.theorem1 import Theorem1
 from sottovoce.problem.losses import Joint
 from sottovoce.problem.objective import Problem
@@ -38,6 +41,8 @@ if TYPE_CHECKING:
     from sottovoce.run.shape import Shape
 
 ROW_SLACK = 1e-5  # rounding of files and of float32; harmless, since every subgradient is clipped to L in any case
+
+EXACT_MEAN = 1e-9  # β of a mixing that leaves every node with the mean, up to rounding
 
 
 class Public(TypedDict, total=False):
@@ -58,6 +63,8 @@ class Public(TypedDict, total=False):
     """What the paper claims for its noise, node by node, where that is the noise."""
     run: str
     """The run's digest, where real nodes ran it."""
+    noise: float
+    """s, the deviation that noise leaves in each number of the mean of all statistics, where those were released."""
     schedule_seed: int | None
     """Of the schedule, where it is not the run's own seed: who speaks when can be drawn again by anybody."""
 
@@ -112,7 +119,6 @@ def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None, secure
         simulation, whose noise is floating point from a fast generator.
     """
     problem = make_problem(spec.problem, shards)
-    lipschitz = make_lipschitz(spec)
     streams = Streams(spec.seed)
     network, algorithm, privacy, n = spec.network, spec.algorithm, spec.privacy, shards.n
     graph, activation, T = network.graph(n), scheme_of(spec, n), algorithm.rounds
@@ -171,7 +177,16 @@ def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None, secure
         raise PrivacyError(
             f"'{algorithm.method}' minimises and clips nothing, so that a clip would bound nothing; leave it out"
         )
-    check_rows(spec.problem, problem.shards, refuse=not released.iterates)
+    if shape is not None and not released.iterates:
+        raise SpecError(f"'{algorithm.method}' is no descent that a map of its records would help; leave moments out")
+    check_rows(spec.problem, problem.shards, refuse=not released.iterates and released.weight is None)
+    sampling: Sampling = privacy.sampling
+    if released.weight is None:
+        lipschitz = make_lipschitz(spec)
+    else:
+        sampling = _products(spec, released.weight, mixing.beta)
+        lipschitz = sampling.bound
+    numbers = problem.m if released.numbers is None else released.numbers
     law: Law
     if released.curvature is not None:
         law = Objective(extra_epsilon(*released.curvature))
@@ -179,20 +194,28 @@ def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None, secure
         law = privacy.law.on(
             Setting(
                 graph,
-                privacy.sampling,
+                sampling,
                 shards.sizes,
-                problem.m,
+                numbers,
                 released.shape,
                 privacy.adversary,
                 scale,
                 attendance(schedule),
             )
         )
+    if law.secrets and isinstance(network.averaging, Trimmed):
+        raise SpecError(
+            f"noise that pairs of nodes share is gone from the mean of all only, and '{network.averaging}' takes "
+            "another; average by gossip, exact or clipped(radius), or use independent noise"
+        )
     refuse_unless_runnable(adversary, law.secrets, n)
-    unit = Release(privacy.sampling, released.reach(lipschitz), law.units(n), adversary, law, before)
+    unit = Release(sampling, released.reach(lipschitz), law.units(n), adversary, law, before)
     known = Circumstances(unit, shards.sizes, spoken, privacy.delta, iota, T, schedule.turns)
     sigma, claims = privacy.noise.scales(known)
     release = replace(unit, sigma=sigma)
+    if isinstance(method, Statistics):  # which solves with what it knows of the noise
+        method = replace(method, noise=left_in_mean(release, method.scale / n))
+        kept["noise"] = method.noise
     public = Public(
         n=n,
         m=problem.m,
@@ -206,14 +229,14 @@ def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None, secure
         theorem1=[claim.report(scale) for claim, scale in zip(claims, sigma, strict=False)],
         **kept,
     )
-    draws: Randomness = Draws(release, streams, shards.sizes, problem.m)
+    draws: Randomness = Draws(release, streams, shards.sizes, numbers)
     if keys is not None and any(sigma):
         reason = refusal(problem, method, release)
         if reason is not None:
             raise PrivacyError(reason)
-        largest, numbers = int(shards.sizes.max()), len(schedule.active) * problem.m
-        sums = ExactSums(problem, release.clip, spec.problem.row_norm, spec.problem.intercept, largest)
-        draws = SecureDraws(release, sums, keys, shards.sizes, problem.m, compiled=numbers >= WORTH)
+        sums = exact_sums(problem, release, spec.problem.row_norm, spec.problem.intercept, int(shards.sizes.max()))
+        drawn = len(schedule.active) * numbers
+        draws = SecureDraws(release, sums, keys, shards.sizes, numbers, compiled=drawn >= WORTH)
     job = Job(problem, method, schedule, release, draws)
     mapped = (shape, origin) if shape is not None else ()
     return Prepared(spec, job, public, tuple(claims), streams.seeded, *mapped)
@@ -226,6 +249,18 @@ def attendance(schedule: Schedule) -> Attendance | None:
     loud = schedule.speaks(1, schedule.T)
     starts = np.concatenate([[0], np.cumsum(loud)])[schedule.starts]
     return Attendance(starts, schedule.active[loud].astype(np.int64))
+
+
+def _products(spec: Spec, weight: float, beta: float) -> Products:
+    """What a run of statistics lets out, once it is seen that everybody will have the mean of all."""
+    if not isinstance(spec.privacy.sampling, Full):
+        raise SpecError(f"statistics are of all records, not of a sample by '{spec.privacy.sampling}'; take 'full'")
+    if beta > EXACT_MEAN:
+        raise SpecError(
+            "statistics are averaged in one exchange, after which every node must have the mean of all; take graph "
+            "'complete' and activation 'everyone'"
+        )
+    return Products(weight, spec.problem.row_norm, spec.problem.intercept)
 
 
 def make_problem(spec: ProblemSpec, shards: Shards) -> Problem:

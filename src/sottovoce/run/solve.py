@@ -90,8 +90,9 @@ def simulate(
     began = time.perf_counter()
     runs = together(specs, shards, test, f_star, execution, progress, keeper, secure)
     about = environment(runs[0].engine, time.perf_counter() - began)
+    names |= {"environment": about}
     return [
-        Result(p.spec, run.models, run.history, p.statement, p.public, environment=about, **names)
+        Result(p.spec, run.models, run.history, p.statement, p.public, statistics=run.statistics, **names)
         for run, p in ((run, run.prepared) for run in runs)
     ]
 
@@ -104,6 +105,8 @@ class Run(NamedTuple):
     """x̃_i at the end."""
     history: History
     engine: str
+    statistics: Array | None = None
+    """The mean of what all nodes released, where those were statistics."""
 
 
 def together(
@@ -149,7 +152,9 @@ def together(
         if progress and len(histories[0]):
             progress(t, T, histories[0].last)
     models = [p.models(state, T) for p, state in zip(prepared, states, strict=True)]
-    return [Run(*made, engine.name) for made in zip(prepared, models, histories, strict=True)]
+    means = [states[k].z.mean(axis=0) if job.method.released.numbers else None for k, job in enumerate(jobs)]
+    made = zip(prepared, models, histories, means, strict=True)
+    return [Run(p, x, history, engine.name, mean) for p, x, history, mean in made]
 
 
 NUMBERS = {"algorithm": ("a", "gamma", "eta"), "privacy": ("noise", "clip", "delta")}
