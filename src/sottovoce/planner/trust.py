@@ -6,11 +6,13 @@ share in pairs. `centre`: one place holds all records, and the model is all that
 adversary; trust is how people choose one.
 """
 
-from dataclasses import dataclass
-from numbers import Integral
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
 
 from sottovoce.errors import SpecError
+from sottovoce.planner.choose import Facts, choose
 from sottovoce.privacy.release import Adversary, Central, SecretPairs, Transcript
 
 
@@ -130,11 +132,46 @@ def read_trust(value: Any) -> Trust:
         return value
     if isinstance(value, str) and value in KINDS:
         return KINDS[value]()
-    if (isinstance(value, str) and value.isdecimal()) or (isinstance(value, Integral) and not isinstance(value, bool)):
+    number = value.isdecimal() if isinstance(value, str) else isinstance(value, int | np.integer)
+    if number and not isinstance(value, bool):
         return AllBut(int(value))
     raise SpecError(f"trust must be {', '.join(KINDS)} or the number of nodes that may collude, not {value!r}")
 
 
-def every(nodes: int) -> list[Trust]:
-    """What so many nodes can choose from."""
-    return [Nobody(), AllBut(1), Majority()] if nodes > 2 else [Nobody()]
+OF_MANY = ("activation", "mixing", "averaging", "correct")
+"""Settings that one node has no use for."""
+
+
+class Offer(NamedTuple):
+    """What one choice of whom to trust would give."""
+
+    trust: str
+    words: str
+    loss: float
+    """Predicted loss of accuracy."""
+    noise: float
+    """c: the noise that is left in each coordinate of the mean gradient."""
+
+
+def offers(facts: Facts, **fixed: Any) -> list[Offer]:
+    """What each choice would give: for two nodes or more also a centre, if all records were brought there.
+
+    Examples
+    --------
+    >>> for offer in offers(Facts((1600,) * 20, 123, 1.0, 1e-5)):
+    ...     print(offer.trust, offer.words)
+    nobody anybody may read every message, and all other nodes may be curious
+    1 anybody may read every message, and any 1 of 20 nodes may tell all they know
+    majority anybody may read every message, and 9 of 20 nodes may tell all they know: fewer than half
+    centre one trusted place holds all records, and only the final model is seen
+    """
+    n = facts.n
+    kinds: list[Trust] = [Nobody(), AllBut(1), Majority()] if n > 2 else [Nobody()]
+    tried = [(trust, replace(facts, adversary=trust.adversary(n)), fixed) for trust in kinds]
+    alone = {name: value for name, value in fixed.items() if name not in OF_MANY}
+    tried.append((Centre(), replace(facts, sizes=(sum(facts.sizes),), graph="complete", adversary=Central()), alone))
+    found = []
+    for trust, these, settings in tried:
+        choice = choose(these, **settings)
+        found.append(Offer(str(trust), trust.words(n), choice.predicted, float(choice.alternatives[0]["noise"])))
+    return found
