@@ -20,7 +20,6 @@ from net import (
     whole_run,
 )
 
-from sottovoce.engine import nodes as engine
 from sottovoce.errors import (
     DataError,
     FolderInUse,
@@ -32,6 +31,7 @@ from sottovoce.errors import (
     StoreError,
     Stranger,
 )
+from sottovoce.network.mixing import Gossip
 from sottovoce.node import transport
 from sottovoce.node.links import MESSAGE
 from sottovoce.node.message import Header, pack, pack_text
@@ -177,7 +177,7 @@ def crashing(monkeypatch, where, node, rounds):
             left.discard(t)
             raise Crash
 
-    release, mixed, turn, stop_at = DurableNode._release, engine.mixed, DurableNode.turn, node
+    release, combine, turn, stop_at = DurableNode._release, Gossip.combine, DurableNode.turn, node
 
     def patched_release(self, t, message):
         if self.number == stop_at and where == "before writing":
@@ -187,8 +187,8 @@ def crashing(monkeypatch, where, node, rounds):
             die(t)
         return payload
 
-    def patched_mixed(me, row, message, heard):
-        result = mixed(me, row, message, heard)
+    def patched_combine(self, me, *rest):
+        result = combine(self, me, *rest)
         if me == stop_at and where == "after mixing":
             die(current[0])
         return result
@@ -202,7 +202,7 @@ def crashing(monkeypatch, where, node, rounds):
 
     monkeypatch.setattr(DurableNode, "_release", patched_release)
     monkeypatch.setattr(DurableNode, "turn", patched_turn)
-    monkeypatch.setattr(engine, "mixed", patched_mixed)
+    monkeypatch.setattr(Gossip, "combine", patched_combine)
 
 
 @pytest.mark.parametrize("where", ["before writing", "after writing", "after mixing"])

@@ -21,8 +21,8 @@ from nvflare.widgets.info_collector import InfoCollector
 
 from sottovoce.consortium.agreement import FILE, Agreement, read_agreement
 from sottovoce.consortium.evaluation import evaluation, statement
-from sottovoce.consortium.executor import PREPARE, TRAIN
 from sottovoce.consortium.flare import ORDER, PROGRESS, Channel, kit_of, simulated
+from sottovoce.consortium.job import PREPARE, TRAIN
 from sottovoce.consortium.submit import REPORT
 from sottovoce.errors import SottovoceError, SpecError
 from sottovoce.node.skips import SkipOrders

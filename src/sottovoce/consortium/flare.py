@@ -4,7 +4,9 @@ Messages go through the server, end-to-end encrypted, never in plaintext. FLARE 
 talk. Auxiliary messages (`send_aux_request`) stream every payload in chunks with acknowledgements, and their handlers
 are not told whether what came was encrypted. The cell below them sends one message and one reply, up to three times as
 fast, and its handlers see the headers. So we use the cell, with `secure` set, and refuse whatever came without it, or
-in another name than its certificate's.
+in another name than its certificate's. The header `SECURE` alone proves nothing: FLARE neither decrypts nor verifies a
+message that has it and lacks `ENCRYPTED`, so whoever relays could write both. What both headers stood on is seen by a
+filter that runs before FLARE decrypts, and that leaves a mark on the message which cannot come from the wire.
 
 One request does a whole exchange: one node sends its message, and the other one's reply is its own message of the
 round, for which the request waits a little. The node with the smaller number asks at once, the other one only if it
@@ -65,12 +67,13 @@ def kit_of(workspace: Any, name: str, cell: Any) -> Path:
 
 
 CHANNEL = "sottovoce"
-MESSAGE, MODEL, ORDER, PROGRESS = "message", "model", "order", "progress"
+TOPICS = MESSAGE, MODEL, ORDER, PROGRESS = "message", "model", "order", "progress"
 """What a request may be about: a round's message, a final model, a controller's order, how far a node is."""
 
 HOLD = 5.0  # seconds that a request waits for the other end's message of the same round
 GRACE = 0.005  # seconds that the node with the larger number waits to be asked
 PATIENCE = 15.0  # seconds after which a request without a reply is given up, and sent again if need be
+ENCRYPTED = "sottovoce_encrypted"  # our own mark on a message in memory: it came encrypted
 
 log = logging.getLogger(__name__)
 
@@ -95,6 +98,22 @@ class Channel:
                 "this node has no certificate to encrypt its messages with, and nothing is sent in plaintext; start it "
                 "from a provisioned kit"
             )
+        if not plaintext:
+            others = cell.in_filter_reg.find(CHANNEL, "*") or ()  # a filter of one channel would stand before theirs
+            for other in [*others]:
+                cell.add_incoming_filter(CHANNEL, "*", other.cb, *other.args, **other.kwargs)
+            cell.add_incoming_filter(CHANNEL, "*", self._refuse_plaintext)
+
+    def _refuse_plaintext(self, message: Any) -> Any:
+        """FLARE's filter of what comes in, requests and replies, before it decrypts: None lets a message through."""
+        if message.get_header(self._keys.SECURE, False) is True and message.get_header(self._keys.ENCRYPTED) is True:
+            message.set_prop(ENCRYPTED, True)
+            return None
+        log.error("a message in the name of %s was not encrypted; dropped", message.get_header(self._keys.ORIGIN))
+        return self._core.make_reply(self._core.ReturnCode.UNAUTHENTICATED)
+
+    def _came_encrypted(self, message: Any) -> bool:
+        return self._plaintext or message.get_prop(ENCRYPTED, False) is True
 
     def ask(self, site: str, topic: str, payload: bytes, patience: float = PATIENCE) -> bytes | None:
         """Another process's reply; None where it cannot be reached, or would not answer."""
@@ -104,7 +123,7 @@ class Channel:
         reply = self._cell.send_request(CHANNEL, topic, target, request, patience, secure=secure, optional=True)
         if reply.get_header(self._keys.RETURN_CODE) != self._core.ReturnCode.OK:
             return None
-        if secure and not reply.get_header(self._keys.SECURE, False):
+        if not self._came_encrypted(reply):
             log.error("the reply of %s was not encrypted; refused", site)
             return None
         return bytes(reply.payload or b"")
@@ -115,14 +134,16 @@ class Channel:
         def handle(message: Any) -> Any:
             origin = str(message.get_header(self._keys.ORIGIN))
             site, _, job = origin.partition(".")
-            if job != self._job or not (self._plaintext or message.get_header(self._keys.SECURE, False)):
+            if job != self._job or not self._came_encrypted(message):
                 log.error("a message of %s was not encrypted, or is of another job; refused", origin)
                 return self._core.make_reply(self._core.ReturnCode.UNAUTHENTICATED)
             try:
                 return self._core.make_reply(self._core.ReturnCode.OK, body=answer(site, bytes(message.payload or b"")))
             except SottovoceError as error:
                 log.warning("a message of %s was refused: %s", site, error)
-                return self._core.make_reply(self._core.ReturnCode.INVALID_REQUEST)
+            except Exception:  # what it says stays here
+                log.exception("a message of %s met an error that should not be; please report it", site)
+            return self._core.make_reply(self._core.ReturnCode.INVALID_REQUEST)
 
         self._cell.register_request_cb(CHANNEL, topic, handle)
 

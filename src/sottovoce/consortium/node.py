@@ -19,6 +19,7 @@ from sottovoce._types import Array
 from sottovoce.consortium.agreement import FILE, Agreement, read_agreement
 from sottovoce.consortium.evaluation import Examiner, deal, refuse_moved, statement
 from sottovoce.consortium.flare import MODEL, ORDER, PROGRESS, Channel, FlareTransport
+from sottovoce.consortium.vault import lent
 from sottovoce.data.schema import FILE as SCHEMA_FILE
 from sottovoce.errors import FolderInUse, NetworkError, SpecError
 from sottovoce.node.budget import spendings
@@ -60,11 +61,13 @@ class ConsortiumNode:
                 f"the job is for another run ({digest[:12]}) than this site's agreement ({run.digest[:12]}); compare "
                 f"{FILE} and the schema with the other sites"
             )
-        site = read_site(kit / "local" / SITE_FILE)
+        with lent():
+            site = read_site(kit / "local" / SITE_FILE)
         self.store = _opened(site.state)
         try:
             identity = identity_of(kit, channel)
-            self.node, self.examiner = own_records(self.agreement, name, site, self.store, identity)
+            with lent():
+                self.node, self.examiner = own_records(self.agreement, name, site, self.store, identity)
         except BaseException:
             self.store.close()
             raise

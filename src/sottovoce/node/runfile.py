@@ -112,9 +112,21 @@ class Run:
             raise SpecError(
                 f"real nodes exchange one message a round, but '{self.spec.algorithm.method}' needs several"
             )
+        schedule = made.job.schedule
+        if any(schedule.averaging.depth(W) > 1 for W in schedule.patterns):
+            raise SpecError(
+                f"real nodes exchange one message a round, but averaging '{schedule.averaging}' needs several"
+            )
         if made.job.release.law.secrets:
             raise SpecError(
                 "real nodes agree on no seeds in pairs yet, so that their noise would not cancel; simulate it"
+            )
+        if made.shape is not None:
+            raise SpecError("real nodes let out no moments of their records yet; leave the moments out, or simulate it")
+        if made.job.method.released.numbers is not None:
+            raise SpecError(
+                f"real nodes exchange vectors of the model's length, but '{self.spec.algorithm.method}' needs longer "
+                "ones; simulate it"
             )
         why = hindrance(made.job.problem, made.job.method, made.job.release)
         if why is not None:

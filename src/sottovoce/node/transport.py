@@ -55,8 +55,12 @@ class NodeTransport(ABC):
     def wait(self, seconds: float) -> None:
         """Let messages in, to `Links.deliver`: until one came, or so long."""
 
-    def exchange(self, t: int, payload: bytes, peers: Sequence[int]) -> dict[int, bytes]:
+    def exchange(
+        self, t: int, payload: bytes, peers: Sequence[int], hears: Sequence[int] | None = None, part: int = 0
+    ) -> dict[int, bytes]:
         """Give a round's message to all of its peers at once, and get theirs; raises `Paused` where one is gone."""
+        if part or hears is not None:
+            raise NetworkError("real nodes exchange one message a round; average by gossip")
         self._began = (t, Stopwatch())
         for peer in peers:
             if not self.skips.skipped(t, peer):

@@ -109,6 +109,8 @@ class Result:
     features : names of the columns, where the data had them
     nodes : names of the nodes
     environment : versions, machine, engine, wall time
+    statistics : the mean of everybody's statistics with their noise, packed, where those were released: what the model
+        is made of, and whatever else can be (`problem.least_squares`)
     """
 
     spec: Spec
@@ -120,6 +122,7 @@ class Result:
     features: tuple[str, ...] | None = None
     nodes: tuple[str, ...] | None = None
     environment: dict[str, Any] = field(default_factory=dict)
+    statistics: Array | None = None
 
     @property
     def model(self) -> Array:
@@ -161,9 +164,12 @@ class Result:
 
     def __eq__(self, other: object) -> bool:
         """Equal to the last digit, models, history and all."""
-        return isinstance(other, Result) and self._json() == other._json() and np.array_equal(self.models, other.models)
+        return isinstance(other, Result) and self._json() == other._json() and _same(self._arrays(), other._arrays())
 
     __hash__ = None  # type: ignore[assignment]
+
+    def _arrays(self) -> dict[str, Array]:
+        return {"models": self.models} | ({} if self.statistics is None else {"statistics": self.statistics})
 
     def _json(self) -> str:
         parts = {
@@ -198,7 +204,7 @@ class Result:
         del head["history"]
         write_atomically(folder / "result.json", json.dumps(head, ensure_ascii=False, indent=2).encode())
         pq.write_table(self.history.to_table(), folder / "history.parquet")
-        np.savez_compressed(folder / "model.npz", models=self.models)
+        np.savez_compressed(folder / "model.npz", allow_pickle=False, **self._arrays())
         return folder
 
     @classmethod
@@ -212,7 +218,7 @@ class Result:
             head = json.loads((folder / "result.json").read_text())
             table = pq.read_table(folder / "history.parquet")
             with np.load(folder / "model.npz") as arrays:
-                models = arrays["models"]
+                models, statistics = arrays["models"], arrays["statistics"] if "statistics" in arrays else None
         except (OSError, ValueError, KeyError, pa.ArrowException) as error:
             raise DataError(
                 f"'{folder}' holds no readable result ({type(error).__name__}); give a saved folder"
@@ -223,7 +229,11 @@ class Result:
             head[name] = None if head[name] is None else tuple(head[name])
         head["spec"] = Spec.from_dict(head["spec"])
         head["statement"] = PrivacyStatement.from_dict(head.pop("privacy"))
-        return cls(models=models, history=History.from_table(table), **head)
+        return cls(models=models, history=History.from_table(table), statistics=statistics, **head)
+
+
+def _same(mine: dict[str, Array], theirs: dict[str, Array]) -> bool:
+    return mine.keys() == theirs.keys() and all(np.array_equal(mine[name], theirs[name]) for name in mine)
 
 
 def write_atomically(path: Path, content: bytes) -> None:
