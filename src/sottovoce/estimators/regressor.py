@@ -34,7 +34,9 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
         "huber(0.25)", quadratic up to an eighth of the range: an error beyond that pulls no harder, and so needs no
         more noise
     penalty, alpha, l1_ratio : "l2", "l1", "elasticnet" or None, with weight `alpha`. The intercept is penalised too
-    trust : whom the owners trust: "nobody" (every message may be read), or "centre" (one node holds all records)
+    trust : whom the owners trust: "nobody" (every message may be read, every other node be curious), "majority" or a
+        number (so many nodes may collude, the others keep secrets that they share in pairs), or "centre" (one node
+        holds all records)
     adversary : the same by the name of who is watching, such as "transcript"; "auto" follows from `trust`
     n_nodes : to how many simulated owners rows are dealt in turn where `fit` is given no `nodes`; "auto" is one owner
     graph, activation : who is linked with whom, and who speaks in a round, such as "ring" and "matching(2)"
