@@ -7,7 +7,7 @@ is done to that record by itself: its row is scaled down to the public bound, it
 """
 
 import warnings
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -149,6 +149,8 @@ class PrivateLinearModel(Evaluates, BaseEstimator):
     track: bool
     warm_start: bool
     _last: Last
+    _column: ClassVar[float] = settings.INTERCEPT
+    """B."""
 
     def fit(self, X: Any, y: Any, nodes: Any = None, units: Any = None) -> Self:
         """Train on everybody's records.
@@ -241,7 +243,8 @@ class PrivateLinearModel(Evaluates, BaseEstimator):
             outputs=outputs,
             adversary=settings.watching(self.trust, self.adversary, len(sizes)),
             graph="complete" if self.graph == "auto" else self.graph,
-            intercept=settings.INTERCEPT if self.fit_intercept else 0.0,
+            intercept=self._column if self.fit_intercept else 0.0,
+            shape=epsilon is not None and self._shaped(),
             penalty=settings.penalty_name(self.penalty),
             weight=self._mean_weight(),
         )
@@ -282,7 +285,7 @@ class PrivateLinearModel(Evaluates, BaseEstimator):
         """Weights (…, m) and constant terms (…,) of models (…, m'), in the units of the records."""
         if not self.fit_intercept:
             return models / self.row_norm_, np.zeros(models.shape[:-1])
-        return models[..., :-1] / self.row_norm_, settings.INTERCEPT * models[..., -1]
+        return models[..., :-1] / self.row_norm_, self._column * models[..., -1]
 
     def _targets(self, y: NDArray[Any]) -> tuple[Array, int]:
         """Targets as the loss takes them, and how many outputs a record has."""
@@ -295,6 +298,10 @@ class PrivateLinearModel(Evaluates, BaseEstimator):
     def _mean_weight(self) -> float:
         """The same on average, as far as that is public."""
         return 1.0
+
+    def _shaped(self) -> bool:
+        """Whether a share of the budget may go to the shape of the data."""
+        return False
 
     def _given(self) -> dict[str, Any]:
         """The parameters, for the planner: α in units of the loss that is minimised."""

@@ -43,7 +43,9 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
     method : "descent", many rounds of noisy gradients; "statistics", one release of the products of all columns, for
         the squared loss; "mean", the best constant; "auto" is what public numbers say will lose least
     penalty, alpha, l1_ratio : "l2", "l1", "elasticnet" or None, with weight `alpha`. The intercept is penalised too
-    trust : whom the owners trust: "nobody" (every message may be read), or "centre" (one node holds all records)
+    trust : whom the owners trust: "nobody" (every message may be read, every other node be curious), "majority" or a
+        number (so many nodes may collude, the others keep secrets that they share in pairs), or "centre" (one node
+        holds all records)
     adversary : the same by the name of who is watching, such as "transcript"; "auto" follows from `trust`
     n_nodes : to how many simulated owners rows are dealt in turn where `fit` is given no `nodes`; "auto" is one owner
     graph, activation : who is linked with whom, and who speaks in a round, such as "ring" and "matching(2)"

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from sottovoce.algorithm.method import constant, linear
+from sottovoce.algorithm.method import ALL, constant, linear
 from sottovoce.errors import DataError, PrivacyError, SpecError
 from sottovoce.planner import Choice, Facts, choose
 from sottovoce.planner.trust import read_trust
@@ -25,6 +25,8 @@ from sottovoce.run.spec import Spec
 
 INTERCEPT = 0.5
 """B, the value of the intercept's column beside rows of norm at most 1: L grows by a ninth, the intercept can move."""
+SMALL_INTERCEPT = 0.25
+"""B where what counts is the side of 0 on which a score lies: L grows by 3 %, and a score of 1 is not so far."""
 STEEPEST = 2.0
 """Where a loss has no bounded slope, slopes are clipped to that of an error of the width of [−1, 1]."""
 PENALTIES = {"auto": "l2", "l2": "l2", "l1": "l1", "elasticnet": "elastic_net", "none": "none"}
@@ -115,6 +117,7 @@ def _without_noise(spec: Spec, facts: Facts) -> Spec:
     at most R² + B² for every loss here that has one. Where that asks for more than A_T/REACH, few rounds had better go
     far than steadily.
     """
+    spec = spec.but(algorithm__counted=ALL)
     if spec.privacy.clip is not None:
         steepest = STEEPEST * math.sqrt(facts.outputs) * math.hypot(facts.row_norm, facts.intercept)
         spec = spec.but(privacy__clip=None if math.isfinite(facts.loss.slope_bound) else steepest)
