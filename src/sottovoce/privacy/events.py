@@ -56,6 +56,11 @@ class Priced(ABC):
         """How many rounds are priced; 0 where the node never spoke."""
 
     @property
+    def silent(self) -> bool:
+        """Whether nothing was let out."""
+        return self.count == 0
+
+    @property
     @abstractmethod
     def realised(self) -> bool:
         """Whether some data really meet the mechanism that is priced, so that something is known from below too."""
@@ -116,6 +121,11 @@ def envelope(several: Iterable[Levels]) -> Levels:
             found.append((sigma, most - before))
         before = max(before, most)
     return tuple(found)
+
+
+def together(levels: Levels) -> float:
+    """Σ 1/σ² over all rounds: Gaussian rounds cost more, the larger this is."""
+    return math.fsum(count / sigma**2 if sigma > 0 else math.inf for sigma, count in levels)
 
 
 @dataclass(frozen=True)
@@ -239,10 +249,17 @@ class GaussianEvent(Event):
     note: Note = field(default=GAUSSIAN, kw_only=True)
     levels: Levels = field(default=(), kw_only=True)
     """Rounds whose noise differs, `sigma` being the least; empty where all rounds have it."""
+    before: "GaussianEvent | None" = field(default=None, kw_only=True)
+    """What was let out of the same records once, before the first round (`privacy.moments`)."""
 
     def __post_init__(self) -> None:
         """Levels are those of all rounds."""
         super().__post_init__()
+        first = self.before
+        if first is not None and not (
+            isinstance(first, FullEvent) and (first.records, first.rounds, first.before) == (self.records, 1, None)
+        ):
+            raise PrivacyError(f"{self} is no event of a release: what came before is one release of all its records")
         sigmas, counts = [sigma for sigma, _ in self.levels], [count for _, count in self.levels]
         if self.levels and not (
             len(sigmas) > 1
@@ -255,15 +272,21 @@ class GaussianEvent(Event):
 
     @property
     def realised(self) -> bool:
-        """As the noise is, where it is the same in all rounds."""
-        return self.note.realised and not self.levels
+        """As the noise is, where it is the same in all rounds; what no data meets in both is not known from below."""
+        return self.note.realised and not self.levels and self.before is None
+
+    @property
+    def silent(self) -> bool:
+        """Neither in a round nor before."""
+        return self.count == 0 and self.before is None
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """One for each level."""
+        """One for each level, and what came before."""
+        first = () if self.before is None else self.before.parts
         if not self.levels:
-            return (self.part,)
-        return tuple(replace(self, sigma=s, rounds=k, levels=()).part for s, k in self.levels)
+            return (*first, self.part)
+        return (*first, *(replace(self, sigma=s, rounds=k, levels=()).part for s, k in self.levels))
 
     def leveled(self, levels: Levels) -> Self:
         """The same participation with this noise in its rounds."""
@@ -289,8 +312,9 @@ class GaussianEvent(Event):
         return self.leveled(envelope(other.levels or ((other.sigma, other.rounds),) for other in alike))
 
     def to_dict(self) -> dict[str, Any]:
-        """With the levels, where there are any."""
-        return super().to_dict() | ({"levels": [list(level) for level in self.levels]} if self.levels else {})
+        """With the levels, and what came before, where there are any."""
+        levels = {"levels": [list(level) for level in self.levels]} if self.levels else {}
+        return super().to_dict() | levels | ({} if self.before is None else {"before": self.before.to_dict()})
 
     @classmethod
     def _read(cls, data: Mapping[str, Any]) -> dict[str, Any]:
@@ -302,7 +326,8 @@ class GaussianEvent(Event):
             pairs = sheltered(k, data["exact"])
         note = {note.law: note for note in (GAUSSIAN, SHAPED, pairs)}[data["law"]]
         levels = tuple((float(sigma), count) for sigma, count in data.get("levels", ()))
-        return super()._read(data) | {"note": note, "levels": levels}
+        before = None if data.get("before") is None else read_event(data["before"])
+        return super()._read(data) | {"note": note, "levels": levels, "before": before}
 
 
 @dataclass(frozen=True)
@@ -362,6 +387,14 @@ class FullEvent(GaussianEvent):
         super().__post_init__()
         if self.batch != self.records:
             raise PrivacyError(f"{self} is no event of a release: a full batch holds all records")
+
+    def covering(self, others: Sequence[Event]) -> Self:
+        """The one that costs most: Gaussian rounds compose by Σ 1/σ²."""
+        alike = [other for other in others if isinstance(other, FullEvent)]
+        if not any(other.levels for other in alike):
+            return super().covering(others)
+        most = max(alike, key=lambda other: together(other.levels or ((other.sigma, other.rounds),)))
+        return replace(self, sigma=most.sigma, rounds=most.rounds, levels=most.levels)
 
     @property
     def picked(self) -> str:

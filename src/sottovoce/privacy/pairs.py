@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 from sottovoce._types import Array, IntArray
 from sottovoce.errors import PrivacyError, SpecError
 from sottovoce.notation import Chosen, write
-from sottovoce.privacy.events import CyclicEvent, Event, GaussianEvent, Levels, cancelled, envelope, sheltered
+from sottovoce.privacy.events import CyclicEvent, Event, GaussianEvent, Levels, cancelled, sheltered
 from sottovoce.privacy.release import (
     SHORT,
     Attendance,
@@ -60,7 +60,7 @@ WORK = 1e9
 ROOM = 1e7
 """Numbers that may be kept of it, where each takes only few."""
 LEVELS = 16
-"""So many different σ̂ are told apart; beyond, they are rounded down."""
+"""So many different σ̂ are told apart, and the square of it in Gaussian rounds; beyond, they are rounded down."""
 SPARE = 1.0 + 2.0**-15
 """What a secure release has of its own noise, so that its pairs' noise may be rounded."""
 FEW = 17
@@ -257,7 +257,9 @@ class Left(NamedTuple):
     sigma: tuple[float, ...]
     """σ̂_i, the least of all rounds."""
     levels: tuple[Levels, ...]
-    """The same for the rounds in which each node speaks, where they differ; empty where everybody always speaks."""
+    """The same for the rounds in which each node speaks; empty where everybody always speaks."""
+    worst: tuple[Levels, ...]
+    """Of the one coalition that is worst for Gaussian rounds; `levels` cost no less than any coalition's."""
     exact: bool
     """Whether some coalition leaves no more."""
 
@@ -397,10 +399,14 @@ class Pairs:
         nodes, t = np.asarray(nodes, dtype=np.int64), np.asarray(t, dtype=np.int64)
         if not np.any(sigma):
             return np.zeros((len(nodes), m))
-        c, _, rho = self._weights(sigma)
         own = np.take(sigma, nodes)[:, None] * streams.normals(nodes, t, m)
         shared = self._drawn_together(streams, nodes, t, m) if self.whole else self._by_pair(streams, nodes, t, m)
-        return own + (rho / c[nodes])[:, None] * shared
+        return own + self.parts(sigma)[nodes][:, None] * shared
+
+    def parts(self, sigma: Scales) -> Array:
+        """ρ/c_i of every node: what its unit noise of a pair is multiplied by."""
+        c, _, rho = self._weights(sigma)
+        return np.asarray(rho / c)
 
     def _drawn_together(self, streams: Streams, nodes: IntArray, t: IntArray, m: int) -> Array:
         """√a(η_i − mean η): its covariance is a·I − 11ᵀ, the Laplacian of the complete graph on the a that speak."""
@@ -548,7 +554,8 @@ class Pairs:
             sigma = tuple((plain.sigma * self.scale[node] / self.scale).tolist())
         left_of = self.left(sigma)
         note = sheltered(self.k, left_of.exact)
-        levels = left_of.levels[node] if left_of.levels else ()
+        listed = left_of.worst if plain.part.gaussian else left_of.levels
+        levels = listed[node] if listed else ()
         if len(levels) < 2 or isinstance(plain, CyclicEvent):
             return replace(plain, sigma=left_of.sigma[node], note=note)
         if plain.rounds > sum(count for _, count in levels):
@@ -561,17 +568,18 @@ class Pairs:
         c, tau, _ = self._weights(sigma)
         top = float(tau.max())
         if top <= 0:
-            return Left((0.0,) * self.n, (), True)
+            return Left((0.0,) * self.n, (), (), True)
         relative = tuple((tau / top).tolist())
         known = self._known.get(relative)
         if known is None:
             known = self._known[relative] = self._relative(np.array(relative))
         unit = top / c
         least = tuple((unit * np.array(known.sigma)).tolist())
-        levels = tuple(
-            tuple((float(u * s), count) for s, count in mine) for u, mine in zip(unit, known.levels, strict=False)
+        levels, worst = (
+            tuple(tuple((float(u * s), count) for s, count in mine) for u, mine in zip(unit, some, strict=False))
+            for some in (known.levels, known.worst)
         )
-        return Left(least, levels, known.exact)
+        return Left(least, levels, worst, known.exact)
 
     @cached_property
     def _known(self) -> dict[tuple[float, ...], Left]:
@@ -583,21 +591,21 @@ class Pairs:
         d, rho2, k = tau**2, self.ratio**2, self.k or 0
         if self.attendance is None:
             if self.whole:
-                return Left(tuple(np.sqrt(complete(d, rho2, k)).tolist()), (), True)
+                return Left(tuple(np.sqrt(complete(d, rho2, k)).tolist()), (), (), True)
             if not self._many(1):
                 everybody = np.ones((1, self.n), dtype=np.bool_)
                 least = np.full(self.n, math.inf)
                 for coalitions, left in self._gone_through(d, rho2, everybody):
                     honest = ~coalitions
                     least = np.minimum(least, np.where(honest, left[0], math.inf).min(axis=0))
-                return Left(tuple(np.sqrt(least).tolist()), (), True)
+                return Left(tuple(np.sqrt(least).tolist()), (), (), True)
             bound = connected(d, rho2 * self.shares, k)
             if bound is None:
                 raise PrivacyError(
                     f"what the worst {k} of {self.n} nodes leave cannot be told for this graph of secrets; let all "
                     "share with everybody ('pairs(r)' without a graph), or take a denser graph"
                 )
-            return Left((math.sqrt(bound),) * self.n, (), False)
+            return Left((math.sqrt(bound),) * self.n, (), (), False)
         return self._by_round(d, rho2)
 
     def _gone_through(self, d: Array, rho2: float, sets: Mask) -> Iterator[tuple[Mask, Array]]:
@@ -642,10 +650,11 @@ class Pairs:
                 "told for this graph of secrets; let all share with all ('pairs(r)' without a graph), or let everybody "
                 "speak in every round"
             )
-        mine = [_levels(np.sqrt(left[sets[:, i]][:, ~coalitions[:, i], i]), counts[sets[:, i]]) for i in range(self.n)]
+        found = [_levels(np.sqrt(left[sets[:, i]][:, ~coalitions[:, i], i]), counts[sets[:, i]]) for i in range(self.n)]
+        mine, worst = zip(*found, strict=True)
         floor = np.sqrt(complete(d, rho2, k)) if self.whole else np.sqrt(d)
         sigma = tuple(levels[0][0] if levels else float(alone) for levels, alone in zip(mine, floor, strict=True))
-        return Left(sigma, tuple(mine), exact)
+        return Left(sigma, tuple(mine), tuple(worst), exact)
 
 
 def _without(nodes: Mask, some: tuple[int, ...] | list[int]) -> Mask:
@@ -654,17 +663,24 @@ def _without(nodes: Mask, some: tuple[int, ...] | list[int]) -> Mask:
     return rest
 
 
-def _levels(values: Array, counts: IntArray) -> Levels:
-    """Of what several coalitions leave, (sets, coalitions), in so many rounds each: no less noise than any of them.
+def _levels(values: Array, counts: IntArray) -> tuple[Levels, Levels]:
+    """Of what several coalitions leave, (sets, coalitions), in so many rounds each: no less than any, and the worst."""
+    if not values.size:
+        return (), ()
+    with np.errstate(divide="ignore"):
+        worst = values[:, [int(np.argmax(counts @ (1.0 / values**2)))]]
+    return _counted(values, counts, LEVELS), _counted(worst, counts, LEVELS**2)
+
+
+def _counted(values: Array, counts: IntArray, most: int) -> Levels:
+    """So many rounds of each value, the most of any column up to every one of them.
 
     Values that rounding alone tells apart are one; with too many, neighbours are, at the least of them.
     """
-    if not values.size:
-        return ()
-    sorted_ = np.unique(values)
-    begins = sorted_[np.concatenate([[True], np.diff(sorted_) > 1e-10 * sorted_[:-1]])]
-    begins = begins[:: -(-len(begins) // LEVELS)]
+    distinct = np.unique(values)
+    begins = distinct[np.concatenate([[True], np.diff(distinct) > 1e-10 * distinct[:-1]])]
+    begins = begins[:: -(-len(begins) // most)]
     level = np.searchsorted(begins, values, side="right") - 1
-    upto = [int(np.max(counts @ (level <= at), initial=0)) for at in range(len(begins))]
-    steps = np.diff([0, *np.maximum.accumulate(upto)])
-    return envelope([tuple((float(s), int(c)) for s, c in zip(begins, steps, strict=True) if c)])
+    upto = [int(np.max(counts @ (level <= at))) for at in range(len(begins))]
+    steps = np.diff(upto, prepend=0)
+    return tuple((float(s), int(c)) for s, c in zip(begins, steps, strict=True) if c)
