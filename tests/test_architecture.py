@@ -26,14 +26,16 @@ MAY_IMPORT: dict[str, set[str]] = {
         "engine": "problem network privacy secure algorithm",
         "run": "problem network privacy secure algorithm engine",
         "planner": "problem network privacy algorithm run",
+        "auditing": "problem network privacy secure algorithm engine run",
         "figure": "",
         "report": "figure network privacy run",
         "experiments": "data problem network privacy algorithm engine run planner figure report",
         "estimators": "data problem privacy algorithm planner run",
         "node": "data problem network privacy secure algorithm engine run",
         "consortium": "node data problem privacy secure run",
-        "cli": "consortium node experiments data problem network privacy algorithm engine planner run figure report",
-        "__init__": "data problem privacy planner run experiments estimators",
+        "cli": "auditing consortium node experiments data problem network privacy algorithm engine planner run figure "
+        "report",
+        "__init__": "auditing data problem privacy planner run experiments estimators",
     }.items()
 }
 # a library that only one place may know, so that it can be replaced there

@@ -12,6 +12,7 @@ from sottovoce._version import __version__
 from sottovoce.errors import DataError, NetworkError, PrivacyError, PrivacyLeakWarning, SottovoceError, SpecError
 
 if TYPE_CHECKING:
+    from sottovoce.auditing import Audit, audit
     from sottovoce.data.embedded import embedded
     from sottovoce.estimators import PrivateClassifier, PrivateRegressor, PublicScaler, RowNormalizer
     from sottovoce.experiments.sweep import sweep
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "AlgorithmSpec": "run",
+    "Audit": "auditing",
     "Execution": "run",
     "Facts": "planner",
     "History": "run",
@@ -48,6 +50,7 @@ _HOMES = {
     "Shards": "problem",
     "Spec": "run",
     "account": "privacy.planning",
+    "audit": "auditing",
     "calibrate": "privacy.planning",
     "embedded": "data.embedded",
     "even": "problem",
@@ -59,6 +62,7 @@ _HOMES = {
 
 __all__ = [
     "AlgorithmSpec",
+    "Audit",
     "DataError",
     "Execution",
     "Facts",
@@ -81,6 +85,7 @@ __all__ = [
     "SpecError",
     "__version__",
     "account",
+    "audit",
     "calibrate",
     "embedded",
     "even",
