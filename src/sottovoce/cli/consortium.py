@@ -197,7 +197,8 @@ def _watch(admin: Administrator, job: str, quiet: bool) -> None:
     if last.state != COMPLETED:
         reason = ""
         with suppress(SottovoceError):
-            reason = f" ({admin.results(job).get('failed')})"
+            failed = admin.results(job).get("failed") or {}
+            reason = f" ({'; '.join(f'{name}: {code}' for name, code in failed.items())})"
         raise NetworkError(
             f"the job ended as {last.state}{reason}; when all sites are back, submit again: the run goes on"
         )
@@ -222,6 +223,7 @@ def _show_results(report: dict[str, Any], json: bool) -> None:
             f"{100 * found['standard_error']:.1f} (one standard error, the noise included)"
         )
     if report.get("failed"):
-        screen.out.print(f"[red]not finished:[/] {report['failed']}")
+        why = "; ".join(f"{name}: {reason}" for name, reason in report["failed"].items())
+        screen.out.print(f"[red]not finished:[/] {screen.plain(why)}", soft_wrap=True)
     else:
         screen.out.print("every site has the model and its statement in its own state folder, under results")

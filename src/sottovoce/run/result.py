@@ -204,6 +204,8 @@ class Result:
     @classmethod
     def load(cls, folder: str | Path) -> "Result":
         """Read a saved result back; equal to the one that was saved."""
+        from zipfile import BadZipFile
+
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -211,9 +213,8 @@ class Result:
         try:
             head = json.loads((folder / "result.json").read_text())
             table = pq.read_table(folder / "history.parquet")
-            with np.load(folder / "model.npz") as arrays:
-                models = arrays["models"]
-        except (OSError, ValueError, KeyError, pa.ArrowException) as error:
+            models = _models(folder / "model.npz", head["public"])
+        except (OSError, ValueError, KeyError, TypeError, MemoryError, BadZipFile, pa.ArrowException) as error:
             raise DataError(
                 f"'{folder}' holds no readable result ({type(error).__name__}); give a saved folder"
             ) from None
@@ -224,6 +225,24 @@ class Result:
         head["spec"] = Spec.from_dict(head["spec"])
         head["statement"] = PrivacyStatement.from_dict(head.pop("privacy"))
         return cls(models=models, history=History.from_table(table), **head)
+
+
+LARGEST_MODELS = 2**33
+"""Bytes of all models of a result, unpacked."""
+
+
+def _models(path: Path, public: Any) -> Array:
+    """The models; not even unpacked where they are more than the run's nodes and features, or than fits a machine."""
+    from zipfile import ZipFile
+
+    most = min(8 * int(public["n"]) * int(public["m"]) + 1024, LARGEST_MODELS)  # and the array's own head
+    with ZipFile(path) as archive:
+        if [entry.filename for entry in archive.infolist()] != ["models.npy"]:
+            raise ValueError("there are other arrays")
+        if archive.getinfo("models.npy").file_size > most:
+            raise ValueError("there is more than the models of this run")
+    with np.load(path) as arrays:
+        return cast(Array, arrays["models"])
 
 
 def write_atomically(path: Path, content: bytes) -> None:
