@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sottovoce.cli import screen
+from sottovoce.cli.node import _site
 from sottovoce.consortium.evaluation import statement
 from sottovoce.consortium.job import LARGEST, Code
 from sottovoce.consortium.said import outcomes, progress_of, progress_of_all, reply_of, report_of
@@ -108,6 +109,20 @@ def test_a_password_behind_the_question_mark_is_refused_unseen(key):
     with pytest.raises(SpecError, match="password") as caught:
         answer_of(f"postgresql+psycopg://reader@host/db?{key}=swordfish", "SELECT 1")
     assert "swordfish" not in str(caught.value)
+
+
+def test_a_password_on_a_command_line_is_refused_and_a_name_is_taken(monkeypatch, tmp_path):
+    monkeypatch.setenv("OWN", "swordfish")
+    for address in ("postgresql://reader:swordfish@host/db", "postgresql+psycopg://reader:${OWN}x@host/db"):
+        with pytest.raises(SpecError, match="command line") as caught:
+            _site("records", tmp_path, address, "SELECT 1", None)
+        assert "swordfish" not in str(caught.value)
+    for address, meant in (
+        ("postgresql://reader:${OWN}@host/db", "postgresql://reader:swordfish@host/db"),
+        ("postgresql://reader@host:5432/db", "postgresql://reader@host:5432/db"),
+        ("sqlite:///a.db", "sqlite:///a.db"),
+    ):
+        assert _site("records", tmp_path, address, "SELECT 1", None).database == meant
 
 
 def test_a_model_that_unpacks_to_more_than_its_run_is_not_read(small, cells, tmp_path):
