@@ -628,11 +628,13 @@ class JointEvent(Event):
         """Of all of them; realised where they all are."""
         found = [event.note for event in self.releases]
         coalitions = {note.coalition for note in found if note.secrets}
+        collusions = {note.collusion for note in found}
         return Note(
             "joint",
             all(note.realised for note in found),
             any(note.secrets for note in found),
             next(iter(coalitions)) if len(coalitions) == 1 else None,
+            next(iter(collusions)) if len(collusions) == 1 else None,
         )
 
     @property
