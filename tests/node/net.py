@@ -13,7 +13,7 @@ from sottovoce.node.budget import Budget, budgets
 from sottovoce.node.entropy import own_keys, own_secret
 from sottovoce.node.envelope import MARK, NONCE, Envelope, RunKeys, _context
 from sottovoce.node.identity import OwnKey
-from sottovoce.node.links import _ABOUT, INTRODUCES, MESSAGE, Links
+from sottovoce.node.links import _ABOUT, INTRODUCES, MESSAGE, REFUSES, Links
 from sottovoce.node.message import read, unpack_text
 from sottovoce.node.node import DurableNode
 from sottovoce.node.runfile import make_run
@@ -127,7 +127,7 @@ def linked(run, me, envelope, saved, released=lambda t: None):
 
 def overheard(envelope, sender, data):
     """The messages of rounds in what a node was sent, with its own keys; its links do not notice."""
-    if not data or data.startswith(INTRODUCES):
+    if not data or envelope is None or data.startswith((INTRODUCES, REFUSES)):
         return []
     start = len(MARK) + NONCE
     for reply in (False, True):

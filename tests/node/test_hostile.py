@@ -1,4 +1,4 @@
-"""A network that nobody can trust: whose keys are whose, how long a message can be, who writes to a folder."""
+"""A network and peers that nobody can trust: whose keys are whose, how long a message can be, who writes to folders."""
 
 import os
 import shutil

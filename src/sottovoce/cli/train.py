@@ -14,6 +14,7 @@ from sottovoce.data.schema import FILE as SCHEMA_FILE
 from sottovoce.engine import ENGINES
 from sottovoce.errors import PrivacyLeakWarning, SpecError
 from sottovoce.planner import Facts, choose
+from sottovoce.planner.trust import read_trust
 from sottovoce.privacy.calibration import Private
 from sottovoce.problem.objective import ByRecords
 from sottovoce.problem.optimum import optimum
@@ -126,6 +127,9 @@ class PrivacyFlags:
     on_violation: Annotated[str | None, option("--on-violation", "A row over the bound: raise or clip.", PRIVACY)] = (
         None
     )
+    trust: Annotated[
+        str | None, option("--trust", "nobody, majority, centre, or how many nodes may collude (see plan).", PRIVACY)
+    ] = None
     adversary: Annotated[
         str | None, option("--adversary", "Who is watching; a run faces transcript, all messages.", PRIVACY)
     ] = None
@@ -140,8 +144,15 @@ class PrivacyFlags:
             "privacy__noise": self.noise or Private(1.0 if self.epsilon is None else self.epsilon),
             "privacy__delta": self.delta,
             "privacy__clip": self.clip,
-            "privacy__adversary": self.adversary,
+            "privacy__adversary": self._watching(),
         }
+
+    def _watching(self) -> Any:
+        if self.trust is None:
+            return self.adversary
+        if self.adversary is not None:
+            raise SpecError("--trust and --adversary say the same thing in two ways; give one of them")
+        return read_trust(self.trust).adversary(1)  # how many nodes there are is seen when records are dealt out
 
 
 @dataclass(frozen=True)

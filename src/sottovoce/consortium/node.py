@@ -112,6 +112,7 @@ class ConsortiumNode:
         self._models[self.number] = mine
         watch, others = Stopwatch(), [i for i in range(self.run.n) if i != self.number]
         payload = self._model_message()
+        self.transport.meet(others)  # whom this node knows already it need not ask
         while missing := [i for i in others if i not in self._models]:
             if self.stopped() or watch.read() > self.run.timeout:
                 names = ", ".join(self.run.nodes[i] for i in missing)

@@ -121,6 +121,8 @@ class Run:
             raise SpecError(
                 "real nodes agree on no seeds in pairs yet, so that their noise would not cancel; simulate it"
             )
+        if made.shape is not None:
+            raise SpecError("real nodes let out no moments of their records yet; leave the moments out, or simulate it")
         if made.job.method.released.numbers is not None:
             raise SpecError(
                 f"real nodes exchange vectors of the model's length, but '{self.spec.algorithm.method}' needs longer "

@@ -56,6 +56,11 @@ class Priced(ABC):
         """How many rounds are priced; 0 where the node never spoke."""
 
     @property
+    def silent(self) -> bool:
+        """Whether nothing was let out."""
+        return self.count == 0
+
+    @property
     @abstractmethod
     def realised(self) -> bool:
         """Whether some data really meet the mechanism that is priced, so that something is known from below too."""
@@ -244,10 +249,17 @@ class GaussianEvent(Event):
     note: Note = field(default=GAUSSIAN, kw_only=True)
     levels: Levels = field(default=(), kw_only=True)
     """Rounds whose noise differs, `sigma` being the least; empty where all rounds have it."""
+    before: "GaussianEvent | None" = field(default=None, kw_only=True)
+    """What was let out of the same records once, before the first round (`privacy.moments`)."""
 
     def __post_init__(self) -> None:
         """Levels are those of all rounds."""
         super().__post_init__()
+        first = self.before
+        if first is not None and not (
+            isinstance(first, FullEvent) and (first.records, first.rounds, first.before) == (self.records, 1, None)
+        ):
+            raise PrivacyError(f"{self} is no event of a release: what came before is one release of all its records")
         sigmas, counts = [sigma for sigma, _ in self.levels], [count for _, count in self.levels]
         if self.levels and not (
             len(sigmas) > 1
@@ -260,15 +272,21 @@ class GaussianEvent(Event):
 
     @property
     def realised(self) -> bool:
-        """As the noise is, where it is the same in all rounds."""
-        return self.note.realised and not self.levels
+        """As the noise is, where it is the same in all rounds; what no data meets in both is not known from below."""
+        return self.note.realised and not self.levels and self.before is None
+
+    @property
+    def silent(self) -> bool:
+        """Neither in a round nor before."""
+        return self.count == 0 and self.before is None
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """One for each level."""
+        """One for each level, and what came before."""
+        first = () if self.before is None else self.before.parts
         if not self.levels:
-            return (self.part,)
-        return tuple(replace(self, sigma=s, rounds=k, levels=()).part for s, k in self.levels)
+            return (*first, self.part)
+        return (*first, *(replace(self, sigma=s, rounds=k, levels=()).part for s, k in self.levels))
 
     def leveled(self, levels: Levels) -> Self:
         """The same participation with this noise in its rounds."""
@@ -294,8 +312,9 @@ class GaussianEvent(Event):
         return self.leveled(envelope(other.levels or ((other.sigma, other.rounds),) for other in alike))
 
     def to_dict(self) -> dict[str, Any]:
-        """With the levels, where there are any."""
-        return super().to_dict() | ({"levels": [list(level) for level in self.levels]} if self.levels else {})
+        """With the levels, and what came before, where there are any."""
+        levels = {"levels": [list(level) for level in self.levels]} if self.levels else {}
+        return super().to_dict() | levels | ({} if self.before is None else {"before": self.before.to_dict()})
 
     @classmethod
     def _read(cls, data: Mapping[str, Any]) -> dict[str, Any]:
@@ -307,7 +326,8 @@ class GaussianEvent(Event):
             pairs = sheltered(k, data["exact"])
         note = {note.law: note for note in (GAUSSIAN, SHAPED, pairs)}[data["law"]]
         levels = tuple((float(sigma), count) for sigma, count in data.get("levels", ()))
-        return super()._read(data) | {"note": note, "levels": levels}
+        before = None if data.get("before") is None else read_event(data["before"])
+        return super()._read(data) | {"note": note, "levels": levels, "before": before}
 
 
 @dataclass(frozen=True)

@@ -78,7 +78,7 @@ def one_after_another(runs: Iterable[Priced], delta: float) -> float:
     (1.76, 1.78)
     """
     check_delta(delta)
-    spoken = tuple(run for run in known(runs) if run.count)
+    spoken = tuple(run for run in known(runs) if not run.silent)
     if len(spoken) < 2:
         return price(spoken, delta, lower=False).epsilon
     return _summed(spoken, delta) if any(isinstance(run, WholeEvent) for run in spoken) else _passing(spoken, delta)

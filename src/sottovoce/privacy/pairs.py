@@ -399,10 +399,14 @@ class Pairs:
         nodes, t = np.asarray(nodes, dtype=np.int64), np.asarray(t, dtype=np.int64)
         if not np.any(sigma):
             return np.zeros((len(nodes), m))
-        c, _, rho = self._weights(sigma)
         own = np.take(sigma, nodes)[:, None] * streams.normals(nodes, t, m)
         shared = self._drawn_together(streams, nodes, t, m) if self.whole else self._by_pair(streams, nodes, t, m)
-        return own + (rho / c[nodes])[:, None] * shared
+        return own + self.parts(sigma)[nodes][:, None] * shared
+
+    def parts(self, sigma: Scales) -> Array:
+        """ρ/c_i of every node: what its unit noise of a pair is multiplied by."""
+        c, _, rho = self._weights(sigma)
+        return np.asarray(rho / c)
 
     def _drawn_together(self, streams: Streams, nodes: IntArray, t: IntArray, m: int) -> Array:
         """√a(η_i − mean η): its covariance is a·I − 11ᵀ, the Laplacian of the complete graph on the a that speak."""

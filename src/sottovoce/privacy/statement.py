@@ -222,6 +222,11 @@ class PrivacyStatement:
         lines = [f"{self.verdict()} {body}", f"It rests on this: {'; '.join(self.assumptions)}."]
         if self.others:
             lines.append(f"At the same δ it would be {self.collusion}.")
+        if any(getattr(group.event, "before", None) is not None for group in self.groups):
+            lines.append(
+                "Before the first round each node let out noisy means of what its records look like, once; the ε above "
+                "covers that, too."
+            )
         if self.held_out:
             lines.append(
                 "Some records were held out of training, by a secret choice that did not look at them, and used once, "
@@ -366,13 +371,19 @@ def others_of(
     for k in (1, 0):
         if k != watching.k and law.n > k + 1:
             try:
-                events = replace(release, law=law.against(k)).events(sizes, participations, turns)
+                events = _against(release, k).events(sizes, participations, turns)
             except PrivacyError:  # of a large graph of secrets that is not known
                 continue
             groups = grouped_by_event(events)
             worst = [one for one in groups if not any(_covers(other[0], one[0]) for other in groups)]
             found.append(max(worst or groups, key=lambda one: price([one[0]], delta, lower=False).epsilon))
     return found
+
+
+def _against(release: Release, k: int) -> Release:
+    """The same release where k nodes collude."""
+    before = None if release.before is None else _against(release.before, k)
+    return replace(release, law=release.law.against(k), before=before)  # type: ignore[attr-defined]
 
 
 def _covers(event: Event, other: Event) -> bool:
