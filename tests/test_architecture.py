@@ -28,11 +28,15 @@ MAY_IMPORT: dict[str, set[str]] = {
         "planner": "problem network privacy algorithm run",
         "figure": "",
         "report": "figure network privacy run",
-        "experiments": "data problem network privacy algorithm engine run planner figure report",
-        "estimators": "data problem privacy algorithm planner run",
+        "experiments": "data problem network privacy algorithm engine run planner figure report evaluation",
+        "evaluation": "problem privacy secure",
+        "estimators": "data problem network privacy algorithm planner run evaluation",
         "node": "data problem network privacy secure algorithm engine run",
-        "consortium": "node data problem privacy secure run",
-        "cli": "consortium node experiments data problem network privacy algorithm engine planner run figure report",
+        "consortium": "node data problem privacy secure run evaluation",
+        "cli": (
+            "consortium node experiments data problem network privacy algorithm engine planner run figure report "
+            "evaluation estimators"
+        ),
         "__init__": "data problem privacy planner run experiments estimators",
     }.items()
 }
@@ -50,7 +54,7 @@ ONLY_IN = {
     "sqlite3": {"node/store.py", "node/ledger.py"},
     "mpi4py": {"node/transport.py"},
     "nvflare": {"consortium/controller.py", "consortium/executor.py"},  # elsewhere through consortium/flare.py
-    "cryptography": {"consortium/certificates.py", "secure/generator.py"},
+    "cryptography": {"consortium/certificates.py", "secure/generator.py", "node/envelope.py", "node/identity.py"},
     "flint": {"secure"},
 }
 FILES = sorted(PACKAGE.rglob("*.py"))

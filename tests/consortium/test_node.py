@@ -14,7 +14,7 @@ from sottovoce.consortium.evaluation import evaluation, noise_of, statement
 from sottovoce.consortium.flare import ORDER, PROGRESS, Channel
 from sottovoce.consortium.node import ConsortiumNode
 from sottovoce.errors import FolderInUse, NetworkError, PrivacyError, SpecError, StoreError
-from sottovoce.node.links import SkipOrders
+from sottovoce.node.skips import SkipOrders
 from sottovoce.node.store import Store
 from sottovoce.run.result import Result
 
@@ -122,7 +122,7 @@ def test_the_test_counts_right_answers_on_records_that_were_not_trained_on(small
         right = np.count_nonzero(np.where(test.margins(model) >= 0, 1.0, -1.0) == test.y)
         assert abs(answers[name]["right"] - right) < 6 * noise_of(events[i]) + 1
     found = evaluation(made.agreement, {name: answer["right"] for name, answer in answers.items()})
-    assert found.accuracy > 0.5
+    assert found.accuracy == min(max(sum(answer["right"] for answer in answers.values()) / 90, 0.0), 1.0)
 
 
 def test_every_message_is_sent_encrypted_and_a_plaintext_one_is_refused(small, cells):
@@ -257,7 +257,7 @@ def test_progress_says_nothing_but_rounds(small, cells):
 
 
 def test_an_edge_to_a_straggler_is_skipped_at_both_ends(small, cells, tmp_path):
-    made = small(rounds=3)
+    made = small(rounds=3, more="skip_after = 0.2")
     net = cells.Cells()
     kits = made.kits()
     nodes = cells.join(made, kits, net)
@@ -269,8 +269,9 @@ def test_an_edge_to_a_straggler_is_skipped_at_both_ends(small, cells, tmp_path):
         going = pool.submit(cells.run, quick)
         nodes["cedar"].node.greet()
         until = time.monotonic() + 20
-        while (nodes["ash"].progress()["waits"] or {}).get("for") != "cedar" and time.monotonic() < until:
-            time.sleep(0.05)
+        for name in quick:
+            while (nodes[name].progress()["waits"] or {"seconds": 0})["seconds"] < 0.4 and time.monotonic() < until:
+                time.sleep(0.05)
         assert controller.skip(1, 0, 2) and controller.skip(1, 1, 2)
         while min(m.progress()["round"] for m in quick.values()) < 1 and time.monotonic() < until:
             time.sleep(0.05)

@@ -219,7 +219,8 @@ def _agreement(data: dict[str, Any], schema_file: str, schema: Schema) -> Agreem
             admin=str(admin["email"]),
             admin_org=str(admin["org"]),
             revoked=tuple(serial_number(text) for text in data.get("revoked", [])),
-            entries={key: data[key] for key in ("run", "schedule_seed", "timeout") if key in data} | {"spec": spec},
+            entries={key: data[key] for key in ("run", "schedule_seed", "timeout", "skip_after") if key in data}
+            | {"spec": spec},
         )
         _ = made.run  # what is wrong with it is said while the file is read
         return made

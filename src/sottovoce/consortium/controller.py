@@ -27,8 +27,8 @@ from sottovoce.consortium.job import PREPARE, TRAIN, Code, code_of
 from sottovoce.consortium.said import progress_of, reply_of
 from sottovoce.consortium.submit import REPORT
 from sottovoce.errors import SottovoceError, SpecError
-from sottovoce.node.links import SkipOrders
 from sottovoce.node.runfile import Run
+from sottovoce.node.skips import SkipOrders
 
 LOOK = 1.0  # seconds between two looks at how far the sites are
 log = logging.getLogger(__name__)
@@ -121,6 +121,7 @@ class GossipController(Controller):  # type: ignore[misc]
         orders = SkipOrders(run, kept, lambda i, order: channel.ask(run.nodes[i], ORDER, order))
         orders.repeat()
         while not done.wait(LOOK):
+            orders.repeat()
             for name in run.nodes:
                 found = progress_of(channel.ask(name, PROGRESS, b"", LOOK), run)
                 if found is None:

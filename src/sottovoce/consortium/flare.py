@@ -27,8 +27,8 @@ from types import ModuleType
 from typing import Any
 
 from sottovoce.errors import NetworkError, SottovoceError, SpecError
-from sottovoce.node.links import Links, Skips
-from sottovoce.node.message import round_of
+from sottovoce.node.links import Links, round_in
+from sottovoce.node.skips import Skips
 from sottovoce.node.transport import LOOK, NodeTransport
 
 VERSION = "2.9.0"  # routing changed since 2.8.3, and our messages use it directly
@@ -92,6 +92,7 @@ class Channel:
         core = flare("fuel.f3.cellnet.core_cell")
         self._cell, self._job, self._core, self._plaintext = cell, job, core, plaintext
         self._keys = core.MessageHeaderKey
+        self.plaintext = plaintext
         if not plaintext and not (cell.is_secure() and cell.supports_secure_messages()):
             raise NetworkError(
                 "this node has no certificate to encrypt its messages with, and nothing is sent in plaintext; start it "
@@ -165,6 +166,7 @@ class FlareTransport(NodeTransport):
         self._asked: dict[int, bytes] = {}
         self._since: dict[int, tuple[int, float]] = {}
         self._heard: dict[int, int] = {}  # the round of the last request of every peer
+        self._held: dict[int, object] = {}  # the request of every peer that may wait
         self._changes, self._noticed = 0, 0
         self._changed = Condition()
         channel.serve(MESSAGE, self._answer)
@@ -172,7 +174,7 @@ class FlareTransport(NodeTransport):
     def send(self, peer: int, payload: bytes) -> None:
         """Ask with a message; the node with the larger number first waits to be asked."""
         with self._changed:
-            first, t = self._asked.get(peer) != payload, round_of(payload)
+            first, t = self._asked.get(peer) != payload, round_in(payload)
             if first:
                 self._since[peer] = (t, time.monotonic())
             self._asked[peer] = payload
@@ -184,11 +186,11 @@ class FlareTransport(NodeTransport):
 
     def _ask(self, peer: int, payload: bytes, patient: bool) -> None:
         try:
-            if patient and self._was_asked(peer, round_of(payload)):
+            if patient and self._was_asked(peer, round_in(payload)):
                 return
-            answer = self.channel.ask(self.links.run.nodes[peer], MESSAGE, payload)
+            answer = self.channel.ask(self.links.run.nodes[peer], MESSAGE, self.links.sealed(peer, payload))
             if answer:
-                self.links.deliver(peer, answer)
+                self.links.deliver(peer, answer, reply=True)
         except NetworkError as error:
             log.warning("the reply of %s was refused: %s", self.links.run.nodes[peer], error)
         except SottovoceError as error:
@@ -204,19 +206,20 @@ class FlareTransport(NodeTransport):
         with self._changed:
             return self._changed.wait_for(lambda: self._heard.get(peer, -1) >= t, timeout=GRACE)
 
-    def _answer(self, site: str, payload: bytes) -> bytes:
+    def _answer(self, site: str, data: bytes) -> bytes:
+        """The reply to a request, for which it waits a little; one request of each peer waits, the latest."""
         peer, until = self.links.run.number(site), time.monotonic() + HOLD
         seen = self._changes
-        answer = self.links.answer(peer, payload)
-        t = round_of(payload)
+        t, answer = self.links.asked(peer, data)
         with self._changed:
             self._heard[peer] = t
+            self._held[peer] = mine = object()
             self._change()  # this node may wait for what was just delivered
-        while not answer and time.monotonic() < until and not self._stopped():
+        while not answer and time.monotonic() < until and not self._stopped() and self._held[peer] is mine:
             with self._changed:
                 self._changed.wait_for(lambda past=seen: self._changes != past, timeout=LOOK)  # type: ignore[misc]
                 seen = self._changes
-            answer = self.links.own(peer, t)
+            answer = self.links.reply(peer, t)
         return answer
 
     def _change(self) -> None:

@@ -34,7 +34,8 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
         "huber(0.25)", quadratic up to an eighth of the range: an error beyond that pulls no harder, and so needs no
         more noise
     penalty, alpha, l1_ratio : "l2", "l1", "elasticnet" or None, with weight `alpha`. The intercept is penalised too
-    adversary : who is watching; a run faces "transcript", who sees every message
+    trust : whom the owners trust: "nobody" (every message may be read), or "centre" (one node holds all records)
+    adversary : the same by the name of who is watching, such as "transcript"; "auto" follows from `trust`
     n_nodes : to how many simulated owners rows are dealt in turn where `fit` is given no `nodes`; "auto" is one owner
     graph, activation : who is linked with whom, and who speaks in a round, such as "ring" and "matching(2)"
     batch, rounds, sampling : records a round, how many rounds; "poisson", "fixed" or "full"
@@ -82,6 +83,7 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
         penalty: str | None = "auto",
         alpha: float | str = "auto",
         l1_ratio: float | str = "auto",
+        trust: int | str = "nobody",
         adversary: str = "auto",
         n_nodes: int | str = "auto",
         graph: str = "auto",
@@ -105,6 +107,7 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
         self.penalty = penalty
         self.alpha = alpha
         self.l1_ratio = l1_ratio
+        self.trust = trust
         self.adversary = adversary
         self.n_nodes = n_nodes
         self.graph = graph

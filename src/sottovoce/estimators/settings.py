@@ -14,10 +14,12 @@ import numpy as np
 from sottovoce.algorithm.method import constant, linear
 from sottovoce.errors import DataError, PrivacyError, SpecError
 from sottovoce.planner import Choice, Facts, choose
+from sottovoce.planner.trust import read_trust
 from sottovoce.privacy import calibration
 from sottovoce.privacy import sampling as release
 from sottovoce.privacy.accounting import check_delta
 from sottovoce.privacy.calibration import NoNoise
+from sottovoce.privacy.release import Adversary
 from sottovoce.problem.regularisers import REGULARISERS, Regulariser, elastic_net
 from sottovoce.run.spec import Spec
 
@@ -71,6 +73,15 @@ def refuse_small_nodes(
                 f"fewer than {least} drown in their own noise; leave the node out, merge it with another, or give a "
                 "larger epsilon"
             )
+
+
+def watching(trust: Any, adversary: str, nodes: int) -> Adversary | str:
+    """Who is watching: what follows from whom the owners trust, unless an adversary was named."""
+    if adversary == "auto":
+        return read_trust(trust).adversary(nodes)
+    if trust != "nobody":
+        raise SpecError("trust and adversary say the same thing in two ways; give one of them")
+    return adversary
 
 
 def plan(facts: Facts, private: bool, given: dict[str, Any]) -> Choice:
@@ -152,10 +163,13 @@ def seed(random_state: Any) -> int | None:
         return None
     if isinstance(random_state, np.random.RandomState):
         return int(random_state.randint(2**31 - 1))
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**31 - 1))
     if isinstance(random_state, int | np.integer) and not isinstance(random_state, bool) and random_state >= 0:
         return int(random_state)
     raise SpecError(
-        f"random_state must be None, a whole number that is not negative or a RandomState: {random_state!r}"
+        "random_state must be None, or, for a SIMULATION, a whole number that is not negative or one of NumPy's "
+        f"generators, not {random_state!r}"
     )
 
 

@@ -109,6 +109,8 @@ class Result:
     features : names of the columns, where the data had them
     nodes : names of the nodes
     environment : versions, machine, engine, wall time
+    statistics : the mean of everybody's statistics with their noise, packed, where those were released: what the model
+        is made of, and whatever else can be (`problem.least_squares`)
     """
 
     spec: Spec
@@ -120,6 +122,7 @@ class Result:
     features: tuple[str, ...] | None = None
     nodes: tuple[str, ...] | None = None
     environment: dict[str, Any] = field(default_factory=dict)
+    statistics: Array | None = None
 
     @property
     def model(self) -> Array:
@@ -161,9 +164,12 @@ class Result:
 
     def __eq__(self, other: object) -> bool:
         """Equal to the last digit, models, history and all."""
-        return isinstance(other, Result) and self._json() == other._json() and np.array_equal(self.models, other.models)
+        return isinstance(other, Result) and self._json() == other._json() and _same(self._arrays(), other._arrays())
 
     __hash__ = None  # type: ignore[assignment]
+
+    def _arrays(self) -> dict[str, Array]:
+        return {"models": self.models} | ({} if self.statistics is None else {"statistics": self.statistics})
 
     def _json(self) -> str:
         parts = {
@@ -198,7 +204,7 @@ class Result:
         del head["history"]
         write_atomically(folder / "result.json", json.dumps(head, ensure_ascii=False, indent=2).encode())
         pq.write_table(self.history.to_table(), folder / "history.parquet")
-        np.savez_compressed(folder / "model.npz", models=self.models)
+        np.savez_compressed(folder / "model.npz", allow_pickle=False, **self._arrays())
         return folder
 
     @classmethod
@@ -213,7 +219,7 @@ class Result:
         try:
             head = json.loads((folder / "result.json").read_text())
             table = pq.read_table(folder / "history.parquet")
-            models = _models(folder / "model.npz", head["public"])
+            models, statistics = _arrays(folder / "model.npz", head["public"])
         except (OSError, ValueError, KeyError, TypeError, MemoryError, BadZipFile, pa.ArrowException) as error:
             raise DataError(
                 f"'{folder}' holds no readable result ({type(error).__name__}); give a saved folder"
@@ -224,25 +230,29 @@ class Result:
             head[name] = None if head[name] is None else tuple(head[name])
         head["spec"] = Spec.from_dict(head["spec"])
         head["statement"] = PrivacyStatement.from_dict(head.pop("privacy"))
-        return cls(models=models, history=History.from_table(table), **head)
+        return cls(models=models, history=History.from_table(table), statistics=statistics, **head)
 
 
-LARGEST_MODELS = 2**33
-"""Bytes of all models of a result, unpacked."""
+def _same(mine: dict[str, Array], theirs: dict[str, Array]) -> bool:
+    return mine.keys() == theirs.keys() and all(np.array_equal(mine[name], theirs[name]) for name in mine)
 
 
-def _models(path: Path, public: Any) -> Array:
-    """The models; not even unpacked where they are more than the run's nodes and features, or than fits a machine."""
+LARGEST = 2**33
+"""Bytes of an array of a result, unpacked."""
+
+
+def _arrays(path: Path, public: Any) -> tuple[Array, Array | None]:
+    """Models and statistics; not even unpacked where they are more than the run's nodes and features."""
     from zipfile import ZipFile
 
-    most = min(8 * int(public["n"]) * int(public["m"]) + 1024, LARGEST_MODELS)  # and the array's own head
+    n, m = int(public["n"]), int(public["m"])
+    most = {"models.npy": n * m, "statistics.npy": (m + 2) ** 2}
     with ZipFile(path) as archive:
-        if [entry.filename for entry in archive.infolist()] != ["models.npy"]:
-            raise ValueError("there are other arrays")
-        if archive.getinfo("models.npy").file_size > most:
-            raise ValueError("there is more than the models of this run")
+        for entry in archive.infolist():
+            if entry.file_size > min(8 * most[entry.filename] + 1024, LARGEST):  # with the array's own head
+                raise ValueError("there is more than this run has")
     with np.load(path) as arrays:
-        return cast(Array, arrays["models"])
+        return arrays["models"], arrays["statistics"] if "statistics" in arrays else None
 
 
 def write_atomically(path: Path, content: bytes) -> None:
