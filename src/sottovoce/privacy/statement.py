@@ -369,7 +369,7 @@ def others_of(
     assert isinstance(law, Pairs)
     found = []
     for k in (1, 0):
-        if k != watching.k and law.n > k + 1:
+        if k != (watching.k or len(law.coalition)) and law.n > k + 1:
             try:
                 events = _against(release, k).events(sizes, participations, turns)
             except PrivacyError:  # of a large graph of secrets that is not known
