@@ -4,6 +4,7 @@ A node takes part over MPI here. Its ledger tells what it has released, whether 
 allows.
 """
 
+import re
 import shutil
 import traceback
 from dataclasses import replace
@@ -24,12 +25,14 @@ from sottovoce.node.budget import Budget, budgets, contradictions, overview, rea
 from sottovoce.node.budget import export as exported
 from sottovoce.node.node import DATASET, DurableNode, Outcome
 from sottovoce.node.runfile import Run, read_run
-from sottovoce.node.site import Site, own_problem
+from sottovoce.node.site import Site, expanded, own_problem
 from sottovoce.node.store import Store
 from sottovoce.node.transport import MpiTransport, world
 from sottovoce.privacy.statement import number
 from sottovoce.run.build import Public
 from sottovoce.run.result import History, Result, environment
+
+_PASSWORD = re.compile(r"://[^/@]*:(?!\$\{\w+\}@)[^@]+@")
 
 app = typer.Typer(help="Take part in a run as one node, beside one's own records.")
 
@@ -101,7 +104,12 @@ def _site(dataset: str, state: Path, source: str, query: str | None, format: str
     if is_database(source):
         if query is None:
             raise SpecError("--data is a database; say with --query which records to take")
-        return Site(dataset, state, database=source, query=query)
+        if _PASSWORD.search(source):
+            raise SpecError(
+                "a password on a command line is seen by everybody on this machine; write '${NAME}' in its place, in "
+                "single quotes, and set NAME in the environment"
+            )
+        return Site(dataset, state, database=expanded(source), query=query)
     if query is not None:
         raise SpecError("--query goes with a database, but --data is a file")
     return Site(dataset, state, file=Path(source), format=format)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from sottovoce._types import Array
-from sottovoce.consortium.agreement import FILE, Agreement, read_agreement
+from sottovoce.consortium.agreement import FILE, SERVER, Agreement, read_agreement
 from sottovoce.consortium.evaluation import Examiner, deal, refuse_moved, statement
 from sottovoce.consortium.flare import MODEL, ORDER, PROGRESS, Channel, FlareTransport
 from sottovoce.consortium.vault import lent
@@ -36,7 +36,6 @@ from sottovoce.run.result import History, Result, environment
 RESULTS = "results"
 ENGINE = "nodes over FLARE"
 LOCKED = 40.0  # seconds that an ended job's process may still hold the node's folder
-SERVER = "server"
 log = logging.getLogger(__name__)
 
 

@@ -13,6 +13,9 @@ there are: opposite targets, and rows of length R with ⟨x, x'⟩ = κ² − B�
 ‖A‖ ≤ tr A, and ⟨A, A'⟩ ≥ 0 for two such matrices, so that ‖A − A'‖² ≤ ‖A‖² + ‖A'‖² ≤ 2ρ⁴: the same bound, without any
 clipping.
 
+*The mean.* Without columns c = (B, κy), and at κ = B one record moves the sum by 2√2 B², from y = −1 to y = 1: then the
+mean of the targets, off the diagonal, has the noise that it would have alone, and their mean square comes for nothing.
+
 *In whole numbers.* √2 is on no grid. Entries off the diagonal are sent times 181/128, a hair less: the length that is
 measured so is no larger than the matrix's, and what is proved of that holds of this.
 """
@@ -39,6 +42,7 @@ class Products(Full):
     ----------
     weight : κ
     row_norm, intercept : R and B
+    columns : whether rows are in it at all; without them R is 0
 
     Examples
     --------
@@ -49,6 +53,7 @@ class Products(Full):
     weight: float
     row_norm: float
     intercept: float
+    columns: bool = True
     kind: ClassVar[str] = "products"
 
     def __post_init__(self) -> None:
@@ -59,7 +64,7 @@ class Products(Full):
     @property
     def bound(self) -> float:
         """ρ², the largest length of a record's c cᵀ; rounded up."""
-        exact = sum(Fraction(part) ** 2 for part in (self.row_norm, self.intercept, self.weight))
+        exact = sum(Fraction(part) ** 2 for part in (self.row_norm * self.columns, self.intercept, self.weight))
         nearest = float(exact)
         return nearest if nearest >= exact else math.nextafter(nearest, math.inf)
 
