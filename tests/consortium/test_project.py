@@ -14,7 +14,8 @@ from sottovoce.cli import consortium as consortium_command
 from sottovoce.cli import main as cli
 from sottovoce.consortium import check, flare
 from sottovoce.consortium.check import check_kit, command, server_of
-from sottovoce.consortium.project import ALLOWED, provision
+from sottovoce.consortium.job import ALLOWED
+from sottovoce.consortium.project import provision
 from sottovoce.errors import SpecError
 
 pytestmark = pytest.mark.skipif(find_spec("nvflare") is None, reason="the extra 'flare' is not installed")
@@ -74,8 +75,8 @@ def test_every_member_gets_a_page_and_a_command(provisioned):
         assert made.agreement.name in (kit / "README.md").read_text()
     page = (kits["ash"] / "README.md").read_text()
     assert made.agreement.run.digest in page and "(ε = 2, δ = 1e-05)" in page and "4 noisy messages" in page
-    assert "client_train" in " ".join(command(kits["ash"])) and "secure_train=true" in command(kits["ash"])
-    assert "server_train" in " ".join(command(kits["localhost"]))
+    assert "site" in command(kits["ash"]) and "secure_train=true" in command(kits["ash"])
+    assert "server" in command(kits["localhost"])
     with pytest.raises(SpecError, match="no kit"):
         command(kits["lead@example.org"])
 
@@ -183,10 +184,12 @@ def test_a_site_waits_for_its_server_and_then_starts(provisioned, monkeypatch):
     replace(kits["ash"], "startup/fed_client.json", "localhost:8002", f"localhost:{port}")
     assert server_of(kits["ash"]) == ("localhost", port) and server_of(kits["localhost"]) is None
     started, began = threading.Event(), []
-    monkeypatch.setattr(consortium_command.os, "execv", lambda program, line: (began.append(line), started.set()))
+    monkeypatch.setattr(
+        consortium_command.os, "execve", lambda program, line, environment: (began.append(line), started.set())
+    )
     waiting = threading.Thread(target=consortium_command.start, args=(kits["ash"],), daemon=True)
     waiting.start()
     assert not started.wait(1.0)
     with socket.create_server(("localhost", port)):
-        assert started.wait(20) and "client_train" in " ".join(began[0])
+        assert started.wait(20) and "site" in began[0]
     waiting.join(5)

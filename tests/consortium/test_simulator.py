@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sottovoce.consortium.project import ALLOWED
-from sottovoce.consortium.submit import write_job
+from sottovoce.consortium.job import ALLOWED, write_job
 from sottovoce.node.message import MAGIC
 from sottovoce.node.store import Store
 from sottovoce.run.result import Result
@@ -32,11 +31,16 @@ def test_four_processes_train_and_the_sniffer_can_see(small, cells, tmp_path):
     (workspace / "local").mkdir(parents=True)
     allowed = str([*ALLOWED["server"], *ALLOWED["site"]]).replace("'", '"')
     (workspace / "local" / "resources.json").write_text(f'{{"format_version": 2, "class_allow_list": {allowed}}}')
-    sniffed = tmp_path / "sniffed"
-    path = os.pathsep.join([str(Path(__file__).parent / "sniffer"), *sys.path])
+    sniffed = tmp_path / "hostile" / "sniffed"
+    path = os.pathsep.join([str(Path(__file__).parent / "hostile"), *sys.path])
     names = ",".join(NAMES)
     line = ["-m", "nvflare.cli", "simulator", str(job), "-w", str(workspace), "-c", names, "-t", str(len(NAMES))]
-    settings = {**os.environ, "PYTHONPATH": path, "SNIFFED": str(sniffed), "SOTTOVOCE_KITS": str(tmp_path / "kits")}
+    settings = {
+        **os.environ,
+        "PYTHONPATH": path,
+        "HOSTILE": str(sniffed.parent),
+        "SOTTOVOCE_KITS": str(tmp_path / "kits"),
+    }
     done = subprocess.run([sys.executable, *line], env=settings, capture_output=True, text=True, timeout=240)
     results = {name: kit / "state" / "results" / "first" for name, kit in kits.items()}
     assert all(path.exists() for path in results.values()), done.stdout[-3000:] + done.stderr[-3000:]

@@ -10,7 +10,7 @@ from sottovoce.engine import reference
 from sottovoce.errors import SpecError
 from sottovoce.experiments.baselines import BASELINES, make_baseline
 from sottovoce.experiments.facts import Facts, dual_weight, step_size, variance
-from sottovoce.privacy.release import Pairs
+from sottovoce.privacy.pairs import Pairs
 from sottovoce.privacy.sampling import Full
 from sottovoce.problem.losses import LOSSES
 from sottovoce.problem.optimum import optimum
@@ -108,7 +108,7 @@ def test_correlated_noise_leaves_next_to_nothing_on_the_table():
     spec = make_baseline("decor").spec(Facts((40,) * 20, 6, 1.0, batch=8))
     ratio = spec.privacy.law.ratio
     edges = np.array([(i, j) for i in range(20) for j in range(i)])
-    effective = 1 / np.linalg.inv(Pairs(20, edges, ratio).covariance())[0, 0]
+    effective = 1 / np.linalg.inv(Pairs(20, ratio, edges).covariance())[0, 0]
     assert 0.99 * 20 < effective < 20
 
 

@@ -18,11 +18,12 @@ from multiprocessing import forkserver
 from pathlib import Path
 
 import numpy as np
-from net import open_node, records
+from net import open_node, overheard, records
 
-from sottovoce.errors import NetworkError, SottovoceError
+from sottovoce.errors import SottovoceError
 from sottovoce.node import transport
-from sottovoce.node.message import read, unpack_text
+from sottovoce.node.envelope import Envelope
+from sottovoce.node.identity import OwnKey
 from sottovoce.node.runfile import make_run
 from sottovoce.node.store import Store
 
@@ -134,27 +135,35 @@ class Cluster:
             forkserver.ensure_running()
         self.switch = Server(self._pass_on)
         self.lock, self.wire, self.cuts, self.processes = threading.Lock(), {}, {}, {}
+        self.ears = {}
         self.starts = {name: 0 for name in self.run.nodes}
         self.faulty = 0.0
 
     # -- the switch --
 
-    def _record(self, payload):
-        try:
-            message = read(payload)
-            t = message.header.round
-            if t == 0:
-                for attached in unpack_text(message)[1]:
-                    self._record(attached)
-            elif t <= self.run.T:
-                with self.lock:
-                    self.wire.setdefault((message.header.sender, t), set()).add(message.digest.hex())
-        except NetworkError:
-            pass
+    def _record(self, sender, receiver, data):
+        """What was sent, read with its receiver's own keys, out of its folder."""
+        for message in overheard(self._ear(receiver, sender), sender, data):
+            with self.lock:
+                self.wire.setdefault((message.header.sender, message.header.round), set()).add(message.digest.hex())
+
+    def _ear(self, receiver, sender):
+        """The receiver's envelope, once it knows the sender."""
+        envelope = self.ears.get(receiver)
+        if envelope is None or not envelope.knows(sender):
+            store = Store(self.root / self.run.nodes[receiver], reading=True)
+            try:
+                keys, known = store.run_keys(self.run.digest), store.members(self.run.digest)
+            finally:
+                store.close()
+            if keys is not None:
+                made = Envelope(self.run.digest, self.run.nodes, receiver, keys, OwnKey(bytes(32)), known)
+                envelope = self.ears[receiver] = made
+        return envelope
 
     def _pass_on(self, frame):
         sender, receiver, payload = frame[0], frame[1], frame[2:]
-        self._record(payload)
+        self._record(sender, receiver, payload)
         with self.lock:
             blocked = self.cuts.get(frozenset((sender, receiver)), 0.0) > time.monotonic()
             fault = self.rng.random() < self.faulty and self.rng.choice(["lose", "twice", "cut", "slow", "mute"])
@@ -173,7 +182,7 @@ class Cluster:
             request(port, bytes([sender]), payload)
         reply = request(port, bytes([sender]), payload)
         if reply:
-            self._record(reply)
+            self._record(receiver, sender, reply)
         return None if fault == "mute" or (fault == "cut" and payload != whole) else reply
 
     # -- the processes --

@@ -16,6 +16,7 @@ from sottovoce.consortium import check as checks
 from sottovoce.consortium.agreement import read_agreement
 from sottovoce.consortium.check import command, server_of
 from sottovoce.consortium.evaluation import statement
+from sottovoce.consortium.process import sealed_environment
 from sottovoce.consortium.project import provision
 from sottovoce.consortium.submit import COMPLETED, Administrator, Status, administrator, wait_for
 from sottovoce.errors import Interrupted, NetworkError, SottovoceError, SpecError
@@ -63,7 +64,8 @@ def start(kit: Kit = Path()) -> None:
         except NetworkError:
             screen.out.print(f"waiting for the server at {server[0]}:{server[1]}")
             wait_for(*server, inf)
-    os.execv(line[0], line)
+    environment, _ = sealed_environment(kit, os.environ)
+    os.execve(line[0], line, environment)
 
 
 @app.command()

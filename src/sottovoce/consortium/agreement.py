@@ -198,7 +198,8 @@ def _agreement(data: dict[str, Any], schema_file: str, schema: Schema) -> Agreem
             port=_count(server["port"]),
             admin=str(admin["email"]),
             admin_org=str(admin["org"]),
-            entries={key: data[key] for key in ("run", "schedule_seed", "timeout") if key in data} | {"spec": spec},
+            entries={key: data[key] for key in ("run", "schedule_seed", "timeout", "skip_after") if key in data}
+            | {"spec": spec},
         )
         _ = made.run  # what is wrong with it is said while the file is read
         return made

@@ -6,12 +6,9 @@ several kits at once on this machine.
 
 import json
 import os
-import re
-import shlex
 import signal
 import stat
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -23,8 +20,11 @@ from typing import Any, NamedTuple, Self
 from sottovoce.consortium.agreement import FILE, Agreement, read_agreement
 from sottovoce.consortium.evaluation import Examiner
 from sottovoce.consortium.flare import VERSION, flare, installed
+from sottovoce.consortium.job import ALLOWED
 from sottovoce.consortium.node import own_records
-from sottovoce.consortium.project import ALLOWED, FORBIDDEN, keep_inside
+from sottovoce.consortium.process import line as process_line
+from sottovoce.consortium.process import sealed_environment
+from sottovoce.consortium.project import FORBIDDEN, keep_inside
 from sottovoce.consortium.submit import wait_for
 from sottovoce.errors import SottovoceError, SpecError
 from sottovoce.node.node import DurableNode
@@ -184,24 +184,27 @@ def _run(kit: Path, agreement: Agreement, name: str) -> tuple[None, str]:
     return None, f"{event.rounds} messages with σ = {event.sigma:.4g}; digest {run.digest}"
 
 
+PARTS = {"server": "fed_server.json", "site": "fed_client.json"}
+"""What runs in the foreground, by the file of FLARE's in its kit."""
 PATIENCE = 180.0  # seconds that a server on this machine may take to start
-_START = re.compile(r"^\s*exec python3 -u -m (nvflare\S+) -m \S+ -s (\S+) --set (.*)$", re.MULTILINE)
 
 
 def command(kit: Path) -> list[str]:
-    """What runs the server or the site that a kit is for; it stays in the foreground."""
+    """What runs the server or the site that a kit is for; it stays in the foreground. The kit names no command."""
     flare("apis")
-    try:
-        found = _START.search((kit / "startup" / "sub_start.sh").read_text())
-    except OSError:
-        found = None
-    if found is None:
+    role = next((role for role, file in PARTS.items() if (kit / "startup" / file).exists()), None)
+    if role is None:
         raise SpecError(f"'{kit}' is no kit of a server or a site; give a folder that `sottovoce consortium init` made")
-    module, config, settings = found.groups()
-    if "server" in module:
+    agreement = read_agreement(kit / "local" / FILE)
+    settings = ["secure_train=true", "config_folder=config"]
+    if role == "server":
         keep_inside(kit)
+        settings.append(f"org={agreement.admin_org}")
+    else:
+        name = _certificate(kit)[0]
+        settings += [f"uid={name}", f"org={agreement.site(name).org}"]
     (kit / "transfer").mkdir(exist_ok=True)
-    return [sys.executable, "-u", "-m", module, "-m", str(kit.resolve()), "-s", config, "--set", *shlex.split(settings)]
+    return process_line(role, "-m", str(kit.resolve()), "-s", PARTS[role], "--set", *settings)
 
 
 def server_of(kit: Path) -> tuple[str, int] | None:
@@ -227,8 +230,8 @@ class Trial:
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         logs.mkdir(parents=True, exist_ok=True)
 
-    def start(self, *names: str, environment: Mapping[str, str] | None = None) -> None:
-        """Start some of them, with more in their environment if need be; sites once their server listens.
+    def start(self, *names: str, environment: Mapping[str, str] | None = None, line: list[str] | None = None) -> None:
+        """Start some of them, with more in their environment, or by another command; sites once their server listens.
 
         A site of FLARE gives up after some seconds without a server, which a busy machine may need to start one.
         """
@@ -237,8 +240,13 @@ class Trial:
             server = server_of(self.kits[name])
             if server is not None:
                 wait_for(*server, time.monotonic() + PATIENCE)
+            kit = self.kits[name]
+            sealed, pipe = sealed_environment(kit, settings)
             with open(self.logs / f"{name}.log", "ab") as log:
-                self._running[name] = subprocess.Popen(command(self.kits[name]), stdout=log, stderr=log, env=settings)
+                self._running[name] = subprocess.Popen(
+                    command(kit) if line is None else line, stdout=log, stderr=log, env=sealed, pass_fds=(pipe,)
+                )
+            os.close(pipe)
 
     def kill(self, name: str) -> None:
         """End a server or a site at once, its job and all (SIGKILL): what a power cut does."""

@@ -21,11 +21,11 @@ from nvflare.widgets.info_collector import InfoCollector
 
 from sottovoce.consortium.agreement import FILE, Agreement, read_agreement
 from sottovoce.consortium.evaluation import evaluation, statement
-from sottovoce.consortium.executor import PREPARE, TRAIN
 from sottovoce.consortium.flare import ORDER, PROGRESS, Channel, kit_of, simulated
+from sottovoce.consortium.job import PREPARE, TRAIN
 from sottovoce.consortium.submit import REPORT
 from sottovoce.errors import SottovoceError, SpecError
-from sottovoce.node.links import SkipOrders
+from sottovoce.node.skips import SkipOrders
 
 LOOK = 1.0  # seconds between two looks at how far the sites are
 log = logging.getLogger(__name__)
@@ -117,6 +117,7 @@ class GossipController(Controller):  # type: ignore[misc]
         orders = SkipOrders(run, kept, lambda i, order: channel.ask(run.nodes[i], ORDER, order))
         orders.repeat()
         while not done.wait(LOOK):
+            orders.repeat()
             for name in run.nodes:
                 answer = channel.ask(name, PROGRESS, b"", LOOK)
                 if not answer:

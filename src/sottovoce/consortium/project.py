@@ -15,6 +15,7 @@ from typing import Any
 
 from sottovoce.consortium.agreement import FILE, Agreement, PublicSite
 from sottovoce.consortium.flare import flare
+from sottovoce.consortium.job import ALLOWED
 from sottovoce.errors import SpecError
 
 FORM = """# Where this site's records are. Nothing in this file leaves the site.
@@ -112,12 +113,6 @@ def form(agreement: Agreement) -> str:
     """site.toml, to be filled in."""
     return f"# Site of consortium {agreement.name}.\n{FORM}"
 
-
-ALLOWED = {
-    "server": ["sottovoce.consortium.controller.GossipController"],
-    "site": ["sottovoce.consortium.executor.GossipExecutor"],
-}
-"""All that a job may instantiate; a name is matched whole, since ours end in a class."""
 
 ROLES = ("project_admin", "org_admin", "lead", "member")
 FORBIDDEN = ("byoc", "shell_commands", "server-predeployed-flwr")  # own code would pass by the list of classes

@@ -1,11 +1,7 @@
-"""What the administrator does: submit a job, follow it, fetch what everybody may know.
-
-A job is two lines of configuration: our two classes, and the digest of the run. The sites run their own agreement.
-"""
+"""What the administrator does: submit a job (`job.py`), follow it, fetch what everybody may know."""
 
 import json
 import logging
-import re
 import socket
 import time
 from collections.abc import Iterator
@@ -17,7 +13,7 @@ from typing import Any, NamedTuple
 
 from sottovoce.consortium.agreement import FILE, Agreement, read_agreement
 from sottovoce.consortium.flare import flare
-from sottovoce.consortium.project import ALLOWED
+from sottovoce.consortium.job import job_name, write_job
 from sottovoce.errors import NetworkError, SpecError
 
 OVER = "FINISHED"
@@ -37,35 +33,6 @@ class Status(NamedTuple):
     def over(self) -> bool:
         """Whether nothing more will happen."""
         return self.state.startswith(OVER)
-
-
-def job_name(agreement: Agreement) -> str:
-    """By which jobs of one run are found again."""
-    return f"{re.sub(r'[^A-Za-z0-9-]', '-', agreement.run_name)}-{agreement.run.digest[:16]}"
-
-
-def write_job(agreement: Agreement, folder: Path) -> Path:
-    """FLARE's job folder."""
-    names = [site.name for site in agreement.sites]
-    arguments = {"digest": agreement.run.digest}
-    meta = {
-        "name": job_name(agreement),
-        "resource_spec": {},
-        "deploy_map": {"app": ["@ALL"]},
-        "min_clients": len(names),
-        "mandatory_clients": names,
-    }
-    server = {"id": "gossip", "path": ALLOWED["server"][0], "args": arguments}
-    site = {"tasks": ["*"], "executor": {"path": ALLOWED["site"][0], "args": arguments}}
-    config = folder / "app" / "config"
-    config.mkdir(parents=True)
-    for path, value in (
-        (folder / "meta.json", meta),
-        (config / "config_fed_server.json", {"format_version": 2, "workflows": [server], "components": []}),
-        (config / "config_fed_client.json", {"format_version": 2, "executors": [site], "components": []}),
-    ):
-        path.write_text(json.dumps(value, indent=2))
-    return folder
 
 
 class Administrator:

@@ -18,8 +18,6 @@ from sottovoce.algorithm.method import Gradient, Method, Speaks, State
 from sottovoce.engine import kernel
 from sottovoce.engine.secure import SecureDraws
 from sottovoce.errors import SpecError
-from sottovoce.network.averaging import Exact
-from sottovoce.network.mixing import Gossip
 from sottovoce.network.schedule import Schedule
 from sottovoce.privacy.release import Release
 from sottovoce.privacy.statistics import Products
@@ -278,7 +276,7 @@ ENGINES: dict[str, Engine] = {
             samplers=kernel.SAMPLERS,
             regularisers=kernel.KINDS,
             distances=(Euclidean, Entropy),
-            averagings=(Gossip, Exact),
+            averagings=kernel.AVERAGINGS,
             losses=kernel.LOSSES,
             secure=False,
             worth=2e8,  # some ten seconds of the reference engine

@@ -18,7 +18,7 @@ import numpy as np
 
 from sottovoce._types import Array, IntArray
 from sottovoce.algorithm.method import Gradient, Method, Speaks
-from sottovoce.privacy.release import Release, rounded_up
+from sottovoce.privacy.release import Release, Source, rounded_up
 from sottovoce.privacy.sampling import Cyclic, Fixed, Full, Poisson, Sampling
 from sottovoce.privacy.statistics import Products
 from sottovoce.problem.losses import IEEE_SLOPES, LOGISTIC, SOFTMAX, Joint
@@ -27,7 +27,7 @@ from sottovoce.secure import noise, sampling
 from sottovoce.secure.functions import logistic_slope, softmax_slope
 from sottovoce.secure.generator import Generator, Purpose
 from sottovoce.secure.grids import GridRows, Grids, choose_grids, on_grid
-from sottovoce.secure.noise import SOURCES, Layer, Noise, release_grid
+from sottovoce.secure.noise import SOURCES, Layer, Noise, Same, release_grid
 from sottovoce.secure.products import ProductSums, product_grids
 from sottovoce.secure.sums import Slope, clipped_sum
 
@@ -89,7 +89,7 @@ def slope_of(joint: Joint) -> Slope | None:
 
 def hindrance(problem: Problem, method: Method, release: Release) -> str | None:
     """Why a run cannot be a secure one, in a clause; None where it can."""
-    released, how, links = method.released, release.sampling, getattr(release.law, "pairs", ())
+    released, how, law = method.released, release.sampling, release.law
     products = isinstance(how, Products)
     if not released.iterates and not products:
         return "its noise goes with a minimiser, which is no exact sum"
@@ -99,10 +99,10 @@ def hindrance(problem: Problem, method: Method, release: Release) -> str | None:
         return f"the slope of loss '{problem.loss.name}' is not known to be the same bits in every place of a batch"
     if type(how) not in SAMPLERS:
         return f"there is no exact way to draw records by '{how}'"
-    if release.law.unit not in LAWS:
-        return f"there is no exact noise of the law '{release.law.unit}'"
-    if len(links) and int(np.bincount(np.ravel(links)).max()) >= SOURCES:
-        return f"a node shares noise with {SOURCES} others or more"
+    if law.unit not in LAWS:
+        return f"there is no exact noise of the law '{law.unit}'"
+    if law.secrets and getattr(law, "busiest", 0) > SOURCES[LAWS[law.unit]]:
+        return f"a node shares noise with {SOURCES[LAWS[law.unit]]} others or more"
     return None
 
 
@@ -260,6 +260,20 @@ class SecureDraws:
         """What the noise of each pair's sum is multiplied by: bσ, or a little more."""
         return rounded_up(self.batches[nodes] * np.take(self.release.sigma, nodes) * self.release.law.share(t))
 
+    def sources(self, nodes: IntArray, t: IntArray) -> list[Source]:
+        """The unit noises of these pairs' releases."""
+        return self.release.law.sources(nodes, t, self.release.sigma)
+
+    def generator(self, source: Source) -> Generator:
+        """Where a source's words come from."""
+        return self.keys[Purpose.PAIRS if source.shared else Purpose.NOISE]
+
+    def layer(self, source: Source, scales: Array) -> Layer:
+        """A source as the noise wants it, times every release's scale."""
+        mine, sums = scales[source.rows], source.together
+        same = None if sums is None else Same(sums.owners, sums.rounds, sums.starts, sums.which, sums.factors * mine)
+        return Layer(self.generator(source), source.rows, source.owners, source.rounds, source.factors * mine, same)
+
     def drawn(self, nodes: IntArray, t: IntArray, speaks: Speaks) -> "SecureDrawn":
         """Records and noise of these pairs (node, round); a node that only listens has neither."""
         loud = np.flatnonzero(speaks)
@@ -267,16 +281,7 @@ class SecureDraws:
         law, scales = self.release.law, self.scales(who, when)
         fine = self.sums.grids.sum
         known = {scale: release_grid(scale, fine) if scale > 0 else fine for scale in np.unique(scales).tolist()}
-        layers = [
-            Layer(
-                self.keys[Purpose.PAIRS if source.shared else Purpose.NOISE],
-                source.rows,
-                source.owners,
-                source.rounds,
-                source.factors * scales[source.rows],
-            )
-            for source in law.sources(who, when)
-        ]
+        layers = [self.layer(source, scales) for source in self.sources(who, when)]
         grids = np.array([known[scale] for scale in scales.tolist()])
         made = Noise(self.m, grids, layers, LAWS[law.unit], self.compiled)
         records: list[IntArray | None] = [np.empty(0, dtype=np.int64)] * len(nodes)

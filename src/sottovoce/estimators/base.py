@@ -329,7 +329,7 @@ class PrivateLinearModel(Evaluates, BaseEstimator):
 
 def one_column(y: Any) -> NDArray[Any]:
     """Targets, one a record."""
-    shape = np.shape(y)
+    shape = np.asarray(y).shape
     if len(shape) == 2 and shape[1] > 1:
         raise DataError(
             f"y has {shape[1]} columns, but a model has one target a record (multi-output is not supported); fit one "

@@ -310,6 +310,10 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
             raise DataError(
                 "sample_weight must be finite numbers that are not negative; mend them, or drop the records"
             )
+        if not np.any(weights):
+            raise DataError(
+                "every sample_weight is zero, so that there is nothing to learn from; give some record a weight"
+            )
         if self.max_weight is None:
             leak(
                 "max_weight was not given: weights of records are clipped to 1, each by itself. That leaks nothing but "

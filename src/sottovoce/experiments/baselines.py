@@ -25,7 +25,8 @@ from sottovoce.network.graphs import GRAPHS
 from sottovoce.network.mixing import WEIGHTS, metropolis
 from sottovoce.planner import Facts as Known
 from sottovoce.planner import choose
-from sottovoce.privacy.release import Central, GaussianLaw, LaplaceLaw, PairsLaw, SecretPairs, TreeLaw
+from sottovoce.privacy.pairs import PairsLaw
+from sottovoce.privacy.release import Central, GaussianLaw, LaplaceLaw, SecretPairs, TreeLaw
 from sottovoce.privacy.sampling import Cyclic, Fixed, Full
 from sottovoce.problem.regularisers import Separable
 from sottovoce.problem.shards import Shards

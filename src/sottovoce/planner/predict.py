@@ -63,9 +63,25 @@ def enough(releases: float, z1: float, share: float = 1.02) -> float:
     return 1.0
 
 
-def level(weights: Array, sizes: IntArray, lipschitz: float, z1: float) -> float:
-    """c, for nodes that use every record in every round, with weights that sum to one."""
-    return float(2 * lipschitz * z1 * np.linalg.norm(weights / sizes))
+def level(weights: Array, sizes: IntArray, lipschitz: float, z1: float, honest: int = 0) -> float:
+    """c, for nodes that use every record in every round, with weights that sum to one.
+
+    Where pairs share as much noise as they like, and `honest` nodes keep their secrets, what hides a node are the own
+    noises of all of these, all of one size in the mean: then c is √(n/h) times a trusted centre's.
+    """
+    needed = 2 * lipschitz * z1 * weights / sizes
+    return float(np.max(needed) * math.sqrt(len(sizes) / honest) if honest else np.linalg.norm(needed))
+
+
+def shared(honest: int, ratio: float) -> float:
+    """How much larger c is where what pairs share is only `ratio` times what a node adds alone.
+
+    Examples
+    --------
+    >>> round(shared(20, 10.0), 4), round(shared(20, 1.0), 2)
+    (1.0047, 1.38)
+    """
+    return math.sqrt(honest * (1 + ratio**2) / (1 + honest * ratio**2))
 
 
 def typical_size(z1: float) -> float:

@@ -30,7 +30,6 @@ import numpy as np
 from sottovoce._types import Array
 from sottovoce.errors import SpecError
 from sottovoce.privacy.events import ProductsEvent
-from sottovoce.privacy.release import Release
 from sottovoce.privacy.sampling import Full, Turns
 
 
@@ -73,23 +72,14 @@ class Products(Full):
         return ProductsEvent(records, records, clip, sigma, rounds)
 
 
-def left_in_mean(release: Release, weights: Array) -> float:
+def left_in_mean(sigma: tuple[float, ...], weights: Array) -> float:
     """The deviation that noise leaves in each number of Σ w_i ζ_i, in a round in which everybody speaks.
 
-    Noises that several nodes share count once, with all of their signs: what pairs cancel is gone.
+    That is of what every node adds alone; what pairs of nodes share is gone from this very sum.
 
     Examples
     --------
-    >>> from sottovoce.privacy.release import Transcript
-    >>> release = Release(Full(), 1.0, (3.0, 4.0), Transcript())
-    >>> left_in_mean(release, np.array([0.5, 0.5]))
+    >>> left_in_mean((3.0, 4.0), np.array([0.5, 0.5]))
     2.5
     """
-    nodes = np.arange(len(release.sigma))
-    scales = np.asarray(weights) * np.asarray(release.sigma)
-    found: dict[tuple[bool, int, int], float] = {}
-    for source in release.law.sources(nodes, np.ones_like(nodes)):
-        for row, owner, t, factor in zip(source.rows, source.owners, source.rounds, source.factors, strict=True):
-            key = source.shared, int(owner), int(t)
-            found[key] = found.get(key, 0.0) + float(scales[row] * factor)
-    return math.sqrt(math.fsum(value**2 for value in found.values()))
+    return math.sqrt(math.fsum((np.asarray(weights) * np.asarray(sigma)) ** 2))

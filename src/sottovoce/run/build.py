@@ -4,35 +4,41 @@ import math
 import secrets
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 
-from sottovoce._types import IntArray
+from sottovoce._types import Array, IntArray
 from sottovoce.algorithm.descent import Descent
 from sottovoce.algorithm.dual_averaging import DualAveraging
-from sottovoce.algorithm.method import Released
+from sottovoce.algorithm.method import Released, State
 from sottovoce.algorithm.methods import Ingredients, make_method
 from sottovoce.algorithm.statistics import Statistics
 from sottovoce.engine.job import Job, Randomness
 from sottovoce.engine.secure import WORTH, SecureDraws, exact_sums, refusal
 from sottovoce.errors import DataError, PrivacyError, SpecError
 from sottovoce.network.activation import Activation, Everyone
+from sottovoce.network.averaging import Trimmed
 from sottovoce.network.mixing import activation_rate, beta
 from sottovoce.network.schedule import Schedule, draw_schedule
 from sottovoce.privacy.calibration import Circumstances
+from sottovoce.privacy.moments import NO_MOMENTS
 from sottovoce.privacy.objective import extra_epsilon
-from sottovoce.privacy.release import Draws, Law, Objective, Release, refuse_unless_runnable
+from sottovoce.privacy.release import Attendance, Draws, Law, Objective, Release, Setting, refuse_unless_runnable
 from sottovoce.privacy.sampling import Cyclic, Full, Sampling
 from sottovoce.privacy.statement import PERSON, RECORD, PrivacyStatement, make_statement
 from sottovoce.privacy.statistics import Products, left_in_mean
 from sottovoce.privacy.theorem1 import Theorem1
 from sottovoce.problem.losses import Joint
 from sottovoce.problem.objective import Problem
+from sottovoce.problem.regularisers import Euclidean
 from sottovoce.problem.shards import Shards
 from sottovoce.run.spec import ProblemSpec, Spec
 from sottovoce.secure.generator import fresh
 from sottovoce.streams import Streams
+
+if TYPE_CHECKING:
+    from sottovoce.run.shape import Shape
 
 ROW_SLACK = 1e-5  # rounding of files and of float32; harmless, since every subgradient is clipped to L in any case
 
@@ -72,6 +78,20 @@ class Prepared:
     public: Public
     claims: tuple[Theorem1, ...]
     seeded: bool
+    shape: "Shape | None" = None
+    """The public map that the run's records went through, where the spec asks for one."""
+    records: Problem | None = None
+    """The problem with the records as they came, where they were mapped."""
+
+    @property
+    def original(self) -> Problem:
+        """The problem with the records as they came."""
+        return self.job.problem if self.records is None else self.records
+
+    def models(self, state: State, t: int) -> Array:
+        """What every node puts out after round t, as models of the records as they came."""
+        found = self.job.method.average(state, t)
+        return found if self.shape is None else self.shape.back(found)
 
     @cached_property
     def statement(self) -> PrivacyStatement:
@@ -88,7 +108,8 @@ class Prepared:
 def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None, secure: bool = True) -> Prepared:
     """Check a spec against the data and draw the public schedule, unless this very spec's is at hand already.
 
-    Nothing of the data but public sizes and the row bound is looked at here.
+    Nothing of the data but public sizes and the row bound is looked at here; where the spec asks for moments, they are
+    let out here, with their noise, and the run is one on mapped records (`run.shape`).
 
     Parameters
     ----------
@@ -107,6 +128,19 @@ def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None, secure
             f"'{privacy.sampling}' takes people in the order of their rows, in which one person moves all others; draw "
             "people at random, as with 'poisson(64)', or take records as units"
         )
+    adversary, origin, shape = privacy.adversary.among(n), problem, None
+    keys = fresh() if secure and not streams.seeded else None
+    before, distance = None, algorithm.distance
+    if privacy.moments != NO_MOMENTS:
+        from sottovoce.run.shape import look  # a chapter of its own, for those who need it
+
+        check_rows(spec.problem, problem.shards)
+        seen = look(spec, shards, graph)
+        before = seen.release
+        shape = seen.shape(seen.released(problem, streams, keys))
+        problem = make_problem(spec.problem, shape.shards(shards))
+        if isinstance(distance, Euclidean) and distance.centre is not None:
+            distance = Euclidean(tuple(shape.forth(np.array(distance.centre)).tolist()))
     iota, correction = activation_rate(graph, activation, network.correct)
     mixing = beta(graph, activation, network.weights, averaging=network.averaging)
     drawn_from = secrets.randbits(63) if spec.seed is None else spec.seed  # public, and never the seed of a secret
@@ -115,6 +149,7 @@ def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None, secure
         rng = Streams(drawn_from).schedule()
         schedule = draw_schedule(graph, activation, network.weights, T, rng, network.averaging).spaced(network.every)
     spoken = schedule.participations()
+    scale = n * problem.node_weights * correction
     method = make_method(
         algorithm.method,
         Ingredients(
@@ -123,8 +158,8 @@ def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None, secure
             algorithm.gamma(T),
             algorithm.eta(T),
             iota,
-            n * problem.node_weights * correction,
-            algorithm.distance,
+            scale,
+            distance,
             algorithm.primal,
             algorithm.curvature,
             network.every,
@@ -142,6 +177,8 @@ def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None, secure
         raise PrivacyError(
             f"'{algorithm.method}' minimises and clips nothing, so that a clip would bound nothing; leave it out"
         )
+    if shape is not None and not released.iterates:
+        raise SpecError(f"'{algorithm.method}' is no descent that a map of its records would help; leave moments out")
     check_rows(spec.problem, problem.shards, refuse=not released.iterates and released.weight is None)
     sampling: Sampling = privacy.sampling
     if released.weight is None:
@@ -154,14 +191,30 @@ def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None, secure
     if released.curvature is not None:
         law = Objective(extra_epsilon(*released.curvature))
     else:
-        law = privacy.law.on(graph, released.shape, sampling, shards.sizes, numbers)
-    refuse_unless_runnable(privacy.adversary, law.secrets, n)
-    unit = Release(sampling, released.reach(lipschitz), (1.0,) * n, privacy.adversary, law)
+        law = privacy.law.on(
+            Setting(
+                graph,
+                sampling,
+                shards.sizes,
+                numbers,
+                released.shape,
+                privacy.adversary,
+                scale,
+                attendance(schedule),
+            )
+        )
+    if law.secrets and isinstance(network.averaging, Trimmed):
+        raise SpecError(
+            f"noise that pairs of nodes share is gone from the mean of all only, and '{network.averaging}' takes "
+            "another; average by gossip, exact or clipped(radius), or use independent noise"
+        )
+    refuse_unless_runnable(adversary, law.secrets, n)
+    unit = Release(sampling, released.reach(lipschitz), law.units(n), adversary, law, before)
     known = Circumstances(unit, shards.sizes, spoken, privacy.delta, iota, T, schedule.turns)
     sigma, claims = privacy.noise.scales(known)
     release = replace(unit, sigma=sigma)
     if isinstance(method, Statistics):  # which solves with what it knows of the noise
-        method = replace(method, noise=left_in_mean(release, method.scale / n))
+        method = replace(method, noise=left_in_mean(sigma, method.scale / n))
         kept["noise"] = method.noise
     public = Public(
         n=n,
@@ -177,15 +230,25 @@ def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None, secure
         **kept,
     )
     draws: Randomness = Draws(release, streams, shards.sizes, numbers)
-    if secure and not streams.seeded and any(sigma):
+    if keys is not None and any(sigma):
         reason = refusal(problem, method, release)
         if reason is not None:
             raise PrivacyError(reason)
         sums = exact_sums(problem, release, spec.problem.row_norm, spec.problem.intercept, int(shards.sizes.max()))
         drawn = len(schedule.active) * numbers
-        draws = SecureDraws(release, sums, fresh(), shards.sizes, numbers, compiled=drawn >= WORTH)
+        draws = SecureDraws(release, sums, keys, shards.sizes, numbers, compiled=drawn >= WORTH)
     job = Job(problem, method, schedule, release, draws)
-    return Prepared(spec, job, public, tuple(claims), streams.seeded)
+    mapped = (shape, origin) if shape is not None else ()
+    return Prepared(spec, job, public, tuple(claims), streams.seeded, *mapped)
+
+
+def attendance(schedule: Schedule) -> Attendance | None:
+    """Who speaks in each round; None where everybody does in all of them."""
+    if len(schedule.active) == schedule.T * schedule.n and not schedule.speakers:
+        return None
+    loud = schedule.speaks(1, schedule.T)
+    starts = np.concatenate([[0], np.cumsum(loud)])[schedule.starts]
+    return Attendance(starts, schedule.active[loud].astype(np.int64))
 
 
 def _products(spec: Spec, released: Released, weight: float, beta: float) -> Products:
