@@ -81,6 +81,7 @@ class Stage:
     worst : the records
     engine : by name
     plant : what to break, for showing that it is found
+    most : runs that are wanted in one job at most
     """
 
     prepared: Prepared
@@ -88,6 +89,7 @@ class Stage:
     worst: Worst
     engine: str = "reference"
     plant: Plant | None = None
+    most: int = TOGETHER
 
     def __post_init__(self) -> None:
         """What cannot be watched is refused."""
@@ -133,7 +135,8 @@ class Stage:
         """R, an even number, half of them with either record; 1 where copies cannot stand in one job."""
         if self.lone:
             return 1
-        most = min(TOGETHER // len(self.kept), PLACES // max(1, len(self.rounds) * len(self.kept)))
+        n = len(self.kept)
+        most = min(self.most, TOGETHER // n, PLACES // max(1, len(self.rounds) * n))
         return max(2, most // 2 * 2)
 
     @cached_property
@@ -239,14 +242,14 @@ class Stage:
 
 
 def _copied(law: Law, kept: Sequence[int], R: int) -> Law:
-    """The law of R copies of these nodes."""
+    """The law of R copies of these nodes; what a coalition shares with others it knows, and takes out again."""
     if not isinstance(law, Pairs):
         return law
     place = {node: p for p, node in enumerate(kept)}
-    ends = np.array([[place[i], place[j]] for i, j in law.pairs.tolist()])
+    secret = [(place[i], place[j]) for i, j in law.pairs.tolist() if not {i, j} & set(law.coalition)]
+    ends = np.array(secret, dtype=np.int64).reshape(-1, 2)
     pairs = (ends[:, None, :] * R + np.arange(R)[None, :, None]).reshape(-1, 2)
-    helpers = tuple(place[i] * R + r for i in law.coalition for r in range(R))
-    return replace(law, n=R * len(kept), pairs=pairs, coalition=helpers)
+    return replace(law, n=R * len(kept), pairs=pairs, coalition=())
 
 
 class _Seen:
