@@ -28,6 +28,7 @@ import math
 import struct
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
+from contextlib import suppress
 from hashlib import blake2b
 from threading import Condition
 from typing import Any
@@ -304,7 +305,8 @@ class Links:
             seen = json.loads(data[len(REFUSES) :])
         except (ValueError, RecursionError):
             raise Refused(Code.NOTICE, f"node '{name}' sent a notice that cannot be read; refused") from None
-        self._check_own(name, seen)
+        with suppress(Refused):  # a folder that is lost, and not old, has another secret: it can prove nothing
+            self._check_own(name, seen)
         self._strangers[peer] = Stranger(
             f"node '{name}' says that it knows other keys of this node in this run: this folder is not the one that "
             "began it; restore that folder, or begin a run of another name. Nothing was sent"
