@@ -26,6 +26,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "engine": "problem network privacy secure algorithm",
         "run": "problem network privacy secure algorithm engine",
         "planner": "problem network privacy algorithm run",
+        "auditing": "problem network privacy secure algorithm engine run",
         "figure": "",
         "report": "figure network privacy run",
         "experiments": "data problem network privacy algorithm engine run planner figure report evaluation",
@@ -34,10 +35,10 @@ MAY_IMPORT: dict[str, set[str]] = {
         "node": "data problem network privacy secure algorithm engine run",
         "consortium": "node data problem privacy secure run evaluation",
         "cli": (
-            "consortium node experiments data problem network privacy algorithm engine planner run figure report "
-            "evaluation estimators"
+            "auditing consortium node experiments data problem network privacy algorithm engine planner run figure "
+            "report evaluation estimators"
         ),
-        "__init__": "data problem privacy planner run experiments estimators",
+        "__init__": "auditing data problem privacy planner run experiments estimators",
     }.items()
 }
 # a library that only one place may know, so that it can be replaced there

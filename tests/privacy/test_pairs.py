@@ -339,8 +339,13 @@ def test_the_statement_names_who_may_collude_and_what_if_others_did(make_shards,
     assert said.epsilon > said.others[0].epsilon > said.others[1].epsilon > 0
     assert "'secret_pairs(3)', whichever 3 nodes may help" in said.verdict() and said.epsilon_lower > 0.99
     words = said.paragraph()
-    for some in ("at most 3 of the nodes", "fixed before the run", "spoil the model", "computational", "1 curious node",
-                 "no curious node"):  # fmt: skip
+    told = (
+        "every node that does not collude runs",
+        "at most 3 of the nodes",
+        "fixed before the run",
+        "spoil the model",
+    )
+    for some in (*told, "computational", "1 curious node", "no curious node"):
         assert some in words
     again = PrivacyStatement.from_json(said.to_json())
     assert again == said

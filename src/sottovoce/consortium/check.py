@@ -76,6 +76,7 @@ def check_kit(kit: Path) -> list[Finding]:
         own = look("records and budget", lambda: _records(agreement, name, site, store))
         if own is not None:
             look("run", lambda: _run(kit, agreement, name))
+            look("keys", lambda: (None, own[0].envelope.fingerprints()[name]))
     finally:
         store.close()
     return findings

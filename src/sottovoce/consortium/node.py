@@ -102,7 +102,7 @@ class ConsortiumNode:
         if not np.all(np.isfinite(mean)):
             raise NetworkError("the mean of all models is not finite: a site sent numbers of no ordinary size; refused")
         count = None if self.examiner is None else self.examiner.count(mean)
-        folder = save_results(self.kit, self.store.path, self.agreement, models, seconds)
+        folder = save_results(self.kit, self.store.path, self.agreement, models, seconds, outcome.skips)
         log.info("the model and its statement are in %s", folder)
         self.node.leave(outcome)
         return {"finished": True, "right": count, "unheard": list(outcome.unheard), "skips": outcome.skips}
@@ -179,7 +179,7 @@ def own_records(
     return node, examiner
 
 
-def save_results(kit: Path, state: Path, agreement: Agreement, models: Array, seconds: float) -> Path:
+def save_results(kit: Path, state: Path, agreement: Agreement, models: Array, seconds: float, skips: int) -> Path:
     """What a site keeps: a `Result` for `sottovoce predict` and `sottovoce account --verify`, statement and schema."""
     run, made = agreement.run, statement(agreement)
     result = Result(
@@ -187,7 +187,7 @@ def save_results(kit: Path, state: Path, agreement: Agreement, models: Array, se
         models=models,
         history=History(),
         statement=made,
-        public=run.prepared.public | Public(run=run.digest, schedule_seed=run.spec.seed),
+        public=run.prepared.public | Public(run=run.digest, schedule_seed=run.spec.seed, skips=skips),
         classes=agreement.schema.label.classes,
         features=agreement.schema.features,
         nodes=run.nodes,
