@@ -242,11 +242,7 @@ def _copied(law: Law, kept: Sequence[int], R: int) -> Law:
     """The law of R copies of these nodes."""
     if not isinstance(law, Pairs):
         return law
-    place = {node: p for p, node in enumerate(kept)}
-    ends = np.array([[place[i], place[j]] for i, j in law.pairs.tolist()])
-    pairs = (ends[:, None, :] * R + np.arange(R)[None, :, None]).reshape(-1, 2)
-    helpers = tuple(place[i] * R + r for i in law.coalition for r in range(R))
-    return replace(law, n=R * len(kept), pairs=pairs, coalition=helpers)
+    return law.copies(kept, R)
 
 
 class _Seen:
