@@ -301,7 +301,7 @@ class Pairs:
         return replace(self, k=k, coalition=())
 
     def worst(self, node: int, sigma: Scales = ()) -> tuple[int, ...]:
-        """The k nodes that leave least of a node's noise, over all of its rounds together; those named, where they are."""
+        """The k nodes that leave least of a node's noise, over all of its rounds; those named, where they are."""
         if self.k is None:
             return self.coalition
         _, tau, _ = self._weights(sigma)
@@ -313,7 +313,7 @@ class Pairs:
             raise PrivacyError(
                 f"which {self.k} of {self.n} nodes leave least cannot be told: there are too many of them"
             )
-        mine, best, found = sets[:, node], -1.0, ()
+        mine, best, found = sets[:, node], -1.0, self.coalition
         for coalitions, left in self._gone_through((tau / tau.max()) ** 2, self.ratio**2, sets):
             with np.errstate(divide="ignore"):
                 cost = np.where(coalitions[:, node], -1.0, counts[mine] @ (1.0 / left[mine][:, :, node]))
@@ -322,7 +322,7 @@ class Pairs:
         return found
 
     def copies(self, nodes: Sequence[int], times: int, coalition: Sequence[int] = ()) -> "Pairs":
-        """The law of so many copies of these nodes, copy r of the p-th being node p·times + r; a coalition's seeds are out.
+        """The law of so many copies of these nodes, copy r of the p-th at p·times + r; a coalition's seeds are out.
 
         For who runs many copies of a run side by side, and looks at what the coalition cannot take out of its messages.
         """
