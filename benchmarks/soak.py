@@ -4,7 +4,7 @@ Runs follow one another over the same folders until there have been enough event
 with two different messages, the ledgers hold exactly what crossed the wire, and every node's model equals that of the
 undisturbed simulation from the same keys to 1e-9. Exit code 1 where that is not so. The relay forges, replays,
 reorders, reflects, changes and misdirects messages, besides losing and delaying some; one node lies under its own keys
-to all of its peers and does its part besides. Without `--hostile` there are kills, stops, cut links and lost messages only.
+to all of its peers and does its part besides. Without `--hostile` there are kills, stops, cut links and lost messages.
 
     python benchmarks/soak.py [--hostile] [--events 300] [--nodes 5] [--rounds 300] [--seed 0] [--folder DIR]
 """

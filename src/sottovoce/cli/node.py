@@ -23,6 +23,8 @@ from sottovoce.data.sql import is_database
 from sottovoce.errors import SottovoceError, SpecError, StoreError
 from sottovoce.node.budget import Budget, budgets, contradictions, overview, read_export
 from sottovoce.node.budget import export as exported
+from sottovoce.node.entropy import identity_seed
+from sottovoce.node.identity import OwnKey
 from sottovoce.node.node import DATASET, DurableNode, Outcome
 from sottovoce.node.runfile import Run, read_run
 from sottovoce.node.site import Site, expanded, own_problem
@@ -91,6 +93,21 @@ def node(
     _show(run, who, outcome, str(saved), json)
 
 
+@app.command()
+def key(
+    folder: Annotated[Path, typer.Argument(help="The node's folder; it is made where it is not there.")],
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Print the public identity key of a node's folder, for the [keys] of a run file."""
+    store = Store(folder)
+    public = OwnKey(identity_seed(store.secret)).public
+    store.close()
+    if json:
+        screen.say_json({"key": public})
+    else:
+        screen.out.print(public, soft_wrap=True)
+
+
 def _name(run: Run, comm: Any, name: str | None) -> str:
     size, rank = comm.Get_size(), comm.Get_rank()
     if size != run.n:
@@ -122,7 +139,7 @@ def _result(mine: DurableNode, outcome: Outcome, seconds: float) -> Result:
         models=outcome.model[None, :],
         history=History(),
         statement=mine.statement,
-        public=run.prepared.public | Public(run=run.digest, schedule_seed=run.spec.seed),
+        public=run.prepared.public | Public(run=run.digest, schedule_seed=run.spec.seed, skips=outcome.skips),
         classes=cast(Any, run.schema.label.classes),
         features=run.schema.features,
         nodes=(mine.name,),
@@ -143,9 +160,12 @@ def _show(run: Run, who: str, outcome: Outcome, saved: str, json: bool) -> None:
     event = run.event(run.number(who))
     if json:
         row = {"node": who, "run": run.digest, "rounds": event.rounds, "sigma": event.sigma, "saved": saved}
-        screen.say_json(row | {"unheard": list(outcome.unheard), "verdict": run.statement.verdict()})
+        row |= {"unheard": list(outcome.unheard), "skips": outcome.skips}
+        screen.say_json(row | {"verdict": run.statement.verdict()})
         return
     screen.out.print(f"node '{who}': spoke {event.rounds:,} times with σ = {event.sigma:.4g}; saved in {saved}")
+    if outcome.skips:
+        screen.out.print(f"{outcome.skips:,} edges of it were left out of a round, by agreement of both ends.")
     if outcome.unheard:
         screen.out.print(f"Not heard to be done: {', '.join(outcome.unheard)}; start this node again if they are.")
     if run.number(who) == 0:

@@ -67,6 +67,8 @@ class Public(TypedDict, total=False):
     """s, the deviation that noise leaves in each number of the mean of all statistics, where those were released."""
     schedule_seed: int | None
     """Of the schedule, where it is not the run's own seed: who speaks when can be drawn again by anybody."""
+    skips: int
+    """How many edges of a real node were left out of a round, by agreement of both ends."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,7 +216,7 @@ def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None, secure
     sigma, claims = privacy.noise.scales(known)
     release = replace(unit, sigma=sigma)
     if isinstance(method, Statistics):  # which solves with what it knows of the noise
-        method = replace(method, noise=left_in_mean(release, method.scale / n))
+        method = replace(method, noise=left_in_mean(sigma, method.scale / n))
         kept["noise"] = method.noise
     public = Public(
         n=n,
