@@ -159,8 +159,8 @@ def _between_pairs(stage: Stage, seen: Transcript) -> tuple[Array, Array]:
     """
     law, sigma = stage.job.release.law, np.take(stage.job.release.sigma, stage.kept)
     assert isinstance(law, Pairs)
-    order = stage.kept
-    covariances = law.covariance()[np.ix_(order, order)] * np.outer(sigma, sigma)
+    order, helpers = stage.kept, law.worst(stage.node, stage.job.release.sigma)
+    covariances = law.covariance(helpers)[np.ix_(order, order)] * np.outer(sigma, sigma)
     known = np.zeros((len(seen.worlds), len(stage.rounds), seen.zeta.shape[-1]))
     scales = np.empty(len(stage.rounds))
     for k in range(len(stage.rounds)):

@@ -31,7 +31,7 @@ from sottovoce.engine.secure import ExactSums, SecureDraws
 from sottovoce.errors import SpecError
 from sottovoce.network.schedule import Schedule
 from sottovoce.privacy.pairs import Pairs
-from sottovoce.privacy.release import Draws, Law, Shaped, Tree
+from sottovoce.privacy.release import Draws, Law, Scales, Shaped, Tree
 from sottovoce.run.build import Prepared
 from sottovoce.secure.generator import fresh
 from sottovoce.streams import Streams
@@ -192,7 +192,7 @@ class Stage:
         problem = replace(job.problem, shards=shards.with_intercept(job.problem.shards.intercept))
         method = replace(cast(Any, job.method), scale=np.repeat(cast(Any, job.method).scale[self.kept], R))
         sigma = tuple(np.repeat(np.take(job.release.sigma, self.kept), R).tolist())
-        release = replace(job.release, sigma=sigma, law=_copied(job.release.law, self.kept, R))
+        release = replace(job.release, sigma=sigma, law=_copied(job.release.law, self.kept, R, job.release.sigma))
         return replace(job, problem=problem, method=method, schedule=self._schedule(R), release=release), worlds
 
     def _keyed(self, job: Job, key: int | None) -> Job:
@@ -241,15 +241,11 @@ class Stage:
         return seen.transcript(worlds, final)
 
 
-def _copied(law: Law, kept: Sequence[int], R: int) -> Law:
+def _copied(law: Law, kept: Sequence[int], R: int, sigma: Scales) -> Law:
     """The law of R copies of these nodes; what a coalition shares with others it knows, and takes out again."""
     if not isinstance(law, Pairs):
         return law
-    place = {node: p for p, node in enumerate(kept)}
-    secret = [(place[i], place[j]) for i, j in law.pairs.tolist() if not {i, j} & set(law.coalition)]
-    ends = np.array(secret, dtype=np.int64).reshape(-1, 2)
-    pairs = (ends[:, None, :] * R + np.arange(R)[None, :, None]).reshape(-1, 2)
-    return replace(law, n=R * len(kept), pairs=pairs, coalition=())
+    return law.copies(kept, R, law.worst(kept[0], sigma))
 
 
 class _Seen:
