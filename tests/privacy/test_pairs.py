@@ -339,8 +339,13 @@ def test_the_statement_names_who_may_collude_and_what_if_others_did(make_shards,
     assert said.epsilon > said.others[0].epsilon > said.others[1].epsilon > 0
     assert "'secret_pairs(3)', whichever 3 nodes may help" in said.verdict() and said.epsilon_lower > 0.99
     words = said.paragraph()
-    for some in ("at most 3 of the nodes", "fixed before the run", "spoil the model", "computational", "1 curious node",
-                 "no curious node"):  # fmt: skip
+    told = (
+        "every node that does not collude runs",
+        "at most 3 of the nodes",
+        "fixed before the run",
+        "spoil the model",
+    )
+    for some in (*told, "computational", "1 curious node", "no curious node"):
         assert some in words
     again = PrivacyStatement.from_json(said.to_json())
     assert again == said
@@ -440,6 +445,66 @@ def test_many_equal_nodes_are_one_computation(make_shards, monkeypatch):
     h, r = 51, 10.0
     sigma, left = made.job.release.sigma[0], made.statement.groups[0].event.sigma
     assert left**2 / sigma**2 == pytest.approx((1 + r * r * h) / (1 + r * r))
+
+
+def matrices(sources, rows):
+    """(rows, addresses) what each release has of its own noises, and of those that are shared."""
+    own, shared = {}, {}
+    for source in sources:
+        kept = shared if source.shared else own
+        for place, (row, *address) in enumerate(zip(source.rows, source.owners, source.rounds, strict=True)):
+            at = kept.setdefault((source.peer is not None, *address), np.zeros(rows))
+            at[row] += source.factors[place]
+        if source.together is not None:
+            sums = source.together
+            for row, which, factor in zip(source.rows, sums.which, sums.factors, strict=True):
+                for member in range(sums.starts[which], sums.starts[which + 1]):
+                    at = shared.setdefault((False, sums.owners[member], sums.rounds[member]), np.zeros(rows))
+                    at[row] += factor
+    return (np.array(list(kept.values())).reshape(-1, rows).T for kept in (own, shared))
+
+
+@pytest.mark.parametrize("graph", EDGES)
+@pytest.mark.parametrize("t", [1, 3, 4])
+def test_secure_sources_have_the_priced_law_and_cancel_exactly(graph, t):
+    """Factors of few bits; what is shared is gone from the sum to the last bit; no less noise than is priced."""
+    law, who = law_of(graph, attendance=SOME), np.array(SPOKE[t - 1])
+    even = tuple((0.3 / C).tolist())
+    for sigma in (even, SIGMA):
+        own, shared = matrices(law.sources(who, np.full(len(who), t), sigma), len(who))
+        assert np.all(np.frexp(own)[0] * 2.0**26 % 1 == 0) and np.all(np.frexp(shared)[0] * 2.0**26 % 1 == 0)
+        if sigma is even:
+            assert np.all(shared.sum(axis=0) == 0.0)
+        made = (C * sigma)[who, None] * np.concatenate([own, shared], axis=1)
+        expected = sigma_h(law, sigma, who.tolist())
+        assert np.allclose(made @ made.T, expected, rtol=1e-4, atol=1e-4 * expected.max())
+        assert np.all(np.diag(made @ made.T) >= np.diag(expected))
+
+
+@pytest.mark.parametrize("graph", EDGES)
+def test_real_nodes_share_real_pairs(graph):
+    """Each asks for itself: both ends have the same address with opposite signs, and name each other."""
+    law, t, sigma = law_of(graph, attendance=SOME), np.arange(1, 9), SIGMA
+    seen = {}
+    for i in range(N):
+        mine = np.array([when for when in t if i in SPOKE[when - 1]])
+        own, *shared = law.with_peers(i, mine, sigma)
+        assert own.peer is None and np.all(own.factors == pairs.SPARE) and len(own.rows) == len(mine)
+        for source in shared:
+            assert np.all((law.pairs[source.owners] == [sorted((i, source.peer))]).all(axis=1))
+            for e, when, factor in zip(source.owners, source.rounds, source.factors, strict=True):
+                seen.setdefault((int(e), int(when)), []).append(factor * C[i] * sigma[i])
+    both = {(e, w) for e, (i, j) in enumerate(law.pairs.tolist()) for w in t.tolist()
+            if i in SPOKE[w - 1] and j in SPOKE[w - 1]}  # fmt: skip
+    assert set(seen) == both
+    rho = law.ratio * np.max(C * sigma)
+    for two in seen.values():
+        assert len(two) == 2 and two == pytest.approx([rho, -rho], rel=1e-6)
+
+
+def test_noise_that_is_all_shared_is_refused():
+    with pytest.raises(PrivacyError, match="noise of its own"):
+        law_of().sources(np.arange(N), np.ones(N, dtype=int), (0.1, 0.0, 0.1, 0.1, 0.1))
 
 
 def test_factors_of_single_pairs_must_be_short():

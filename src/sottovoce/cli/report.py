@@ -1,8 +1,9 @@
 """`sottovoce report FOLDER...`: draw saved runs anew, without running anything."""
 
+import json as json_
 import webbrowser
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -11,6 +12,8 @@ from sottovoce.errors import DataError, PrivacyError
 from sottovoce.run.result import Result
 
 NAME = "report.html"
+AUDITED = "audit.json"
+"""Where the audit of a saved run is kept, beside it."""
 
 
 def report(
@@ -34,7 +37,7 @@ def report(
             raise PrivacyError(f"the run in '{run}' does not verify, and is not drawn: {error}") from None
     place = out if out is not None else (folders[0] / NAME if len(folders) == 1 else Path(NAME))
     heading = title if title is not None or len(saved) > 1 else str(saved[0])
-    path = write_report(results, place, heading)
+    path = write_report(results, place, heading, audit=_audit(saved[0]) if len(saved) == 1 else None)
     if open_:
         webbrowser.open(path.absolute().as_uri())
     if json:
@@ -43,11 +46,31 @@ def report(
         screen.out.print(f"{len(saved)} {'run' if len(saved) == 1 else 'runs'} drawn into {path}", soft_wrap=True)
 
 
-def write_report(results: list[Result], path: Path, title: str | None = None, labels: list[str] | None = None) -> Path:
+def write_report(
+    results: list[Result],
+    path: Path,
+    title: str | None = None,
+    labels: list[str] | None = None,
+    audit: dict[str, Any] | None = None,
+) -> Path:
     """The report of some results."""
     from sottovoce.report import write  # Bokeh takes long to load: only when used
 
-    return write(results, path, title, labels)
+    return write(results, path, title, labels, audit)
+
+
+def _audit(folder: Path) -> dict[str, Any] | None:
+    """What `sottovoce audit FOLDER` left beside a run, if it did."""
+    kept = folder / AUDITED
+    if not kept.exists():
+        return None
+    try:
+        found: dict[str, Any] = json_.loads(kept.read_text())
+        return found
+    except (OSError, ValueError):
+        raise DataError(
+            f"'{kept}' cannot be read; make it anew with `sottovoce audit {folder}`, or remove it"
+        ) from None
 
 
 def saved_runs(folder: Path) -> list[Path]:

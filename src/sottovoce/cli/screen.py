@@ -127,6 +127,7 @@ def privacy_panel(result: Result) -> Panel:
         f"[bold]{plain(statement.verdict())}[/]",
         f"adversary: {statement.adversary}, who sees {ADVERSARIES.read(statement.adversary).sees}",
         f"neighbouring data: {statement.adjacency}",
+        *([f"at the same δ it would be {statement.collusion}"] if statement.others else []),
     ]
     if math.isfinite(statement.epsilon):
         event, units = statement.worst.event, UNITS.make(statement.unit).plural
@@ -205,5 +206,6 @@ def _finite(value: Any) -> Any:
 
 
 def plain(text: str) -> str:
-    """Text that Rich shows as it is."""
-    return text.replace("[", r"\[")
+    """Text that Rich shows as it is; a terminal's escapes, and other signs that are not to be seen, become marks."""
+    shown = "".join(sign if sign.isprintable() or sign == "\n" else "\ufffd" for sign in text)
+    return shown.replace("[", r"\[")

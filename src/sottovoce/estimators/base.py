@@ -28,6 +28,7 @@ from sottovoce.problem.regularisers import Euclidean
 from sottovoce.problem.shards import Shards, by_group
 from sottovoce.rows import row_norms
 from sottovoce.run.build import ROW_SLACK
+from sottovoce.run.result import Result
 from sottovoce.run.solve import solve
 from sottovoce.run.spec import Execution, Spec
 
@@ -187,6 +188,7 @@ class PrivateLinearModel(Evaluates, BaseEstimator):
         self.spent_ = remember(run.records, result.statement, run.owner)
         self._trained = run.records
         self._keep(result.models)
+        self._learn(result)
         return self
 
     def _prepare(self, X: Any, y: Any, nodes: Any, units: Any, sample_weight: Any = None) -> Prepared:
@@ -320,6 +322,9 @@ class PrivateLinearModel(Evaluates, BaseEstimator):
     def _keep(self, models: Array) -> None:
         """Set `coef_`, `intercept_` and their kin from every node's model."""
         raise NotImplementedError
+
+    def _learn(self, result: Result) -> None:
+        """Set what else can be made of what was released."""
 
     def __sklearn_tags__(self) -> Any:
         """Sparse records are welcome; without a seed no two fits agree."""

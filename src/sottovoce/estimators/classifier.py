@@ -277,6 +277,7 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
 
     def _weights(self, targets: Array, sample_weight: Any) -> Array | None:
         per_class = self._class_weights()
+        self._largest = 1.0 if per_class is None else float(per_class.max())
         if per_class is None and sample_weight is None:
             return None
         weights = np.ones(len(targets))
@@ -324,15 +325,14 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
                 "sample_weight must be finite numbers that are not negative; mend them, or drop the records"
             )
         if not np.any(weights):
-            raise DataError(
-                "every sample_weight is zero, so that there is nothing to learn from; give some record a weight"
-            )
+            raise DataError("every sample_weight is zero: there is nothing to learn from; give some record a weight")
         if self.max_weight is None:
             leak(
                 "max_weight was not given: weights of records are clipped to 1, each by itself. That leaks nothing but "
                 "may not be what was meant; give a bound that is public, never one that was read off the data."
             )
         bound = 1.0 if self.max_weight is None else settings.over_zero(self.max_weight, "max_weight")
+        self._largest *= bound
         return np.minimum(weights, bound) / bound
 
     def _mean_weight(self) -> float:
@@ -347,10 +347,8 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
 
     def _given(self) -> dict[str, Any]:
         """As in scikit-learn α stands beside the loss with its weights; here they are divided by the largest."""
-        given, weights = super()._given(), self._class_weights()
-        if weights is None or isinstance(self.alpha, str):
-            return given
-        return given | {"alpha": self.alpha / float(weights.max())}
+        given, alpha = super()._given(), self.alpha
+        return given | ({} if isinstance(alpha, str) or self._largest == 1.0 else {"alpha": alpha / self._largest})
 
     def _started(self, spec: Spec) -> Spec:
         """With a prior the constant terms start at the log-odds of each class, as the weights leave them."""

@@ -33,6 +33,8 @@ PENALTIES = {"auto": "l2", "l2": "l2", "l1": "l1", "elasticnet": "elastic_net", 
 SAMPLINGS = ("auto", "poisson", "fixed", "full")
 NO_NOISE = 10.0
 """Without privacy, a plan as for an ε at which noise hardly matters."""
+ENDLESS = 1e4
+"""The same of a regression, whose plans are right for any ε."""
 REACH = 1e4
 """How long a model may get, in units of mean gradients, in as few rounds as there are."""
 
@@ -94,12 +96,16 @@ def plan(facts: Facts, private: bool, given: dict[str, Any]) -> Choice:
     if given["rounds"] != "auto":
         fixed["rounds"] = whole(given["rounds"], "rounds")
     fixed |= _sampling(given["sampling"], given["batch"], min(facts.sizes))
-    if math.isinf(facts.loss.slope_bound):
+    if "method" in given:  # of a regression, which knows how to choose a clip
+        fixed["method"] = given["method"]
+    elif math.isinf(facts.loss.slope_bound):
         fixed["clip"] = STEEPEST * math.sqrt(facts.outputs) * math.hypot(facts.row_norm, facts.intercept)
     if given["alpha"] != "auto":
         fixed["h"] = regulariser(facts.penalty, given["alpha"], given["l1_ratio"])
     elif given["l1_ratio"] != "auto":
         fixed["l1_ratio"] = _share(given["l1_ratio"])
+    if not private and "method" in given:
+        facts = replace(facts, epsilon=ENDLESS)
     choice = choose(facts, **fixed)
     return choice if private else replace(choice, spec=_without_noise(choice.spec, facts))
 
@@ -112,8 +118,9 @@ def _without_noise(spec: Spec, facts: Facts) -> Spec:
     far than steadily.
     """
     spec = spec.but(algorithm__counted=ALL)
-    if math.isfinite(facts.loss.slope_bound):
-        spec = spec.but(privacy__clip=None)
+    if spec.privacy.clip is not None:
+        steepest = STEEPEST * math.sqrt(facts.outputs) * math.hypot(facts.row_norm, facts.intercept)
+        spec = spec.but(privacy__clip=None if math.isfinite(facts.loss.slope_bound) else steepest)
     mu = spec.problem.h.modulus
     if mu > 0:
         steady = (facts.row_norm**2 + facts.intercept**2) ** 2 / (2 * mu)

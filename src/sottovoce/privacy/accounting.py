@@ -18,7 +18,7 @@ import scipy  # not its parts: they load when first used
 from sottovoce.errors import PrivacyError
 from sottovoce.privacy import profiles
 from sottovoce.privacy.composition import Part, compose, moments
-from sottovoce.privacy.events import JointEvent, Priced, WholeEvent
+from sottovoce.privacy.events import Priced, WholeEvent
 from sottovoce.privacy.profiles import FixedPair, Pair
 
 FINEST = 2**20
@@ -99,10 +99,8 @@ def _risk(events: tuple[Priced, ...], fpr: float) -> float:
 
 
 def known(events: Iterable[Priced]) -> tuple[Priced, ...]:
-    """Events one by one; what the accountant has never heard of is an error, never a guess."""
-    listed: tuple[Priced, ...] = ()
-    for event in events:
-        listed += event.releases if isinstance(event, JointEvent) else (event,)
+    """What the accountant has never heard of is an error, never a guess."""
+    listed = tuple(events)
     for event in listed:
         if not isinstance(event, Priced):
             raise PrivacyError(f"there is no way to account for {event!r}; give an event of `privacy.events`")

@@ -623,9 +623,10 @@ class JointEvent(Event):
     sampling: ClassVar[str] = "several"
 
     def __post_init__(self) -> None:
-        """At least one, and no joint one among them."""
+        """At least one that spoke, and no joint one among them."""
         super().__post_init__()
-        if not self.releases or any(isinstance(event, JointEvent | WholeEvent) for event in self.releases):
+        plain = not any(isinstance(event, JointEvent | WholeEvent) for event in self.releases)
+        if not plain or not any(event.count for event in self.releases):
             raise PrivacyError(f"{self} is no event of a release: it is of one or more plain releases")
 
     @classmethod
@@ -647,23 +648,27 @@ class JointEvent(Event):
     def note(self) -> Note:
         """Of all of them; realised where they all are."""
         found = [event.note for event in self.releases]
-        coalitions = {note.coalition for note in found if note.secrets}
+        secret = {(note.coalition, note.collusion) for note in found if note.secrets}
+        if len(secret) > 1:
+            raise PrivacyError(f"{self} is no event of a release: one coalition at a time")
         return Note(
-            "joint",
-            all(note.realised for note in found),
-            any(note.secrets for note in found),
-            next(iter(coalitions)) if len(coalitions) == 1 else None,
+            "joint", all(event.realised for event in self.releases), bool(secret), *(secret or {(None, None)}).pop()
         )
 
     @property
     def noise_multiplier(self) -> float:
-        """Of the first."""
-        return self.releases[0].noise_multiplier
+        """Of the least noise."""
+        return min(event.noise_multiplier for event in self.releases if event.count)
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """Of all of them."""
+        return tuple(part for event in self.releases if event.count for part in event.parts)
 
     @property
     def part(self) -> Part:
-        """There is more than one: the accountant takes the event apart."""
-        raise PrivacyError("several releases have several prices; ask `accounting.price` for the joint one")
+        """The one with the least noise; pure ones are told last."""
+        return min(self.parts, key=lambda part: (part.pair.bounded, part.pair.multiplier))
 
     @property
     def picked(self) -> str:
@@ -671,8 +676,11 @@ class JointEvent(Event):
         return f"{len(self.releases)} releases"
 
     def to_dict(self) -> dict[str, Any]:
-        """With all of them."""
-        return super().to_dict() | {"releases": [event.to_dict() for event in self.releases]}
+        """With all of them, which say whatever else there is to say."""
+        own = {
+            name: value for name, value in super().to_dict().items() if name not in ("coalition", "collusion", "exact")
+        }
+        return own | {"releases": [event.to_dict() for event in self.releases]}
 
     @classmethod
     def _read(cls, data: Mapping[str, Any]) -> dict[str, Any]:
@@ -732,8 +740,7 @@ class SearchEvent(WholeEvent):
 
     @property
     def _parts(self) -> tuple[tuple[Part, ...], ...]:
-        listed = [event.releases if isinstance(event, JointEvent) else (event,) for event in self.runs]
-        return tuple(dict.fromkeys(tuple(event.part for event in some if event.count) for some in listed))
+        return tuple(dict.fromkeys(event.parts for event in self.runs))
 
     def bounds(self, delta: float) -> tuple[float, float]:
         """By the theorem."""

@@ -32,7 +32,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,7 +44,6 @@ from sottovoce.privacy.events import CyclicEvent, Event, GaussianEvent, Levels, 
 from sottovoce.privacy.release import (
     SHORT,
     Attendance,
-    Graph,
     Scales,
     SecretPairs,
     Setting,
@@ -200,7 +199,7 @@ class PairsLaw:
 
     ratio: float
     coalition: tuple[int, ...] = ()
-    graph: Chosen[int, Graph] | None = None
+    graph: Chosen[int, Any] | None = None
     cut: str = CUTS[0]
 
     def __post_init__(self) -> None:

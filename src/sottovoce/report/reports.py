@@ -1,12 +1,13 @@
 """write(results, path): the report of a run, or of several."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element
 
 from sottovoce._text import bytes_text
 from sottovoce.errors import DataError
+from sottovoce.report.audits import audited
 from sottovoce.report.budget import burn_down, claims
 from sottovoce.report.document import Section, download, page, tag
 from sottovoce.report.graph import network
@@ -36,6 +37,7 @@ def write(
     path: str | Path,
     title: str | None = None,
     labels: Sequence[str] | None = None,
+    audit: Mapping[str, Any] | None = None,
 ) -> Path:
     """Write one self-contained HTML file about a run or about several.
 
@@ -46,13 +48,14 @@ def write(
     path : the file, replaced if it is there
     title : the page's heading
     labels : names of the results, one for each; results of one name are shown together
+    audit : of a single run, what an attack on it found (`Audit.to_dict`)
 
     Returns
     -------
     path : where the report is
     """
     settings = settings_of([results] if isinstance(results, Result) else results, labels)
-    text = _one(settings[0], title) if len(settings) == 1 else _several(settings, title)
+    text = _one(settings[0], title, audit) if len(settings) == 1 else _several(settings, title)
     path = Path(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -64,7 +67,7 @@ def write(
     return path
 
 
-def _one(setting: Setting, title: str | None) -> str:
+def _one(setting: Setting, title: str | None, audit: Mapping[str, Any] | None) -> str:
     result = setting.first
     problem = result.spec.problem
     training = curves([setting])
@@ -75,6 +78,7 @@ def _one(setting: Setting, title: str | None) -> str:
         statement(setting.statement, result.nodes),
         claims([setting]),
         burn_down([setting]),
+        None if audit is None else audited(audit),
         training,
         network(result),
         weights([setting]),
