@@ -1,6 +1,6 @@
 """write(results, path): the report of a run, or of several."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element
@@ -25,7 +25,7 @@ from sottovoce.report.guarantee import (
 from sottovoce.report.history import curves
 from sottovoce.report.model import weights
 from sottovoce.report.settings import Setting, settings_of
-from sottovoce.report.tables import compared, what_was_run
+from sottovoce.report.tables import compared, evaluated, what_was_run
 from sottovoce.run.result import Result, write_atomically
 
 __all__ = ["write"]
@@ -36,6 +36,7 @@ def write(
     path: str | Path,
     title: str | None = None,
     labels: Sequence[str] | None = None,
+    evaluation: Mapping[str, Any] | None = None,
 ) -> Path:
     """Write one self-contained HTML file about a run or about several.
 
@@ -46,13 +47,14 @@ def write(
     path : the file, replaced if it is there
     title : the page's heading
     labels : names of the results, one for each; results of one name are shown together
+    evaluation : of a single result, what a private evaluation found (`Evaluation.to_dict`)
 
     Returns
     -------
     path : where the report is
     """
     settings = settings_of([results] if isinstance(results, Result) else results, labels)
-    text = _one(settings[0], title) if len(settings) == 1 else _several(settings, title)
+    text = _one(settings[0], title, evaluation) if len(settings) == 1 else _several(settings, title)
     path = Path(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -64,7 +66,7 @@ def write(
     return path
 
 
-def _one(setting: Setting, title: str | None) -> str:
+def _one(setting: Setting, title: str | None, evaluation: Mapping[str, Any] | None = None) -> str:
     result = setting.first
     problem = result.spec.problem
     training = curves([setting])
@@ -73,6 +75,7 @@ def _one(setting: Setting, title: str | None) -> str:
         training = Section(training.title, (*training.parts, tag("p", get)), training.label)
     sections = [
         statement(setting.statement, result.nodes),
+        None if evaluation is None else evaluated(evaluation),
         claims([setting]),
         burn_down([setting]),
         training,
