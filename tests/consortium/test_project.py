@@ -17,8 +17,8 @@ from sottovoce.cli import main as cli
 from sottovoce.consortium import certificates, flare
 from sottovoce.consortium.agreement import read_agreement
 from sottovoce.consortium.check import check_kit, command, member, server_of
+from sottovoce.consortium.gate import sealed_environment
 from sottovoce.consortium.job import ALLOWED
-from sottovoce.consortium.process import sealed_environment
 from sottovoce.consortium.project import _built, project_yml, provision, renew
 from sottovoce.errors import SpecError
 

@@ -34,6 +34,7 @@ FIELDS = (
     "finished",
     "right",
     "unheard",
+    "skips",
     "sites",
     "failed",
 )
@@ -134,6 +135,7 @@ def test_a_model_that_unpacks_to_more_than_its_run_is_not_read(small, cells, tmp
     for wrong in (
         {"models": np.zeros((1000, *models.shape))},
         {"models": models, "more": models},
+        {"models": models, "statistics": np.zeros((100, 100))},
         {"other": models},
     ):
         np.savez_compressed(folder / "model.npz", **wrong)

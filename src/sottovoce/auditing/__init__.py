@@ -6,10 +6,13 @@
 
 from sottovoce.auditing.attack import Audit, audit, concluded
 from sottovoce.auditing.bounds import Family, Rates, one_run_epsilon, one_run_scale, plain_epsilon, rates
+from sottovoce.auditing.canaries import Canaries, OneRun
 
 __all__ = [
     "Audit",
+    "Canaries",
     "Family",
+    "OneRun",
     "Rates",
     "audit",
     "concluded",

@@ -136,14 +136,14 @@ class Audit:
         return tuple(zip(at.tolist(), curve(self.event)(at).tolist(), strict=True))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
+        """Plain values; what is infinite is written as the text 'inf'."""
         event = self.event if isinstance(self.event, Event) else getattr(self.event, "event", None)
         return {
             "stated": self.stated,
             "delta": self.delta,
-            "at_least": self.at_least,
+            "at_least": "inf" if math.isinf(self.at_least) else self.at_least,
             "plain": self.plain,
-            "noise_refuted": self.scale,
+            "noise_refuted": "inf" if math.isinf(self.scale) else self.scale,
             "confidence": self.confidence,
             "runs": list(self.runs),
             "wrong": list(self.wrong),
@@ -245,26 +245,22 @@ def audit(
     if not 0 <= choosing < 1 or runs < 10:
         raise SpecError(f"give at least 10 runs, and a share of them below 1 for choosing, not {runs} and {choosing}")
     q, width = np.asarray(sizes, dtype=np.int64), min(features, WIDTH)
-    layouts = loudly(spec.privacy.sampling)
-    first = _staged(spec, q, width, layouts[0], engine, secure, people, node, schedule, plant)
-    stages = [
-        first,
-        *(
-            _staged(spec, q, width, loud, engine, secure, people, first.node, first.job.schedule, plant)
-            for loud in layouts[1:]
-        ),
-    ]
+    layouts = loudly(spec.privacy.sampling) if choosing else loudly(spec.privacy.sampling)[:1]
+    pilot = math.ceil(choosing * runs)
+    share = math.ceil(pilot / len(layouts))
+    how = engine, secure, people, plant, 2 * min(share or runs, runs - pilot)
+    first = _staged(spec, q, width, layouts[0], node, schedule, *how)
+    others = [_staged(spec, q, width, loud, first.node, first.job.schedule, *how) for loud in layouts[1:]]
+    stages = [first, *others]
     told = stated or _event(first.prepared, first.node)
     family = Family(told, spec.privacy.delta)
     notes = _notes(first, features)
     if family.event.noise_multiplier == 0:
         raise SpecError("without noise nothing is stated, and there is nothing to audit; give the spec a noise")
-    pilot = math.ceil(choosing * runs)
     count = _Counter(progress, 2 * runs)
     rng = np.random.default_rng(seed)
     lattice = first.job.secure
     if choosing:
-        share = math.ceil(pilot / len(stages))
         sheets = [_sheets(stage, share, rng, seed, lattice, count) for stage in stages]
         tests = [_Test.chosen(s, family, k, attack) for k, s in enumerate(sheets)]
         test = min(tests, key=lambda each: each.scale)
@@ -296,12 +292,13 @@ def _staged(
     sizes: IntArray,
     features: int,
     loud: bool,
+    node: int | None,
+    schedule: Schedule | None,
     engine: str,
     secure: bool,
     people: bool,
-    node: int | None,
-    schedule: Schedule | None,
     plant: Plant | None,
+    most: int,
 ) -> Stage:
     plain = Worst(spec.problem, features, loud, people=people)
     drawn = prepare(spec, plain.shards(sizes, {}), schedule, secure=secure)
@@ -322,7 +319,7 @@ def _staged(
     )
     # once more, now that it is known whose record it is: all is as before but for the one node's records
     made = prepare(spec, worst.shards(sizes, {node: FIRST}), drawn.job.schedule, secure=secure)
-    return Stage(made, node, worst, engine, plant)
+    return Stage(made, node, worst, engine, plant, most)
 
 
 def _event(made: Prepared, node: int) -> Priced:

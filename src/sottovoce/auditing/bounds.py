@@ -141,7 +141,7 @@ def curve(event: Priced) -> Curve:
     if len(parts) == 1 and parts[0].gaussian:
         return Curve(apart=(parts[0].pair.apart or 0.0) * math.sqrt(parts[0].count))
     losses, deltas = [], []
-    for log_delta in np.log(np.geomspace(1e-9, 0.9, 7)).tolist():
+    for log_delta in np.log(np.geomspace(1e-8, 0.9, 6)).tolist():
         found = moments(parts, log_delta)
         made = compose(parts, found, (max(found.level(log_delta)[0], 0.0), log_delta), POINTS)
         keep = np.flatnonzero((made.losses >= 0) & (made.losses < 700))
@@ -230,7 +230,7 @@ class Family:
     @cached_property
     def _ladder(self) -> tuple[Array, list[Curve]]:
         """Curves around the stated one, for choosing among many tests at once."""
-        scales = np.geomspace(1 / 6.0, 6.0, 13)
+        scales = np.geomspace(1 / 4.0, 4.0, 9)
         return scales, [self.curve(float(s)) for s in scales]
 
     def about(self, fpr: Array, fnr: Array) -> Array:

@@ -100,18 +100,25 @@ def _binned(rows: Array) -> Array:
 
 def likelihood(stage: Stage, seen: Transcript) -> Array:
     """log of how much likelier the transcript is with the second record, by the stated law."""
+    law = stage.job.release.law
+    if not isinstance(law, Tree):
+        return np.asarray(np.sum(by_round(stage, seen), axis=1))
+    # noise of one round is made of that of others
+    shared = np.linalg.inv(covariance(law.sources(np.zeros(len(stage.rounds), np.int64), stage.rounds)))
+    shift, middle = seen.second - seen.first, (seen.first + seen.second) / 2
+    return np.asarray(np.einsum("rkm,kl,rlm->r", shift, shared, seen.zeta - middle) / stage.spreads[0] ** 2)
+
+
+def by_round(stage: Stage, seen: Transcript) -> Array:
+    """The same of each round on its own, where noise is fresh in each: (R, k)."""
     release, scales, rate = stage.job.release, stage.spreads, stage.means.rate
     if any(np.any(np.isnan(part)) for part in (seen.zeta, seen.absent)):
         raise AssertionError("a release was not seen")
     if release.law.unit == "laplace":
         off = [np.abs(seen.zeta - mean).sum(axis=-1) for mean in (seen.first, seen.second)]
-        return np.asarray(np.sum((off[0] - off[1]) / scales, axis=1))
+        return np.asarray((off[0] - off[1]) / scales)
     keep = stage.means.silent(seen.zeta.shape[-1])
     zeta, absent, first, second = (part[..., keep] for part in (seen.zeta, seen.absent, seen.first, seen.second))
-    if isinstance(release.law, Tree):  # noise of one round is made of that of others
-        shared = np.linalg.inv(covariance(release.law.sources(np.zeros(len(stage.rounds), np.int64), stage.rounds)))
-        shift, middle = second - first, (first + second) / 2
-        return np.einsum("rkm,kl,rlm->r", shift, shared, zeta - middle) / scales[0] ** 2
     if isinstance(release.law, Pairs):
         others, scales = _between_pairs(stage, seen)
         zeta = zeta + others[..., keep]
@@ -122,7 +129,7 @@ def likelihood(stage: Stage, seen: Transcript) -> Array:
             out = -np.sum(np.square(zeta - absent), axis=-1) / (2 * scales**2)
             on = np.logaddexp(math.log(rate) + on, math.log1p(-rate) + out)
         logs.append(on)
-    return np.asarray(np.sum(logs[0] - logs[1], axis=1))
+    return np.asarray(logs[0] - logs[1])
 
 
 def covariance(sources: Sequence[Source]) -> Array:
@@ -152,8 +159,8 @@ def _between_pairs(stage: Stage, seen: Transcript) -> tuple[Array, Array]:
     """
     law, sigma = stage.job.release.law, np.take(stage.job.release.sigma, stage.kept)
     assert isinstance(law, Pairs)
-    order = stage.kept
-    covariances = law.covariance()[np.ix_(order, order)] * np.outer(sigma, sigma)
+    order, helpers = stage.kept, law.worst(stage.node, stage.job.release.sigma)
+    covariances = law.covariance(helpers)[np.ix_(order, order)] * np.outer(sigma, sigma)
     known = np.zeros((len(seen.worlds), len(stage.rounds), seen.zeta.shape[-1]))
     scales = np.empty(len(stage.rounds))
     for k in range(len(stage.rounds)):

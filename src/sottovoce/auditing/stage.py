@@ -31,7 +31,7 @@ from sottovoce.engine.secure import ExactSums, SecureDraws
 from sottovoce.errors import SpecError
 from sottovoce.network.schedule import Schedule
 from sottovoce.privacy.pairs import Pairs
-from sottovoce.privacy.release import Draws, Law, Shaped, Tree
+from sottovoce.privacy.release import Draws, Law, Scales, Shaped, Tree
 from sottovoce.run.build import Prepared
 from sottovoce.secure.generator import fresh
 from sottovoce.streams import Streams
@@ -81,6 +81,7 @@ class Stage:
     worst : the records
     engine : by name
     plant : what to break, for showing that it is found
+    most : runs that are wanted in one job at most
     """
 
     prepared: Prepared
@@ -88,6 +89,7 @@ class Stage:
     worst: Worst
     engine: str = "reference"
     plant: Plant | None = None
+    most: int = TOGETHER
 
     def __post_init__(self) -> None:
         """What cannot be watched is refused."""
@@ -133,7 +135,8 @@ class Stage:
         """R, an even number, half of them with either record; 1 where copies cannot stand in one job."""
         if self.lone:
             return 1
-        most = min(TOGETHER // len(self.kept), PLACES // max(1, len(self.rounds) * len(self.kept)))
+        n = len(self.kept)
+        most = min(self.most, TOGETHER // n, PLACES // max(1, len(self.rounds) * n))
         return max(2, most // 2 * 2)
 
     @cached_property
@@ -189,7 +192,7 @@ class Stage:
         problem = replace(job.problem, shards=shards.with_intercept(job.problem.shards.intercept))
         method = replace(cast(Any, job.method), scale=np.repeat(cast(Any, job.method).scale[self.kept], R))
         sigma = tuple(np.repeat(np.take(job.release.sigma, self.kept), R).tolist())
-        release = replace(job.release, sigma=sigma, law=_copied(job.release.law, self.kept, R))
+        release = replace(job.release, sigma=sigma, law=_copied(job.release.law, self.kept, R, job.release.sigma))
         return replace(job, problem=problem, method=method, schedule=self._schedule(R), release=release), worlds
 
     def _keyed(self, job: Job, key: int | None) -> Job:
@@ -238,15 +241,11 @@ class Stage:
         return seen.transcript(worlds, final)
 
 
-def _copied(law: Law, kept: Sequence[int], R: int) -> Law:
-    """The law of R copies of these nodes."""
+def _copied(law: Law, kept: Sequence[int], R: int, sigma: Scales) -> Law:
+    """The law of R copies of these nodes; what a coalition shares with others it knows, and takes out again."""
     if not isinstance(law, Pairs):
         return law
-    place = {node: p for p, node in enumerate(kept)}
-    ends = np.array([[place[i], place[j]] for i, j in law.pairs.tolist()])
-    pairs = (ends[:, None, :] * R + np.arange(R)[None, :, None]).reshape(-1, 2)
-    helpers = tuple(place[i] * R + r for i in law.coalition for r in range(R))
-    return replace(law, n=R * len(kept), pairs=pairs, coalition=helpers)
+    return law.copies(kept, R, law.worst(kept[0], sigma))
 
 
 class _Seen:

@@ -19,7 +19,7 @@ from sottovoce.consortium.agreement import FILE, read_agreement, serial_number
 from sottovoce.consortium.certificates import write_revoked
 from sottovoce.consortium.check import command, member, server_of
 from sottovoce.consortium.evaluation import statement
-from sottovoce.consortium.process import sealed_environment
+from sottovoce.consortium.gate import sealed_environment
 from sottovoce.consortium.project import provision
 from sottovoce.consortium.submit import COMPLETED, Administrator, Status, administrator, wait_for
 from sottovoce.errors import Interrupted, NetworkError, SottovoceError, SpecError

@@ -15,14 +15,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from sottovoce.consortium import certificates
+from sottovoce.consortium import certificates, gate
 from sottovoce.consortium.agreement import FILE, Agreement, read_agreement
 from sottovoce.consortium.certificates import Held, held
 from sottovoce.consortium.evaluation import Examiner
 from sottovoce.consortium.flare import VERSION, flare, installed
 from sottovoce.consortium.node import own_records
-from sottovoce.consortium.process import line as process_line
-from sottovoce.consortium.process import sealed_environment
 from sottovoce.consortium.project import STARTUP, certificate_files, expected_files, keep_inside, kind_of, site_page
 from sottovoce.consortium.submit import wait_for
 from sottovoce.errors import SottovoceError, SpecError
@@ -206,7 +204,7 @@ def command(kit: Path) -> list[str]:
         settings += [f"uid={name}", f"org={agreement.site(name).org}"]
     refuse_other_kit(kit, agreement, name)
     (kit / "transfer").mkdir(exist_ok=True)
-    return process_line(kind, "-m", str(kit.resolve()), "-s", STARTUP[kind], "--set", *settings)
+    return gate.line(kind, "-m", str(kit.resolve()), "-s", STARTUP[kind], "--set", *settings)
 
 
 def server_of(kit: Path) -> tuple[str, int] | None:
@@ -243,7 +241,7 @@ class Trial:
             if server is not None:
                 wait_for(*server, time.monotonic() + PATIENCE)
             kit = self.kits[name]
-            sealed, pipe = sealed_environment(kit, settings)
+            sealed, pipe = gate.sealed_environment(kit, settings)
             with open(self.logs / f"{name}.log", "ab") as log:
                 self._running[name] = subprocess.Popen(
                     command(kit) if line is None else line, stdout=log, stderr=log, env=sealed, pass_fds=(pipe,)

@@ -19,6 +19,7 @@ from sottovoce._types import Array
 from sottovoce.consortium.agreement import FILE, SERVER, Agreement, read_agreement
 from sottovoce.consortium.evaluation import Examiner, deal, refuse_moved, statement
 from sottovoce.consortium.flare import MODEL, ORDER, PROGRESS, Channel, FlareTransport
+from sottovoce.consortium.project import certificate_files
 from sottovoce.consortium.vault import lent
 from sottovoce.data.schema import FILE as SCHEMA_FILE
 from sottovoce.errors import FolderInUse, NetworkError, SpecError
@@ -64,7 +65,7 @@ class ConsortiumNode:
             site = read_site(kit / "local" / SITE_FILE)
         self.store = _opened(site.state)
         try:
-            identity = identity_of(kit, channel)
+            identity = identity_of(kit, self.agreement, channel)
             with lent():
                 self.node, self.examiner = own_records(self.agreement, name, site, self.store, identity)
         except BaseException:
@@ -152,12 +153,12 @@ class ConsortiumNode:
         self.store.close()
 
 
-def identity_of(kit: Path, channel: Channel) -> Identity | None:
+def identity_of(kit: Path, agreement: Agreement, channel: Channel) -> Identity | None:
     """The site's certificate; in FLARE's simulator, where one owner has everything, nobody has one."""
-    startup = kit / "startup"
     if channel.plaintext:
         return None
-    return Certified(startup / "client.crt", startup / "client.key", startup / "rootCA.pem")
+    certificate, key, authority = (kit / path for path in certificate_files("site"))
+    return Certified(certificate, key, authority, agreement.revoked)
 
 
 def own_records(

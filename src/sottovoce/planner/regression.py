@@ -12,12 +12,13 @@ needs three numbers.
 
 All three are compared by the R² that they are foreseen to lose against least squares without noise, from one picture
 of the data that holds on average: targets with a variance of 0.1 in units of half their range, of which 0.6 is there to
-be explained, in directions with eigenvalues ∝ j^(−1/2) that add up to 0.8; the mean 0.2 off the middle of the range;
-errors of 0.2 at the optimum. In a direction with curvature αλ, α the share of records within the clip, a descent of
-reach τ leaves (1 − e^{−x})/x of the way, x = αλτ, and noise c²τ²λ/(3 + x²). The iterates, which no average has calmed,
-swing by c²τ/(2α) in each direction (at most c²τ²λ); errors are the larger for it, and α the smaller: a clip that is too
-small for the noise lets the model drift. Statistics under a ridge r leave r/(λ + r), and noise v λ/(λ + r)². Where the
-best foreseen is no better than a constant, the plan is the constant, and says so.
+be explained, nine tenths of it in directions with eigenvalues ∝ j^(−1/2) that add up to 0.8, one tenth in faint ones,
+for whose sake it pays to go far where noise allows it; the mean 0.2 off the middle of the range; errors of 0.2 at the
+optimum. In a direction with curvature αλ, α the share of records within the clip, a descent of reach τ leaves
+(1 − e^{−x})/x of the way, x = αλτ, and noise c²τ²λ/(3 + x²). The iterates, which no average has calmed, swing by
+c²τ/(2α) in each direction (at most c²τ²λ); errors are the larger for it, and α the smaller: a clip that is too small
+for the noise lets the model drift. Statistics under a ridge r leave r/(λ + r), and noise v λ/(λ + r)². Where the best
+foreseen is no better than a constant, the plan is the constant, and says so.
 """
 
 import math
@@ -27,7 +28,7 @@ import numpy as np
 import scipy  # not its parts: they load when first used
 
 from sottovoce._types import FLOAT_BYTES, Array
-from sottovoce.algorithm.method import constant
+from sottovoce.algorithm.method import ALL, COUNTED, constant
 from sottovoce.algorithm.methods import METHODS
 from sottovoce.algorithm.statistics import WIDEST
 from sottovoce.errors import PrivacyError, SpecError
@@ -35,15 +36,19 @@ from sottovoce.network.activation import Everyone
 from sottovoce.planner.choose import (
     BANDWIDTH,
     LATENCY,
+    MAX_ROUNDS,
     PATIENCE,
     Choice,
     Facts,
+    _Network,
     _networks,
     _scale,
+    _shared,
     _short,
     search,
 )
 from sottovoce.privacy.calibration import Private
+from sottovoce.privacy.release import LAWS, GaussianLaw
 from sottovoce.privacy.sampling import Full
 from sottovoce.problem.losses import Loss
 from sottovoce.problem.moments import packed_size
@@ -58,10 +63,14 @@ FARTHEST = 0.2
 CLIPS = (0.1, 0.15, 0.25, 0.4, 0.6, 1.0, 2.0)
 """Errors beyond which a record pulls no harder, for the squared loss; 2 is the width of the range."""
 ROUNDS = (200, 300, 500, 1000, 2000, 4000)
+TYPICAL = 1000.0
+"""Rounds over which noise that has not mixed yet is spread."""
 REACHES = np.geomspace(0.01, 1.0, 25)
 """Shares of the farthest reach that are tried."""
 SPREAD, EXPLAINED, TRACE, OFF, RESIDUAL = 0.1, 0.6, 0.8, 0.2, 0.2
 """The picture of the data: variance of the targets, share that can be explained, Σλ, their mean, errors at the best."""
+FAINT = {0.03: 0.012, 0.01: 0.012, 0.003: 0.012, 0.001: 0.012, 0.0003: 0.012}
+"""Faint directions: their eigenvalues over R², and the share of the targets' variance that lies in each."""
 DIRECTIONS = 400
 """Directions that are told apart; more are taken together."""
 
@@ -115,7 +124,9 @@ def choose(facts: Facts, given: dict[str, Any]) -> Choice:
 
 
 def _seconds(facts: Facts, plan: Foreseen) -> float:
-    return plan.rounds * LATENCY + plan.bytes / facts.n / BANDWIDTH
+    """How long a plan keeps a plain network busy; rounds over the usual number count ten times."""
+    rounds = plan.rounds + 9 * max(0, plan.rounds - MAX_ROUNDS)
+    return rounds * LATENCY + plan.bytes / facts.n / BANDWIDTH
 
 
 def _no_statistics(facts: Facts, given: dict[str, Any]) -> str | None:
@@ -132,6 +143,12 @@ def _no_statistics(facts: Facts, given: dict[str, Any]) -> str | None:
     return "records have weights of their own" if facts.weight != 1.0 else None
 
 
+def _network(facts: Facts, given: dict[str, Any]) -> tuple[_Network, float, float]:
+    """Who speaks and how messages are averaged, r of what pairs share, and by what both multiply the noise."""
+    ways = [(network, *_shared(facts, network, TYPICAL)) for network in _networks(facts, given)]
+    return min(ways[: 1 if not facts.honest else None], key=lambda way: way[2])
+
+
 def _picture(facts: Facts) -> _Picture:
     """The directions of the rows, and the one of the intercept."""
     m = max(1, facts.features - bool(facts.intercept))
@@ -140,7 +157,9 @@ def _picture(facts: Facts) -> _Picture:
     values = ((ends[:-1] + ends[1:] - 1) / 2.0) ** -0.5
     values *= TRACE * facts.row_norm**2 / float(counts @ values)
     powers = np.sqrt(values)
-    powers *= EXPLAINED * SPREAD / float(counts @ powers)
+    powers *= (EXPLAINED - sum(FAINT.values())) * SPREAD / float(counts @ powers)
+    values = np.append(values, facts.row_norm**2 * np.array([*FAINT]))
+    powers, counts = np.append(powers, SPREAD * np.array([*FAINT.values()])), np.append(counts, np.ones(len(FAINT)))
     if facts.intercept:
         values, counts, powers = (
             np.append(part, one) for part, one in ((values, facts.intercept**2), (counts, 1.0), (powers, OFF**2))
@@ -152,8 +171,8 @@ def _descent(facts: Facts, given: dict[str, Any]) -> Foreseen:
     """The best clip, rounds, reach and average."""
     picture, row = _picture(facts), math.hypot(facts.row_norm, facts.intercept)
     clips = _clips(facts, given, row)
-    network = _networks(facts, given)[0]
-    noise = _scale(facts, given | {"clip": clips[0] * row}).noise
+    network, _, shared = _network(facts, given)
+    noise = _scale(facts, given | {"clip": clips[0] * row}).noise * shared
     best = Foreseen(math.inf, 0, 0.0)
     for T in [int(given["rounds"])] if "rounds" in given else _rounds(facts):
         releases = max(1.0, network.iota * T)
@@ -255,8 +274,8 @@ def _mean(facts: Facts, given: dict[str, Any]) -> Foreseen:
 
 def _deviation(facts: Facts, given: dict[str, Any], row_norm: float, kappa: float) -> float:
     """s of statistics with these bounds: a record moves them by √2ρ², where it moves a gradient of norm 1 by 2."""
-    scale = _scale(facts, given | {"clip": 1.0})
-    return scale.noise * (row_norm**2 + facts.intercept**2 + kappa**2) / math.sqrt(2.0)
+    noise = _scale(facts, given | {"clip": 1.0}).noise * _network(facts, given)[2]
+    return noise * (row_norm**2 + facts.intercept**2 + kappa**2) / math.sqrt(2.0)
 
 
 def weight_of_targets(facts: Facts) -> float:
@@ -276,22 +295,22 @@ def weight_of_targets(facts: Facts) -> float:
 def _run_descent(facts: Facts, given: dict[str, Any], plan: Foreseen) -> tuple[Spec, list[str]]:
     """The run, by the search of `choose` with all of this fixed, and its reasons for what is left."""
     row = math.hypot(facts.row_norm, facts.intercept)
-    network = _networks(facts, given)[0]
+    network, _, _ = _network(facts, given)
     gamma = constant(_short(network.iota * plan.rounds / plan.reach))
     fixed: dict[str, Any] = {"rounds": plan.rounds, "gamma": gamma}
-    fixed |= {"activation": network.activation} if facts.n > 1 else {}
+    fixed |= {"activation": network.activation, "averaging": network.averaging} if facts.n > 1 else {}
+    fixed["counted"] = COUNTED.make("tail", 0.5) if plan.tail else ALL
     if math.isinf(facts.loss.slope_bound):
         fixed["clip"] = _short(plan.clip * row)
     if facts.penalty == "l2" and "alpha" not in given:
         fixed["h"] = Separable()  # τ is what shrinks
     choice = search(facts, fixed | given)
-    spec = choice.spec.but(algorithm__counted="tail(0.5)" if plan.tail else "all")
-    return spec, choice.reasons[: 1 + (facts.n > 1)]
+    return choice.spec, choice.reasons[: 1 + (facts.n > 1) + (facts.honest > 0)]
 
 
 def _run_once(facts: Facts, given: dict[str, Any], best: str) -> tuple[Spec, list[str]]:
     """Statistics, or the mean, in one round."""
-    kappa = weight_of_targets(facts)
+    kappa, (network, ratio, _) = weight_of_targets(facts), _network(facts, given)
     method = METHODS.make("mean") if best == "mean" else METHODS.make("statistics", kappa)
     spec = Spec(
         AlgorithmSpec(1, method=method),
@@ -303,8 +322,14 @@ def _run_once(facts: Facts, given: dict[str, Any], best: str) -> tuple[Spec, lis
             facts.row_norm,
             given.get("on_violation", "clip"),
         ),
-        NetworkSpec(facts.graph, Everyone()),
-        PrivacySpec(sampling=Full(), noise=Private(facts.epsilon), delta=facts.delta, adversary=facts.adversary),
+        NetworkSpec(facts.graph, Everyone(), averaging=network.averaging),
+        PrivacySpec(
+            sampling=Full(),
+            noise=Private(facts.epsilon),
+            law=LAWS.make("pairs", ratio) if ratio else GaussianLaw(),
+            delta=facts.delta,
+            adversary=facts.adversary,
+        ),
     )
     return spec, []
 

@@ -27,10 +27,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from sottovoce._types import Array, IntArray
+from sottovoce._types import Array
 from sottovoce.errors import SpecError
 from sottovoce.privacy.events import ProductsEvent
-from sottovoce.privacy.release import Release
 from sottovoce.privacy.sampling import Full, Turns
 
 
@@ -73,30 +72,14 @@ class Products(Full):
         return ProductsEvent(records, records, clip, sigma, rounds)
 
 
-def left_in_mean(release: Release, weights: Array) -> float:
+def left_in_mean(sigma: tuple[float, ...], weights: Array) -> float:
     """The deviation that noise leaves in each number of Σ w_i ζ_i, in a round in which everybody speaks.
 
-    Noises that several nodes share count once, with all of their signs: what pairs cancel is gone.
+    That is of what every node adds alone; what pairs of nodes share is gone from this very sum.
 
     Examples
     --------
-    >>> from sottovoce.privacy.release import Transcript
-    >>> release = Release(Full(), 1.0, (3.0, 4.0), Transcript())
-    >>> left_in_mean(release, np.array([0.5, 0.5]))
+    >>> left_in_mean((3.0, 4.0), np.array([0.5, 0.5]))
     2.5
     """
-    nodes = np.arange(len(release.sigma))
-    scales = np.asarray(weights) * np.asarray(release.sigma)
-    found: dict[tuple[bool, int, int], float] = {}
-
-    def add(shared: bool, owners: IntArray, rounds: IntArray, parts: Array) -> None:
-        for owner, t, part in zip(owners.tolist(), rounds.tolist(), parts.tolist(), strict=True):
-            found[shared, owner, t] = found.get((shared, owner, t), 0.0) + part
-
-    for source in release.law.sources(nodes, np.ones_like(nodes), release.sigma):
-        add(source.shared, source.owners, source.rounds, scales[source.rows] * source.factors)
-        if source.together is not None:  # sums that several nodes have alike: each of their noises in all of these
-            owners, rounds, starts, which, factors = source.together
-            each = np.bincount(which, scales[source.rows] * factors, minlength=len(starts) - 1)
-            add(source.shared, owners, rounds, np.repeat(each, np.diff(starts)))
-    return math.sqrt(math.fsum(value**2 for value in found.values()))
+    return math.sqrt(math.fsum((np.asarray(weights) * np.asarray(sigma)) ** 2))

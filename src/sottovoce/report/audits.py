@@ -22,7 +22,7 @@ def picture(told: Mapping[str, Any]) -> Figure:
         Curve("attained by the attack", {"fpr": attained[0]}, attained[1], style=("#d55e00", "dotted"), mark="."),
         Curve("guessing", {"fpr": guess}, guess, style=("#999999", "dashed")),
     )
-    title = f"stated ε ≤ {number(told['stated'])}, attained at least {number(told['at_least'])}"
+    title = f"stated ε ≤ {number(told['stated'])}, attained at least {number(float(told['at_least']))}"
     note = f"δ = {told['delta']:g}, {told['runs'][0]:,} runs with either record, {100 * told['confidence']:g} % certain"
     panel = Panel("trade-off", "", "true alarms, as a share", lines)
     return Figure("audit", title, ((panel,),), AXES, note=note, size=(5.5, 4.2))

@@ -216,7 +216,7 @@ def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None, secure
     sigma, claims = privacy.noise.scales(known)
     release = replace(unit, sigma=sigma)
     if isinstance(method, Statistics):  # which solves with what it knows of the noise
-        method = replace(method, noise=left_in_mean(release, method.scale / n))
+        method = replace(method, noise=left_in_mean(sigma, method.scale / n))
         kept["noise"] = method.noise
     public = Public(
         n=n,

@@ -237,8 +237,8 @@ def _same(mine: dict[str, Array], theirs: dict[str, Array]) -> bool:
     return mine.keys() == theirs.keys() and all(np.array_equal(mine[name], theirs[name]) for name in mine)
 
 
-LARGEST_MODELS = 2**33
-"""Bytes of all models of a result, unpacked."""
+LARGEST = 2**33
+"""Bytes of an array of a result, unpacked."""
 
 
 def _arrays(path: Path, public: Any) -> dict[str, Array]:
@@ -251,7 +251,7 @@ def _arrays(path: Path, public: Any) -> dict[str, Array]:
         sizes = {entry.filename.removesuffix(".npy"): entry.file_size for entry in archive.infolist()}
     if "models" not in sizes or not sizes.keys() <= numbers.keys():
         raise ValueError("there are other arrays")
-    if any(size > min(8 * numbers[name] + 1024, LARGEST_MODELS) for name, size in sizes.items()):  # and its own head
+    if any(size > min(8 * numbers[name] + 1024, LARGEST) for name, size in sizes.items()):  # and its own head
         raise ValueError("there is more than the numbers of this run")
     with np.load(path) as arrays:
         return {name: arrays[name] for name in sizes}
