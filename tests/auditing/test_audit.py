@@ -38,7 +38,8 @@ def stage(spec: Spec, sizes=(6, 6), engine="reference", loud=False, **more) -> S
 def test_an_honest_run_is_nearly_caught_and_not_quite(sampling, engine):
     """With few runs of the engine of nodes, which takes a thread for each, less is certain."""
     runs, least = (128, 0.5) if engine == "nodes" else (1000, SAMPLERS[sampling])
-    found = audit(STILL.but(privacy__sampling=sampling), [6] if engine == "reference" else [6, 6], 3, runs=runs, choosing=0.0, seed=11, engine=engine)
+    sizes, spec = [6] if engine == "reference" else [6, 6], STILL.but(privacy__sampling=sampling)
+    found = audit(spec, sizes, 3, runs=runs, choosing=0.0, seed=11, engine=engine)
     assert found.stated == pytest.approx(4, rel=2e-3) and not found.broken
     assert found.at_least > least
 
