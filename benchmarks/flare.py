@@ -19,8 +19,9 @@ from sklearn.datasets import dump_svmlight_file
 
 from sottovoce.consortium.agreement import read_agreement
 from sottovoce.consortium.check import Trial
+from sottovoce.consortium.job import write_job
 from sottovoce.consortium.project import provision
-from sottovoce.consortium.submit import COMPLETED, administrator, write_job
+from sottovoce.consortium.submit import COMPLETED, administrator
 from sottovoce.node.budget import Budget
 from sottovoce.node.store import Store
 from sottovoce.run.result import Result

@@ -29,12 +29,15 @@ MAY_IMPORT: dict[str, set[str]] = {
         "auditing": "problem network privacy secure algorithm engine run",
         "figure": "",
         "report": "figure network privacy run",
-        "experiments": "data problem network privacy algorithm engine run planner figure report",
-        "estimators": "data problem privacy algorithm planner run",
+        "experiments": "data problem network privacy algorithm engine run planner figure report evaluation",
+        "evaluation": "problem privacy secure",
+        "estimators": "data problem network privacy algorithm planner run evaluation",
         "node": "data problem network privacy secure algorithm engine run",
-        "consortium": "node data problem privacy secure run",
-        "cli": "auditing consortium node experiments data problem network privacy algorithm engine planner run figure "
-        "report",
+        "consortium": "node data problem privacy secure run evaluation",
+        "cli": (
+            "auditing consortium node experiments data problem network privacy algorithm engine planner run figure "
+            "report evaluation estimators"
+        ),
         "__init__": "auditing data problem privacy planner run experiments estimators",
     }.items()
 }
@@ -52,7 +55,7 @@ ONLY_IN = {
     "sqlite3": {"node/store.py", "node/ledger.py"},
     "mpi4py": {"node/transport.py"},
     "nvflare": {"consortium/controller.py", "consortium/executor.py"},  # elsewhere through consortium/flare.py
-    "cryptography": {"consortium/check.py", "secure/generator.py"},
+    "cryptography": {"consortium/certificates.py", "secure/generator.py", "node/envelope.py", "node/identity.py"},
     "flint": {"secure"},
 }
 FILES = sorted(PACKAGE.rglob("*.py"))

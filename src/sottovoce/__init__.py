@@ -14,7 +14,13 @@ from sottovoce.errors import DataError, NetworkError, PrivacyError, PrivacyLeakW
 if TYPE_CHECKING:
     from sottovoce.auditing import Audit, audit
     from sottovoce.data.embedded import embedded
-    from sottovoce.estimators import PrivateClassifier, PrivateRegressor, PublicScaler, RowNormalizer
+    from sottovoce.estimators import (
+        PrivateClassifier,
+        PrivateRegressor,
+        PrivateSearchCV,
+        PublicScaler,
+        RowNormalizer,
+    )
     from sottovoce.experiments.sweep import sweep
     from sottovoce.planner import Facts, plan
     from sottovoce.privacy.planning import account, calibrate
@@ -43,6 +49,7 @@ _HOMES = {
     "PrivacyStatement": "privacy.statement",
     "PrivateClassifier": "estimators",
     "PrivateRegressor": "estimators",
+    "PrivateSearchCV": "estimators",
     "ProblemSpec": "run",
     "PublicScaler": "estimators",
     "Result": "run",
@@ -75,6 +82,7 @@ __all__ = [
     "PrivacyStatement",
     "PrivateClassifier",
     "PrivateRegressor",
+    "PrivateSearchCV",
     "ProblemSpec",
     "PublicScaler",
     "Result",

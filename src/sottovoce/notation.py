@@ -154,6 +154,22 @@ class Choices(dict[str, Callable[..., Value]], Generic[Value]):
 _TABLES: dict[str, Choices[Chosen[Any, Any]]] = {}
 
 
+HOMES = {"graph": "sottovoce.network.graphs"}
+"""Where the tables are made whose choices may stand within a choice of another table."""
+
+
+def within(noun: str, text: str) -> Chosen[Any, Any]:
+    """A choice that stands within another one, from the table with this noun; whoever asks need not know the table.
+
+    Examples
+    --------
+    >>> str(within("graph", "small_world:4"))
+    'small_world(4)'
+    """
+    import_module(HOMES[noun])  # which makes the table
+    return _TABLES[noun].read(text)
+
+
 def _found(module: str, noun: str, name: str, numbers: tuple[tuple[str, Any], ...]) -> Chosen[Any, Any]:
     import_module(module)  # which makes the table
     return _TABLES[noun].make(name, **dict(numbers))
@@ -211,6 +227,8 @@ def parse(text: str) -> Call:
     ('edges', (2,), {})
     >>> parse("small_world:k=4,p=0.1").kwargs
     {'k': 4, 'p': 0.1}
+    >>> parse("pairs(3, graph=small_world(4, p=0.1))").kwargs
+    {'graph': 'small_world(4, p=0.1)'}
     """
     match = _CALL.fullmatch(text)
     if not match:
@@ -218,13 +236,25 @@ def parse(text: str) -> Call:
     inside = (match[2] if match[2] is not None else match[3] or "").strip()
     args: list[float | str] = []
     kwargs: dict[str, float | str] = {}
-    for part in filter(None, (p.strip() for p in inside.split(","))):
+    for part in filter(None, (p.strip() for p in _split(inside))):
         key, equals, value = part.partition("=")
-        if equals:
+        if equals and "(" not in key:
             kwargs[key.strip()] = _value(value.strip())
         else:
             args.append(_value(part))
     return Call(match[1], tuple(args), kwargs, inside)
+
+
+def _split(inside: str) -> list[str]:
+    """At the commas that stand in no brackets: a choice may hold another."""
+    parts, depth = [""], 0
+    for character in inside:
+        depth += (character == "(") - (character == ")")
+        if character == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return parts
 
 
 def write(name: str, *args: float, **kwargs: float | str) -> str:

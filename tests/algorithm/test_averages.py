@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sottovoce.algorithm.dual_averaging import DualAveraging
-from sottovoce.algorithm.method import SEQUENCES, StepSizes, prefix_sums
+from sottovoce.algorithm.method import COUNTED, SEQUENCES, StepSizes, prefix_sums
 from sottovoce.errors import SpecError
 from sottovoce.problem.regularisers import REGULARISERS, Entropy, Euclidean
 
@@ -33,28 +33,33 @@ CENTRE = tuple(np.linspace(-0.5, 0.5, M))
 ORIGIN = Euclidean()
 
 
-def method(h, sequences, d=ORIGIN, **more):
+def method(h, sequences, d=ORIGIN, average="all", **more):
     a, gamma = (SEQUENCES.read(text)(T) for text in PAIRS[sequences])
-    return DualAveraging(h, StepSizes(a, gamma), iota=0.3, scale=np.ones(4), d=d, **more)
+    return DualAveraging(h, StepSizes(a, gamma, COUNTED.read(average)(a)), iota=0.3, scale=np.ones(4), d=d, **more)
 
 
 @pytest.mark.parametrize("d", [Euclidean(), Euclidean(CENTRE), Entropy()], ids=["origin", "centre", "entropy"])
 @pytest.mark.parametrize("sequences", PAIRS)
 @pytest.mark.parametrize("name", CASES)
 @settings(max_examples=25)
-@given(seed=st.integers(0, 10**6), size=st.sampled_from([0.0, 0.1, 1.0, 10.0, 300.0]), t0=st.integers(1, T + 1))
-def test_lazy_sum_equals_the_sum_over_rounds(name, sequences, d, seed, size, t0):
+@given(
+    seed=st.integers(0, 10**6),
+    size=st.sampled_from([0.0, 0.1, 1.0, 10.0, 300.0]),
+    t0=st.integers(1, T + 1),
+    average=st.sampled_from(["all", "tail(0.5)", "tail(0.01)"]),
+)
+def test_lazy_sum_equals_the_sum_over_rounds(name, sequences, d, seed, size, t0, average):
     h = CASES[name]
     if isinstance(d, Entropy) and name != "simplex":
         return
-    da = method(h, sequences, d)
+    da = method(h, sequences, d, average)
     z = size * np.random.default_rng(seed).normal(size=(3, M))
     since = np.array([t0, 1, min(t0 + 5, T + 1)])
     t1 = min(T, t0 + 20)
     expected = np.zeros_like(z)
     for row in range(3):
         for t in range(since[row], t1 + 1):
-            expected[row] += da.steps.a[t - 1] * da.x(z[row : row + 1], t)[0]
+            expected[row] += da.steps.w[t - 1] * da.x(z[row : row + 1], t)[0]
     assert np.allclose(da._lazy(z, since, t1), expected, rtol=1e-11, atol=1e-10)
 
 
@@ -97,6 +102,8 @@ def test_prefix_sums(values):
         (lambda: StepSizes(np.array([2.0, 1.0]), np.zeros(2)), "must not decrease"),
         (lambda: StepSizes(np.ones(2), np.array([1.0, 0.5])), "must not decrease"),
         (lambda: StepSizes(np.ones(2), np.ones(3)), "one value a round"),
+        (lambda: StepSizes(np.ones(2), np.ones(2), np.array([1.0, 0.0])), "weights of the average"),
+        (lambda: COUNTED.read("tail(0)")(np.ones(2)), "a share of the rounds"),
         (lambda: DualAveraging(CASES["l1"], STILL, 1.0, np.ones(1)), "strongly convex h"),
         (lambda: method(CASES["l2"], "convex", primal="frozen"), "'recompute' or 'as_written'"),
         (lambda: method(CASES["l2"], "convex", primal="as_written", curvature=1.0), "primal='recompute'"),

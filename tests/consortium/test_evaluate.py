@@ -30,7 +30,7 @@ def test_a_count_is_a_gaussian_mechanism_of_sensitivity_one(held_out):
 def test_the_noise_is_whole_numbers_of_the_right_spread():
     event = evaluate.count_event(100, 1.0, 1e-5)
     each = (own_keys(bytes(32), f"{run:064x}", bytes(32)) for run in range(2000))
-    draws = np.array([noisy_count(60, event, keys, 0) - 60 for keys in each])
+    draws = np.array([noisy_count(60, event, keys) - 60 for keys in each])
     assert draws.dtype.kind == "i" and abs(draws.mean()) < 4 * noise_of(event) / math.sqrt(2000)
     assert abs(draws.std() / noise_of(event) - 1) < 0.07
 

@@ -14,7 +14,7 @@ from sottovoce.consortium.evaluation import evaluation, noise_of, statement
 from sottovoce.consortium.flare import ORDER, PROGRESS, Channel
 from sottovoce.consortium.node import ConsortiumNode
 from sottovoce.errors import FolderInUse, NetworkError, PrivacyError, SpecError, StoreError
-from sottovoce.node.links import SkipOrders
+from sottovoce.node.skips import SkipOrders
 from sottovoce.node.store import Store
 from sottovoce.run.result import Result
 
@@ -122,7 +122,7 @@ def test_the_test_counts_right_answers_on_records_that_were_not_trained_on(small
         right = np.count_nonzero(np.where(test.margins(model) >= 0, 1.0, -1.0) == test.y)
         assert abs(answers[name]["right"] - right) < 6 * noise_of(events[i]) + 1
     found = evaluation(made.agreement, {name: answer["right"] for name, answer in answers.items()})
-    assert found.accuracy > 0.5
+    assert found.accuracy == min(max(sum(answer["right"] for answer in answers.values()) / 90, 0.0), 1.0)
 
 
 def test_every_message_is_sent_encrypted_and_a_plaintext_one_is_refused(small, cells):
@@ -135,6 +135,52 @@ def test_every_message_is_sent_encrypted_and_a_plaintext_one_is_refused(small, c
     cells.run(nodes)
     assert len(net.passed) > 24
     assert all(secure for topic, secure, _ in net.passed[1:] if topic != PROGRESS)
+
+
+def plain(message, **headers):
+    """What a relay writes in somebody's name: it cannot encrypt, but any header is its own to set."""
+    message.headers = {**message.headers, **headers}
+    message.payload = b"forged"
+    return message
+
+
+@pytest.mark.parametrize("headers", [{"SECURE": True, "ENCRYPTED": False}, {"SECURE": False, "ENCRYPTED": True}])
+def test_a_relay_that_writes_headers_gets_nothing_into_a_node(cells, headers):
+    """FLARE decrypts and verifies what has both headers: a message with one of them is whatever the relay wrote."""
+    from nvflare.fuel.f3.cellnet.core_cell import MessageHeaderKey
+
+    net, heard = cells.Cells(), []
+    given = {getattr(MessageHeaderKey, name): value for name, value in headers.items()}
+    one, other = Channel(net.cell("ash"), cells.JOB), Channel(net.cell("birch"), cells.JOB)
+    other.serve("message", lambda site, payload: heard.append((site, payload)) or b"an answer")
+    assert one.ask("birch", "message", b"as it was sent") == b"an answer"
+    assert heard == [("ash", b"as it was sent")]
+    net.meddle = lambda message: plain(message, **given)  # the request is forged
+    assert one.ask("birch", "message", b"as it was sent") is None and len(heard) == 1
+    net.meddle = lambda message: plain(message, **given) if message.payload == b"an answer" else message
+    assert one.ask("birch", "message", b"as it was sent") is None and len(heard) == 2  # the reply is forged
+    elsewhere = given | {MessageHeaderKey.CHANNEL: "another"}  # past the filter of our channel
+    net.meddle = lambda message: plain(message, **elsewhere) if message.payload == b"an answer" else message
+    assert one.ask("birch", "message", b"as it was sent") is None and len(heard) == 3
+
+
+def test_the_filters_that_were_there_still_run(cells):
+    """FLARE takes the filters of a channel in place of those of all channels."""
+    net, before = cells.Cells(), []
+    cell = net.cell("ash")
+    cell.add_incoming_filter("*", "*", before.append)
+    Channel(cell, cells.JOB).serve("message", lambda site, payload: b"yes")
+    assert Channel(net.cell("birch"), cells.JOB).ask("ash", "message", b"") == b"yes" and len(before) == 1
+
+
+def test_no_error_in_a_handler_tells_what_it_says(cells):
+    def fail(site, payload):
+        raise RuntimeError("PGPASSWORD is swordfish")
+
+    net = cells.Cells()
+    Channel(net.cell("ash"), cells.JOB).serve("message", fail)
+    assert Channel(net.cell("birch"), cells.JOB).ask("ash", "message", b"") is None
+    assert not any(b"swordfish" in bytes(payload or b"") for _, _, payload in net.passed)
 
 
 def test_a_node_without_a_certificate_sends_nothing(cells):
@@ -211,7 +257,7 @@ def test_progress_says_nothing_but_rounds(small, cells):
 
 
 def test_an_edge_to_a_straggler_is_skipped_at_both_ends(small, cells, tmp_path):
-    made = small(rounds=3)
+    made = small(rounds=3, more="skip_after = 0.2")
     net = cells.Cells()
     kits = made.kits()
     nodes = cells.join(made, kits, net)
@@ -223,8 +269,9 @@ def test_an_edge_to_a_straggler_is_skipped_at_both_ends(small, cells, tmp_path):
         going = pool.submit(cells.run, quick)
         nodes["cedar"].node.greet()
         until = time.monotonic() + 20
-        while (nodes["ash"].progress()["waits"] or {}).get("for") != "cedar" and time.monotonic() < until:
-            time.sleep(0.05)
+        for name in quick:
+            while (nodes[name].progress()["waits"] or {"seconds": 0})["seconds"] < 0.4 and time.monotonic() < until:
+                time.sleep(0.05)
         assert controller.skip(1, 0, 2) and controller.skip(1, 1, 2)
         while min(m.progress()["round"] for m in quick.values()) < 1 and time.monotonic() < until:
             time.sleep(0.05)

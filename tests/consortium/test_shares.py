@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from sottovoce.consortium import evaluation
 from sottovoce.consortium.evaluation import HELD_OUT, deal, refuse_moved
 from sottovoce.data.schema import Encoded
 from sottovoce.errors import DataError, PrivacyError
+from sottovoce.evaluation import shares as evaluation
 from sottovoce.node.budget import Spending
 from sottovoce.privacy.events import FullEvent
 

@@ -45,6 +45,7 @@ OPTIONS = {
     "graph": ["complete", "ring", "star"],
     "weights": ["nodes", "records"],
     "mixing": ["metropolis", "lazy", "max_degree"],
+    "averaging": ["gossip", "gossip(2)", "exact", "clipped(0.5)", "trimmed(1)"],
     "noise": ["none", "gaussian(0.3)", "theorem1(0.5)"],
     "data": ["dense", "float32", "csr"],
     "intercept": [0.0, 0.75],  # not 1: that vertex of the simplex has margins at the kink of the hinge
@@ -59,6 +60,8 @@ def allowed(case):
     """Combinations that have no meaning are left out; each is refused with an error, tested elsewhere."""
     entropy, targets = case["distance"] == "entropy", LOSSES.make(case["loss"].split("(")[0]).targets
     others = case["distance"] != "euclidean" or case["primal"] == "as_written" or case["curvature"] > 0
+    many = case["activation"] == "everyone" or (case["activation"] == "nodes(3)" and case["graph"] == "complete")
+    many = many and case["graph"] != "star"
     return not (
         (entropy and (case["h"] != "simplex" or case["curvature"] > 0))
         or (case["curvature"] > 0 and case["primal"] == "as_written")
@@ -66,6 +69,8 @@ def allowed(case):
         or (case["method"] != "dual_averaging" and others)
         or targets == ("real" if case["outputs"] > 1 else "classes")
         or (case["people"] and case["sampling"].startswith("cyclic"))
+        or (case["averaging"] == "exact" and case["graph"] != "complete")
+        or (case["averaging"] == "trimmed(1)" and not many)
     )
 
 
@@ -110,6 +115,7 @@ BASE = CASES[0] | {
     "distance": "euclidean",
     "primal": "recompute",
     "graph": "complete",
+    "averaging": "gossip",
     "noise": "gaussian(0.3)",
     "data": "dense",
     "intercept": 0.0,
@@ -131,6 +137,7 @@ def spec_of(case, rounds, m):
         network__graph=case["graph"],
         network__activation=case["activation"],
         network__weights=case["mixing"],
+        network__averaging=case["averaging"],
         network__correct=True,
         algorithm__distance={"centre": centre}.get(case["distance"], case["distance"]),
         algorithm__primal=case["primal"],

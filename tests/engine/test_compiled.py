@@ -82,7 +82,8 @@ def test_lazy_sums_of_any_separable_h(boxed, data):
     T, m = 60, 150
     job = job_of(BASE, cloud(m), rounds=T)
     a, gamma = np.sort(rng.uniform(0.5, 3, T)), np.sort(rng.uniform(0.1, 9, T))
-    job = replace(job, method=replace(job.method, h=h, steps=StepSizes(a, gamma)))
+    counted = None if rng.random() < 0.5 else np.where(np.arange(T) < rng.integers(T), 0.0, a)
+    job = replace(job, method=replace(job.method, h=h, steps=StepSizes(a, gamma, counted)))
     expected = reference.run(job, job.start(), 1, T)
     found = compiled.run(injected(job), job.start(), 1, T)
     assert difference(found, expected) < 1e-10

@@ -71,7 +71,7 @@ BAD = [
     (fit, {"alpha": "big"}, SpecError, "alpha must be"),
     (fit, {"penalty": "elasticnet", "l1_ratio": 2}, SpecError, "l1_ratio must be"),
     (fit, {"adversary": "nobody"}, PrivacyError, "no adversary 'nobody'"),
-    (fit, {"adversary": "central"}, PrivacyError, "use 'transcript'"),
+    (fit, {"adversary": "central", "n_nodes": 2}, PrivacyError, "use 'transcript'"),
     (fit, {"graph": "blob", "n_nodes": 2}, SottovoceError, "blob"),
     (fit, {"activation": "sometimes", "n_nodes": 2}, SottovoceError, "sometimes"),
     (fit, {"sampling": "half"}, SpecError, "no sampling 'half'"),

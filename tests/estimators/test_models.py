@@ -125,7 +125,7 @@ def test_where_an_owners_rows_stand_in_the_table_does_not_matter(data):
     assert np.allclose(classifier().fit(X[together], y[together], nodes=nodes[together]).coef_, scattered.coef_)
 
 
-def test_probabilities_only_of_a_loss_that_has_them(data):
+def test_every_loss_has_probabilities_that_agree_with_its_answers(data):
     X, score, _ = data
     y = (score > 0).astype(int)
     model = classifier(loss="softmax").fit(X, y)  # of two classes: logistic
@@ -133,8 +133,15 @@ def test_probabilities_only_of_a_loss_that_has_them(data):
     assert np.allclose(likely.sum(axis=1), 1) and np.allclose(likely[:, 1], expit(model.decision_function(X)))
     assert np.array_equal(likely.argmax(axis=1), model.predict(X)) and model.coef_.shape == (1, 4)
     assert np.array_equal(classifier(loss="logistic").fit(X, y).coef_, model.coef_)
-    with pytest.raises(AttributeError):
-        classifier().fit(X, y).predict_proba(X)
+    for loss in ("hinge", "smoothed_hinge(0.5)", "squared_hinge"):
+        hinge = classifier(loss=loss).fit(X, y)
+        likely = hinge.predict_proba(X)
+        assert np.allclose(likely[:, 1], expit(1.5 * hinge.decision_function(X)))
+        assert np.array_equal(likely.argmax(axis=1), hinge.predict(X))
+        assert np.allclose(np.exp(hinge.predict_log_proba(X)), likely)
+    three = classifier(classes=(0, 1, 2), loss="hinge").fit(X, y)
+    likely = three.predict_proba(X)
+    assert np.allclose(likely.sum(axis=1), 1) and np.array_equal(likely.argmax(axis=1), three.predict(X))
 
 
 def test_penalties_do_what_they_say(data):

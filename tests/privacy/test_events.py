@@ -27,9 +27,10 @@ from sottovoce.privacy.events import (
     grouped_by_event,
     read_event,
 )
+from sottovoce.privacy.pairs import Pairs, PairsLaw
 from sottovoce.privacy.planning import account, calibrate
 from sottovoce.privacy.profiles import gaussian_epsilon
-from sottovoce.privacy.release import ADVERSARIES, LAWS, Pairs, PairsLaw, Release, SecretPairs, Transcript, Tree
+from sottovoce.privacy.release import ADVERSARIES, LAWS, Release, SecretPairs, Setting, Transcript, Tree
 from sottovoce.privacy.sampling import SAMPLINGS, Cyclic, Fixed, Full, Poisson
 from sottovoce.privacy.statement import PrivacyStatement, make_statement
 from sottovoce.run.build import prepare
@@ -223,7 +224,7 @@ def test_tree_noise_is_worth_more_than_its_price_so_that_nothing_is_known_from_b
 
 
 def test_pairs_that_do_not_all_speak_leave_more_noise_so_that_nothing_is_known_from_below():
-    law = Pairs(3, GRAPHS.make("complete")(3).edges, 2.0)
+    law = Pairs(3, 2.0, GRAPHS.make("complete")(3).edges)
     event = law.event(0, FullEvent(10, 10, 1.0, 1.0, 5))
     two = law.covariance()[:2, :2]
     assert 1.0 / np.linalg.inv(two)[0, 0] > 1.5 * event.sigma**2
@@ -245,10 +246,10 @@ def test_the_coalition_is_in_the_statement():
     sizes, spoken = np.full(6, 100), np.full(6, 10)
 
     def said(coalition, scale=1.0):
-        law = PairsLaw(6.0, coalition).on(GRAPHS.make("star")(6), None, Full(), sizes, 3)
+        law = PairsLaw(6.0, coalition).on(Setting(GRAPHS.make("star")(6), Full(), sizes, 3))
         return make_statement(Release(Full(), 1.0, (scale,) * 6, SecretPairs(), law), sizes, spoken, 1e-5, [], False)
 
-    assert PairsLaw(6.0).on(GRAPHS.make("star")(6), None, Full(), sizes, 3).pairs.tolist() == edges.tolist()
+    assert PairsLaw(6.0).on(Setting(GRAPHS.make("star")(6), Full(), sizes, 3)).pairs.tolist() == edges.tolist()
     scale = next(s for s in np.geomspace(1e-3, 1.0, 400) if said((), s).epsilon <= 1.0)
     alone, centre = said((), scale), said((0,), scale)
     assert alone.epsilon == pytest.approx(1.0, rel=0.02) and centre.epsilon > 2.0

@@ -12,7 +12,8 @@ from sottovoce.network.graphs import GRAPHS
 from sottovoce.privacy.accounting import epsilon
 from sottovoce.privacy.calibration import sigma
 from sottovoce.privacy.events import CyclicEvent, FixedEvent, FullEvent, PoissonEvent
-from sottovoce.privacy.release import Gaussian, Laplace, Pairs, Shaped, Tree
+from sottovoce.privacy.pairs import Pairs
+from sottovoce.privacy.release import Gaussian, Laplace, Shaped, Tree
 from sottovoce.privacy.sampling import SAMPLINGS
 from sottovoce.run.build import prepare
 from sottovoce.run.spec import AlgorithmSpec, Spec
@@ -59,7 +60,7 @@ def test_laplace_noise_is_laplace_and_pure():
 def test_pairs_cancel_in_the_sum_and_only_there(graph):
     n, ratio = 20, math.sqrt(10.0)
     g = GRAPHS.make(graph)(n)
-    law = Pairs(n, g.edges, ratio)
+    law = Pairs(n, ratio, g.edges)
     nodes, t = np.arange(n), np.full(n, 3)
     drawn, own = (made.draw(Streams(5), nodes, t, 4000, (0.5,) * n) for made in (law, Gaussian()))
     assert np.allclose(drawn.sum(axis=0), own.sum(axis=0), rtol=1e-12, atol=1e-12)
@@ -75,8 +76,8 @@ def test_pairs_cancel_in_the_sum_and_only_there(graph):
 def test_a_coalition_gives_its_seeds_away():
     n = 6
     edges = GRAPHS.make("complete")(n).edges
-    law, betrayed = Pairs(n, edges, 2.0), Pairs(n, edges, 2.0, coalition=(4, 5))
-    small = Pairs(4, GRAPHS.make("complete")(4).edges, 2.0)
+    law, betrayed = Pairs(n, 2.0, edges), Pairs(n, 2.0, edges, coalition=(4, 5))
+    small = Pairs(4, 2.0, GRAPHS.make("complete")(4).edges)
     plain = FullEvent(10, 10, 1.0, 1.0, 1)
     assert betrayed.event(0, plain).sigma == small.event(0, plain).sigma
     assert betrayed.event(0, plain).sigma < law.event(0, plain).sigma
@@ -119,7 +120,7 @@ def spec(**changes):
 def test_runs_name_the_adversary_that_their_noise_faces(make_shards):
     shards, one = make_shards(n=5, q=20), make_shards(n=1, q=60)
     pairs = spec(privacy__law="pairs(2.0, 4)", privacy__noise="private(1.0)", privacy__sampling="full")
-    with pytest.raises(PrivacyError, match="'secret_pairs' only"):
+    with pytest.raises(PrivacyError, match=r"'secret_pairs\(k\)' only"):
         prepare(pairs, shards)
     made = prepare(pairs.but(privacy__adversary="secret_pairs"), shards)
     assert made.statement.epsilon == pytest.approx(1.0, rel=2e-3) and len(set(made.job.release.sigma)) == 1

@@ -23,8 +23,9 @@ from sottovoce.privacy.accounting import price
 from sottovoce.privacy.calibration import sigma, single
 from sottovoce.privacy.events import FixedEvent, FullEvent, TreeEvent
 from sottovoce.privacy.filter import one_after_another
+from sottovoce.privacy.pairs import PairsLaw
 from sottovoce.privacy.profiles import gaussian_epsilon
-from sottovoce.privacy.release import PairsLaw, Release, SecretPairs, Shaped, Transcript
+from sottovoce.privacy.release import Release, SecretPairs, Setting, Shaped, Transcript
 from sottovoce.privacy.sampling import Full
 from sottovoce.privacy.statement import make_statement
 from sottovoce.problem.losses import LOSSES
@@ -126,7 +127,7 @@ def test_the_coalition_is_part_of_the_promise():
     sizes, spoken = np.full(6, 100), np.full(6, 10)
 
     def said(coalition):
-        law = PairsLaw(6.0, coalition).on(GRAPHS.make("star")(6), None, Full(), sizes, 3)
+        law = PairsLaw(6.0, coalition).on(Setting(GRAPHS.make("star")(6), Full(), sizes, 3))
         return make_statement(Release(Full(), 1.0, (0.05,) * 6, SecretPairs(), law), sizes, spoken, 1e-5, [], False)
 
     alone, curious = said(()), said((0,))

@@ -12,7 +12,7 @@ import pytest
 import sottovoce
 from sottovoce import AlgorithmSpec, Execution, Facts, ProblemSpec, Spec, notation, plan, solve
 from sottovoce.algorithm.descent import Descent
-from sottovoce.algorithm.method import SEQUENCES
+from sottovoce.algorithm.method import COUNTED, SEQUENCES
 from sottovoce.algorithm.methods import METHODS
 from sottovoce.errors import NetworkError, SottovoceError, SpecError
 from sottovoce.network.activation import ACTIVATIONS
@@ -41,6 +41,7 @@ SPELLINGS = {
     "method": (METHODS, ["dual_averaging", "descent", "stale(2)", "muffliato(3, 1.2)", "muffliato(omega=1.2, gossip=3)",
                          "admm(lo=0.7)", "scaffold", "output_perturbation"]),
     "sequence": (SEQUENCES, ["constant(20)", "constant:2e1", "linear", "linear(1.0)", "inverse(6, 1)", "geometric(2)"]),
+    "counted rounds": (COUNTED, ["all", "tail(0.5)", "tail(0.25)"]),
     "distance": (DISTANCES, ["euclidean", "euclidean(0.5, -1)", "entropy"]),
     "sampling": (SAMPLINGS, ["one", "fixed(1)", "fixed(8)", "poisson(64)", "poisson(0.05)", "poisson:5e-2", "full",
                              "cyclic(4)"]),

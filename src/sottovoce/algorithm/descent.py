@@ -81,6 +81,10 @@ class Primal:
         """ζ_i = ĝ_i + ν_i, unless a method says otherwise."""
         return PLAIN
 
+    def stride(self, t: int) -> float:
+        """η_t."""
+        return float(self.eta[t - 1])
+
     @property
     def width(self) -> int:
         """One vector, the model."""

@@ -47,7 +47,7 @@ class LazySum:
     Parameters
     ----------
     h, d : regulariser and distance
-    a, s, gamma : a_t, ιA_t and γ_t of rounds 1 … T
+    a, s, gamma : a_t (or w_t, where not all rounds count as much), ιA_t and γ_t of rounds 1 … T
     stiffness : extra modulus in each round (ιA_t μ_f where the f_i are strongly convex), zero otherwise
     """
 
@@ -198,6 +198,10 @@ class DualAveraging:
         """ζ_i = ĝ_i + ν_i."""
         return PLAIN
 
+    def stride(self, t: int) -> float:
+        """a_t."""
+        return float(self.steps.a[t - 1])
+
     @property
     def width(self) -> int:
         """One vector, s_i."""
@@ -225,7 +229,7 @@ class DualAveraging:
 
     @cached_property
     def _lazy(self) -> LazySum:
-        return LazySum(self.h, self.d, self.steps.a, self.s, self.steps.gamma, self.stiffness)
+        return LazySum(self.h, self.d, self.steps.w, self.s, self.steps.gamma, self.stiffness)
 
     def start(self, rows: int, m: int) -> State:
         """Line 1: z_i^(1) = 0."""
@@ -252,16 +256,21 @@ class DualAveraging:
         return Round(x, zeta, message, State(mix(message), total, np.full_like(state.since, t + 1), state.memory))
 
     def slept(self, state: State, t: int) -> Array:
-        """Σ a_τ x_i^(τ) over the rounds since … t, in which z_i stood still."""
+        """Σ w_τ x_i^(τ) over the rounds since … t, in which z_i stood still."""
         if self.primal == "recompute":
             return self._lazy(state.z, state.since, t)
         frozen = np.minimum(state.since, self.steps.T)
-        weight = self.steps.A[t] - self.steps.A[np.minimum(state.since - 1, t)]
+        weight = self.steps.W[t] - self.steps.W[np.minimum(state.since - 1, t)]
         return weight[:, None] * self.x(state.z, frozen)
 
     def average(self, state: State, t: int) -> Array:
-        """x̃_i^(t) = A_t⁻¹ Σ_{τ≤t} a_τ x_i^(τ), the output of Algorithm 1, for a state after round t."""
-        return (state.total + self.slept(state, t)) / self.steps.A[t]
+        """x̃_i^(t) = W_t⁻¹ Σ_{τ≤t} w_τ x_i^(τ), the output of Algorithm 1 (where w is a), for a state after round t.
+
+        Before the first round that counts it is x_i^(t) itself.
+        """
+        if self.steps.W[t] == 0:
+            return self.x(state.z, t)
+        return (state.total + self.slept(state, t)) / self.steps.W[t]
 
     def passes(self, state: State) -> float | None:
         """As its rounds and batches say."""

@@ -69,7 +69,8 @@ class Round(NamedTuple):
 Gradient = Callable[[Array], Array]
 """x of the active rows -> their clipped stochastic subgradients, same shape; zero for a row that only listens."""
 Mix = Callable[[Array], Array]
-"""Messages of the active rows -> Σ_j w_ij s_j for the same rows; crosses the network."""
+"""Messages of the active rows -> Σ_j w_ij s_j, or what else the averaging makes of them, for the same rows; crosses the
+network, in one exchange or in several."""
 Speaks = NDArray[np.bool_]
 """(rows,) whether a row takes a gradient in this round, or only listens and passes on."""
 
@@ -86,6 +87,9 @@ class Released:
     reach : L of what is released, given the bound on one record's subgradient
     curvature : (βR², Nμ) of an objective whose linear term is perturbed: what its minimiser gives away besides,
         and then a round has a second vector of noise, for how well the minimiser is known
+    weight : κ, where no subgradients are let out but the products of each record's numbers, its target counted κ-fold
+    columns : whether the columns are among these numbers, or only the constant and the target
+    numbers : of how many numbers a release is; None where as many as the model has
     """
 
     shape: tuple[Array, Array] | None = None
@@ -93,6 +97,9 @@ class Released:
     iterates: bool = True
     reach: Callable[[float], float] = lambda clip: clip
     curvature: tuple[float, float] | None = None
+    weight: float | None = None
+    columns: bool = True
+    numbers: int | None = None
 
 
 PLAIN = Released()
@@ -121,6 +128,9 @@ class Method(Protocol):
     def released(self) -> Released:
         """What a round lets out."""
 
+    def stride(self, t: int) -> float:
+        """How much one ζ_i weighs in a message of round t: the unit of what robust averaging calls far."""
+
     def start(self, rows: int, m: int) -> State:
         """The state before round 1."""
 
@@ -138,10 +148,17 @@ class Method(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class StepSizes:
-    """a_t > 0 and γ_t ≥ 0, both non-decreasing; element t − 1 belongs to round t."""
+    """a_t > 0 and γ_t ≥ 0, both non-decreasing; element t − 1 belongs to round t.
+
+    Attributes
+    ----------
+    a, gamma : a_t and γ_t
+    counted : w_t, how much the x of each round counts in the average that is put out; a_t by default, as in the paper
+    """
 
     a: Array
     gamma: Array
+    counted: Array | None = None
 
     def __post_init__(self) -> None:
         """The conditions under which Lemma 5 and everything after it hold."""
@@ -151,6 +168,8 @@ class StepSizes:
             raise SpecError("the weights a_t must be positive and must not decrease")
         if not (np.all(self.gamma >= 0) and np.all(np.diff(self.gamma) >= 0)):
             raise SpecError("the parameters γ_t must not be negative and must not decrease")
+        if len(self.w) != len(self.a) or not (np.all(self.w >= 0) and self.w[-1] > 0):
+            raise SpecError("the weights of the average need one number a round, not negative, the last one over 0")
 
     @property
     def T(self) -> int:
@@ -161,6 +180,16 @@ class StepSizes:
     def A(self) -> Array:
         """A_t = Σ_{τ≤t} a_τ, with A_0 = 0 in front: element t belongs to round t."""
         return prefix_sums(self.a)
+
+    @property
+    def w(self) -> Array:
+        """w_t."""
+        return self.a if self.counted is None else self.counted
+
+    @cached_property
+    def W(self) -> Array:
+        """W_t = Σ_{τ≤t} w_τ, with W_0 = 0 in front."""
+        return self.A if self.counted is None else prefix_sums(self.w)
 
 
 def prefix_sums(values: Array) -> Array:
@@ -203,6 +232,27 @@ array([1., 2., 3., 4.])
 >>> SEQUENCES.read("inverse(6, 1)")(3)
 array([3. , 2. , 1.5])
 """
+
+
+def _tail(a: Array, share: float = 0.5) -> Array:
+    if not 0 < share <= 1:
+        raise SpecError(f"a tail is a share of the rounds, over 0 and at most 1, not {share}")
+    first = len(a) - max(1, round(share * len(a)))
+    return np.where(np.arange(len(a)) < first, 0.0, a)
+
+
+Counted: TypeAlias = Chosen[Array, Array]
+"""From a_t to w_t, how much the x of each round counts in what is put out."""
+
+COUNTED = Choices.of_functions("counted rounds", {"all": lambda a: a, "tail": _tail})
+"""all: as the paper has it, w_t = a_t; tail(share): the last rounds alone, the rest of the way is left out.
+
+Examples
+--------
+>>> COUNTED.read("tail(0.5)")(np.ones(5))
+array([0., 0., 0., 1., 1.])
+"""
+ALL: Counted = COUNTED.make("all")
 
 
 def constant(c: float) -> Sequence:

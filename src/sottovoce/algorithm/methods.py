@@ -6,8 +6,9 @@ from typing import TypeAlias
 from sottovoce._types import Array
 from sottovoce.algorithm.descent import Descent, Mixup, Stale
 from sottovoce.algorithm.dual_averaging import DualAveraging
-from sottovoce.algorithm.method import Method, StepSizes
+from sottovoce.algorithm.method import ALL, Counted, Method, StepSizes
 from sottovoce.algorithm.oneshot import ObjectivePerturbation, OutputPerturbation
+from sottovoce.algorithm.statistics import Statistics
 from sottovoce.algorithm.synchronous import Admm, Huang, Muffliato, Scaffold, Tracking
 from sottovoce.errors import SpecError
 from sottovoce.notation import Choices, Chosen
@@ -31,6 +32,7 @@ class Ingredients:
     every: int = 1
     row: float = 1.0
     """√(R² + B²), the public bound of a row."""
+    counted: Counted = ALL
 
     @property
     def h(self) -> Regulariser:
@@ -39,7 +41,8 @@ class Ingredients:
 
 
 def _dual_averaging(i: Ingredients) -> Method:
-    return DualAveraging(i.h, StepSizes(i.a, i.gamma), i.iota, i.scale, i.d, i.primal, i.curvature)
+    counted = None if i.counted == ALL else i.counted(i.a)
+    return DualAveraging(i.h, StepSizes(i.a, i.gamma, counted), i.iota, i.scale, i.d, i.primal, i.curvature)
 
 
 MethodChoice: TypeAlias = Chosen[Ingredients, Method]
@@ -60,6 +63,8 @@ METHODS = Choices.of_functions(
         "scaffold": lambda i, warm=0: Scaffold(i.h, i.a, i.eta, i.scale, i.every, warm),
         "output_perturbation": lambda i: OutputPerturbation(i.problem, len(i.a), i.row),
         "objective_perturbation": lambda i: ObjectivePerturbation(i.problem, len(i.a), i.row),
+        "statistics": lambda i, weight=1.0: Statistics(i.problem, len(i.a), i.scale, weight),
+        "mean": lambda i: Statistics(i.problem, len(i.a), i.scale, i.problem.shards.intercept, columns=False),
     },
 )
 """Every method by name; numbers in brackets are its own parameters."""
@@ -70,6 +75,8 @@ def make_method(chosen: MethodChoice, ingredients: Ingredients) -> Method:
     i, method = ingredients, chosen(ingredients)
     if not isinstance(method, DualAveraging) and (i.d, i.primal, i.curvature) != (Euclidean(), "recompute", 0.0):
         raise SpecError(f"distance, centre, primal and curvature are dual averaging's; leave them out for '{chosen}'")
+    if not isinstance(method, DualAveraging) and i.counted != ALL:
+        raise SpecError(f"'{i.counted}' of the rounds to count is dual averaging's; leave it out for '{chosen}'")
     if method.synchronous and i.iota < 1:
         raise SpecError(f"in '{chosen}' every node takes part in every round; use activation 'everyone'")
     return method

@@ -26,7 +26,8 @@ import numpy as np
 
 from sottovoce._types import Array, IntArray
 from sottovoce.auditing.stage import Stage, Transcript
-from sottovoce.privacy.release import Pairs, Source, Tree
+from sottovoce.privacy.pairs import Pairs
+from sottovoce.privacy.release import Source, Tree
 
 LIKELIHOOD, UNEVEN, BETWEEN, EQUAL, LATTICE = "likelihood", "uneven", "between nodes", "equal noise", "lattice"
 WHITENED, FINAL = "whitened", "final model"

@@ -30,7 +30,8 @@ from sottovoce.engine.job import Job
 from sottovoce.engine.secure import ExactSums, SecureDraws
 from sottovoce.errors import SpecError
 from sottovoce.network.schedule import Schedule
-from sottovoce.privacy.release import Draws, Law, Pairs, Shaped, Tree
+from sottovoce.privacy.pairs import Pairs
+from sottovoce.privacy.release import Draws, Law, Shaped, Tree
 from sottovoce.run.build import Prepared
 from sottovoce.secure.generator import fresh
 from sottovoce.streams import Streams
@@ -199,7 +200,8 @@ class Stage:
         sizes, m = job.problem.shards.sizes, job.problem.m
         if self.job.secure:
             old = cast(SecureDraws, self.job.draws)
-            sums = ExactSums(job.problem, old.sums.clip, old.sums.bound, old.sums.intercept, old.sums.largest)
+            was = cast(ExactSums, old.sums)
+            sums = ExactSums(job.problem, was.clip, was.bound, was.intercept, was.largest)
             job = replace(job, draws=SecureDraws(job.release, sums, fresh(), sizes, m, compiled=old.compiled))
         else:
             job = replace(job, draws=Draws(job.release, Streams(key), sizes, m))

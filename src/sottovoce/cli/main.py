@@ -16,6 +16,7 @@ from sottovoce.cli.plan import plan
 from sottovoce.cli.predict import predict
 from sottovoce.cli.report import report
 from sottovoce.cli.reproduce import reproduce
+from sottovoce.cli.schema import schema
 from sottovoce.cli.sweep import sweep
 from sottovoce.cli.train import train
 from sottovoce.errors import SottovoceError
@@ -44,7 +45,7 @@ def _root(
     """Train linear models over many owners' private data, by gossip between their nodes."""
 
 
-for verb in (demo, train, predict, sweep, compare, report, plan, account, calibrate, audit, reproduce):
+for verb in (demo, schema, train, predict, sweep, compare, report, plan, account, calibrate, audit, reproduce):
     app.command()(verb)
 
 app.add_typer(data.app, name="data")

@@ -1,54 +1,40 @@
-"""Private evaluation: held-out records, the count of right answers on them, and its noise.
+"""Private evaluation in a consortium: held-out records, the count of right answers on them, and its noise.
 
-*Which records are held out* is a secret choice, stable for good. Every record has a secret score, a keyed hash of its
-contents and of how many equal ones came before it, and every person one of their id, where the schema names a unit; the
-key is the node's own secret. Records, or people with all of their rows, are ordered by their scores. So the order of a
-file or of a query's answer does not matter, a restarted node finds the same shares again, and to anybody without the
-key the held-out ones are a uniformly random subset of the public size. A held-out person is tested on one record, the
-one with the least score.
+*Which records are held out* is a secret choice, stable for good (`evaluation.shares`): the key is the node's own
+secret, so that the order of a file or of a query's answer does not matter, and a restarted node finds the same shares
+again. It needs the choice to stay the same from run to run, too: `refuse_moved` sees to that.
 
-That is what makes the accounting of two disjoint uses right. Replace a record by another one: of the pairs (contents,
-how many equal ones came before) one goes and one comes. Give the new one the old one's score: the scores have the same
-law as before, and for every outcome of them the two data sets differ in one share only. (Scores of contents alone would
-not do: equal records would move in a block, and one record could change both shares.) Mixing over the scores keeps both
-guarantees (they are jointly convex), so a record costs what the one use of it costs: the larger of the two, not their
-sum. It also needs the choice to stay the same from run to run: `refuse_moved` sees to that.
-
-*One count* of q held-out records is the mean of q numbers that are ½ (right) or −½ (wrong), times q, plus a constant:
-an event of the same kind as a round of training with a full batch, clip ½ and one round, and accounted in the same
-statement. Count and noise are added and rounded to a whole number once, as if with real numbers: a secure release, that
-has no low bits to attack. The noise comes from the node's own secret and its ledger's nonce, so that a node that
-restarts releases the same number again. A node releases its one noisy count: budgeted, in the ledger before anybody
-sees it, and never a second one.
+*One count* of q held-out records is a tally of one question (`evaluation.tally`), accounted in the same statement as
+the training. The noise comes from the node's own secret and its ledger's nonce, so that a node that restarts releases
+the same number again. A node releases its one noisy count: budgeted, in the ledger before anybody sees it, and never a
+second one.
 """
 
 import hashlib
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy  # not its parts: they load when first used
-from numpy.typing import NDArray
 
 from sottovoce._types import Array
 from sottovoce.consortium.agreement import Agreement
 from sottovoce.data.schema import Encoded
 from sottovoce.errors import DataError, PrivacyError, StoreError
+from sottovoce.evaluation.shares import secret_order
+from sottovoce.evaluation.tally import RIGHT, Keys, Tally
 from sottovoce.node import budget, entropy
 from sottovoce.node.budget import Spending
 from sottovoce.node.ledger import Row
 from sottovoce.node.message import RUN, Header, check, pack_text, read, unpack_text
 from sottovoce.node.store import Store
-from sottovoce.privacy.calibration import sigma
-from sottovoce.privacy.events import Event, FullEvent
+from sottovoce.privacy.events import Event
+from sottovoce.privacy.release import Release, Transcript
+from sottovoce.privacy.sampling import Full
 from sottovoce.privacy.statement import PrivacyStatement, with_held_out
 from sottovoce.problem.objective import Problem
 from sottovoce.problem.shards import Shards
-from sottovoce.secure.generator import Generator, Purpose
-from sottovoce.secure.noise import noisy_counts, scale_of
 
 # -- which records are held out --
 
@@ -74,9 +60,7 @@ def deal(encoded: Encoded, records: int, held_out: int, secret: bytes, dataset: 
     >>> bool((there.train.X == back.train.X).all()), there.train.sizes.tolist(), there.test.sizes.tolist()
     (True, [3], [1])
     """
-    scores = _scores(encoded, secret, dataset)
-    order = sorted(range(len(scores)), key=scores.__getitem__)
-    each = [[row] for row in order] if encoded.units is None else _people(encoded.units, order, secret, dataset)
+    each = secret_order(encoded.X, encoded.y, encoded.units, secret, dataset)
     if len(each) < records:
         raise DataError(
             f"there are {len(each)} {'records' if encoded.units is None else 'people'}, but {records} were agreed on; "
@@ -89,49 +73,6 @@ def deal(encoded: Encoded, records: int, held_out: int, secret: bytes, dataset: 
         return Shares(train, None)
     first = np.array([unit[0] for unit in each[:held_out]], dtype=np.int64)
     return Shares(train, Shards.of(encoded.X[first], encoded.y[first], np.array([0, held_out])))
-
-
-def _scores(encoded: Encoded, secret: bytes, dataset: str) -> list[bytes]:
-    """Of every row; equal rows (of one person, where there are people) are told apart by their number."""
-    X, y, units = encoded.X, encoded.y, encoded.units
-    if scipy.sparse.issparse(X):
-        X = scipy.sparse.csr_array(X)
-        X.sort_indices()
-    scores, before = [], Counter[tuple[str, bytes]]()
-    for row in range(len(y)):
-        if scipy.sparse.issparse(X):
-            at = slice(int(X.indptr[row]), int(X.indptr[row + 1]))
-            stored = X.data[at] != 0
-            content = X.indices[at][stored].astype("<i8").tobytes()
-            content += np.asarray(X.data[at][stored], dtype="<f8").tobytes()
-        else:
-            content = (np.asarray(X[row], dtype="<f8") + 0.0).tobytes()  # −0 and 0 are one value
-        content += np.asarray(y[row], dtype="<f8").tobytes()
-        whose = "" if units is None else str(units[row])
-        scores.append(_score(secret, dataset, content, before[whose, content]))
-        before[whose, content] += 1
-    return scores
-
-
-def _score(secret: bytes, dataset: str, content: bytes, before: int) -> bytes:
-    """Of a record with so many equal ones before it; the first is scored as version 0.1 scored all of them."""
-    score = hashlib.blake2b(dataset.encode() + b"\0" + content, key=secret, person=b"shares", digest_size=32).digest()
-    if not before:
-        return score
-    again = score + before.to_bytes(8, "little")
-    return hashlib.blake2b(again, key=secret, person=b"shares again", digest_size=32).digest()
-
-
-def _people(units: NDArray[np.object_], order: Sequence[int], secret: bytes, dataset: str) -> list[list[int]]:
-    """The rows of every person, in the order of their scores; people in the order of scores of their own."""
-    whose: dict[str, list[int]] = {}
-    for row in order:
-        whose.setdefault(str(units[row]), []).append(row)
-
-    def score(unit: str) -> bytes:
-        return hashlib.blake2b(f"{dataset}\0{unit}".encode(), key=secret, person=b"units", digest_size=32).digest()
-
-    return [whose[unit] for unit in sorted(whose, key=score)]
 
 
 def refuse_moved(spendings: Sequence[Spending], dataset: str, train: str, test: str | None) -> None:
@@ -155,8 +96,7 @@ def refuse_moved(spendings: Sequence[Spending], dataset: str, train: str, test: 
 
 # -- the count, and what it costs --
 
-ROUND = 1  # the one release of an evaluation
-HALF = 0.5  # a right or wrong answer, seen from the middle
+ROUND = RIGHT.round  # the one release of an evaluation
 
 
 def count_event(held_out: int, epsilon: float, delta: float) -> Event:
@@ -168,8 +108,7 @@ def count_event(held_out: int, epsilon: float, delta: float) -> Event:
     >>> round(noise_of(event), 2)
     3.73
     """
-    unit = FullEvent(held_out, held_out, HALF, 1.0, ROUND)
-    return replace(unit, sigma=sigma(unit, epsilon, delta))
+    return Tally.of(np.array([held_out]), epsilon, delta).events[0]
 
 
 def noise_of(event: Event) -> float:
@@ -207,17 +146,17 @@ def right_answers(problem: Problem, x: Array, tolerance: float) -> int:
     return int(np.count_nonzero(right))
 
 
-def noisy_count(count: int, event: Event, keys: Mapping[Purpose, Generator], node: int) -> int:
+def noisy_count(count: int, event: Event, keys: Keys) -> int:
     """The count with noise, rounded once: a function of the node's own keys for the evaluation of this run.
 
     Examples
     --------
     >>> event, keys = count_event(100, 1.0, 1e-5), entropy.own_keys(bytes(32), "ab", bytes(32))
-    >>> noisy_count(80, event, keys, 0) - 80 == noisy_count(10, event, keys, 0) - 10
+    >>> noisy_count(80, event, keys) - 80 == noisy_count(10, event, keys) - 10
     True
     """
-    scale = scale_of(event.sigma, event.records)
-    return int(noisy_counts(keys[Purpose.COUNTS], node, ROUND, np.array([count]), scale)[0])
+    tally = Tally(Release(Full(), event.clip, (event.sigma,), Transcript()), np.array([event.records]))
+    return int(tally.answers(RIGHT, np.array([[count]]), keys)[0, 0])
 
 
 @dataclass(frozen=True)
@@ -312,7 +251,7 @@ class Examiner:
             raise StoreError("the count of right answers was released before, but is gone; restore the node's folder")
         right = right_answers(self.problem, model, self.tolerance)
         keys = entropy.own_keys(self.store.secret, self.digest, self.store.nonce(), self.fingerprint)
-        noisy = noisy_count(right, self.event, keys, self.number)
+        noisy = noisy_count(right, self.event, keys)
         adversary, adjacency = self.run.spec.privacy.adversary, self.run.statement.adjacency
         detail = budget.opening(name, self.name, self.dataset, self.fingerprint, self.event, adversary, adjacency)
         with self.store.transaction():

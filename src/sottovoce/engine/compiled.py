@@ -7,6 +7,10 @@ Where the job's draws are the run's own `Draws`, with Gaussian noise, the kernel
 counters itself (noise in float32, 3e-7 relative from the reference's); any other `Randomness` is asked for a block of
 rounds at a time and injected, and then trajectories agree to rounding.
 
+Noise that all nodes share with all is made from its counters too, two normals a coordinate, at the addresses and with
+the joint law that the reference has. Where a round ends with the mean of all messages, it is not made at all: it is
+gone from that mean, so that the trajectory is the same to rounding, and a simulation keeps nothing else of a message.
+
 Runs that share data, schedule and streams and differ in numbers only (σ, the weights of h, step sizes, clip) can be
 stacked: `run_many` draws records and unit noise once for all of them, which is cheaper, and compares like with like.
 """
@@ -25,12 +29,14 @@ from sottovoce.algorithm.descent import Descent
 from sottovoce.algorithm.dual_averaging import DualAveraging
 from sottovoce.algorithm.method import State, prefix_sums
 from sottovoce.engine.job import ENGINES, Job, Stretch, stretches
-from sottovoce.engine.kernel import ENTROPY, INJECTED, KINDS, L2_BALL, SAMPLERS, SEPARABLE
+from sottovoce.engine.kernel import AVERAGINGS, ENTROPY, INJECTED, KINDS, L2_BALL, SAMPLERS, SEPARABLE
 from sottovoce.engine.kernel.arguments import Data, Model, Noise, Plan, Steps, make_scratch
 from sottovoce.engine.kernel.data import code_of
 from sottovoce.engine.kernel.rounds import run_rounds
 from sottovoce.errors import SpecError
+from sottovoce.network.averaging import Clipped, Trimmed
 from sottovoce.network.schedule import Schedule
+from sottovoce.privacy.pairs import Pairs
 from sottovoce.privacy.release import Draws, Gaussian
 from sottovoce.problem.regularisers import Entropy, Euclidean, Regulariser, Separable
 from sottovoce.problem.shards import Shards
@@ -38,6 +44,7 @@ from sottovoce.streams import Purpose, Streams
 
 Known: TypeAlias = DualAveraging | Descent
 INJECTED_BLOCK = 1 << 20  # numbers of injected noise held at a time
+LEVEL = 1e-14  # the parts of a pair's noise are of one size to rounding, or they are not
 
 
 # --- running
@@ -79,7 +86,10 @@ def run_many(jobs: Sequence[Job], states: Sequence[State], start: int, stop: int
 def counted(job: Job) -> bool:
     """Whether the kernel can make the job's draws itself."""
     draws = job.draws
-    return type(draws) is Draws and type(draws.streams) is Streams and type(draws.release.law) is Gaussian
+    if type(draws) is not Draws or type(draws.streams) is not Streams:
+        return False
+    law = draws.release.law
+    return type(law) is Gaussian or (type(law) is Pairs and law.whole)
 
 
 def _draws(job: Job, noise: Noise, start: int, stop: int) -> Iterator[tuple[int, int, Noise]]:
@@ -163,7 +173,8 @@ def _pack(jobs: list[Job]) -> Packed:
 def pack(jobs: Sequence[Job]) -> Packed:
     """Lay out the runs, which must share data, loss, schedule, streams and everything else but numbers."""
     first = jobs[0]
-    return Packed(_data(first.problem.shards), _plan(first.schedule), _model(jobs), _steps(jobs), _noise(jobs))
+    plan = _plan(first.schedule, apart=type(first.release.law) is Gaussian)
+    return Packed(_data(first.problem.shards), plan, _model(jobs), _steps(jobs), _noise(jobs))
 
 
 def _data(shards: Shards) -> Data:
@@ -190,10 +201,17 @@ def _data(shards: Shards) -> Data:
     )
 
 
-def _plan(schedule: Schedule) -> Plan:
-    groups = [_groups(W) for W in schedule.patterns]
+def _plan(schedule: Schedule, apart: bool) -> Plan:
+    """Flat; `apart` where disjoint links may be gone through link by link."""
+    averaging, bound = schedule.averaging, 0.0
+    if isinstance(averaging, Clipped):
+        bound = averaging.radius
+    elif isinstance(averaging, Trimmed):
+        bound = float(averaging.f)
+    apart = apart and averaging.linear
+    groups = [_groups(W) if apart else [slice(0, len(W))] for W in schedule.mixtures]
     blocks = [
-        np.concatenate([W[at, at].ravel() for at in split]) for W, split in zip(schedule.patterns, groups, strict=True)
+        np.concatenate([W[at, at].ravel() for at in split]) for W, split in zip(schedule.mixtures, groups, strict=True)
     ]
     sizes = np.array([len(block) for block in blocks])
     widest = max(len(W) for W in schedule.patterns)
@@ -204,8 +222,11 @@ def _plan(schedule: Schedule) -> Plan:
         weights=_read_only(np.concatenate(blocks), np.float64),
         corners=_read_only(np.cumsum(sizes) - sizes, np.int64),
         groups=_read_only(np.array([len(split) for split in groups]), np.int64),
+        flat=_read_only(np.array([bool(np.all(W == W[0, 0])) for W in schedule.mixtures]), np.bool_),
         widest=widest,
         speakers=schedule.speakers or widest,
+        averaging=AVERAGINGS[type(averaging)],
+        bound=bound,
     )
 
 
@@ -269,10 +290,10 @@ def _sequences(method: Known) -> tuple[Array, ...]:
     """push, a, γ, s, A, P and Q; what a method has no use for is stood in for by something of the right length."""
     if isinstance(method, Descent):
         return -method.eta, method.a, method.a, method.a, method.A, method.A, method.A
-    a, den = method.steps.a, method.modulus
-    P = prefix_sums(a / den)
-    Q = prefix_sums(a * method.s / den) if _soft(method.h) else P  # P stands in: it is multiplied by φ = 0
-    return a, a, method.steps.gamma, method.s, method.steps.A, P, Q
+    steps, den = method.steps, method.modulus
+    P = prefix_sums(steps.w / den)
+    Q = prefix_sums(steps.w * method.s / den) if _soft(method.h) else P  # P stands in: it is multiplied by φ = 0
+    return steps.a, steps.w, steps.gamma, method.s, steps.W, P, Q
 
 
 def _noise(jobs: Sequence[Job]) -> Noise:
@@ -281,7 +302,8 @@ def _noise(jobs: Sequence[Job]) -> Noise:
     sizes = shards.sizes
     batch = np.array([first.release.sampling.batch(int(q)) for q in sizes])
     keys = {purpose: np.zeros(2, np.uint32) for purpose in Purpose}
-    sampler, sigma = INJECTED, np.zeros((1, len(sizes)))
+    sampler, sigma, shared = INJECTED, np.zeros((1, len(sizes))), np.empty((0, 0))
+    scale = np.stack([_method(job).scale for job in jobs])
     if counted(first):
         draws = first.draws
         assert isinstance(draws, Draws)
@@ -289,7 +311,10 @@ def _noise(jobs: Sequence[Job]) -> Noise:
             raise SpecError("the draws are made for other data; give them these shards' sizes and dimension")
         sampler = SAMPLERS[type(draws.release.sampling)]
         keys = {purpose: np.concatenate(draws.streams.key(purpose)) for purpose in Purpose}
-        sigma = np.array([job.draws.release.sigma for job in jobs if isinstance(job.draws, Draws)])
+        releases = [job.draws.release for job in jobs if isinstance(job.draws, Draws)]
+        sigma = np.array([release.sigma for release in releases])
+        if isinstance(draws.release.law, Pairs):
+            shared = np.stack([r.law.parts(r.sigma) for r in releases if isinstance(r.law, Pairs)])
     with np.errstate(divide="ignore"):  # b = q: every record, nothing to skip
         gap_scale = 1.0 / np.log1p(-batch / sizes)
     return Noise(
@@ -300,7 +325,12 @@ def _noise(jobs: Sequence[Job]) -> Noise:
         records_key=_read_only(keys[Purpose.RECORDS], np.uint32),
         sigma=_read_only(sigma, np.float64),
         noisy=_read_only(np.any(sigma > 0, axis=0), np.bool_),
-        scale=_read_only(np.stack([_method(job).scale for job in jobs]), np.float64),
+        scale=_read_only(scale, np.float64),
+        pairs=shared.size > 0,
+        shared=_read_only(shared, np.float64),
+        level=bool(np.all(np.ptp(scale * shared, axis=1) <= LEVEL * np.max(scale * shared, axis=1)))
+        if shared.size
+        else False,
         injected=_read_only(np.empty((0, first.problem.m)), np.float64),
         records=_read_only(np.empty(0), np.int64),
         starts=_read_only(np.empty(0), np.int64),
@@ -354,6 +384,7 @@ def _check_alike(one: Job, other: Job) -> None:
         "schedule": _same_schedule(one.schedule, other.schedule),
         "kind of regulariser": type(method.h) is type(its.h),
         "method": _variant(method) == _variant(its),
+        "law of noise": type(one.release.law) is type(other.release.law),
         "sampling": one.release.sampling == other.release.sampling,
         "randomness": draws is its_draws
         or (
@@ -384,6 +415,7 @@ def _same_schedule(one: Schedule, other: Schedule) -> bool:
     return (
         one.n == other.n
         and one.speakers == other.speakers
+        and one.averaging == other.averaging
         and len(one.patterns) == len(other.patterns)
         and all(np.array_equal(a, b) for a, b in zip(mine, theirs, strict=True))
     )
@@ -392,7 +424,7 @@ def _same_schedule(one: Schedule, other: Schedule) -> bool:
 def _same_steps(one: Known, other: Known) -> bool:
     if isinstance(one, DualAveraging) and isinstance(other, DualAveraging):
         numbers = [(m.iota, m.h.modulus, m.curvature, _soft(m.h)) for m in (one, other)]
-        pairs = [(one.steps.a, other.steps.a), (one.steps.gamma, other.steps.gamma)]
+        pairs = [(one.steps.a, other.steps.a), (one.steps.gamma, other.steps.gamma), (one.steps.w, other.steps.w)]
         return numbers[0] == numbers[1] and _equal(pairs)
     return isinstance(one, Descent) and isinstance(other, Descent) and _equal([(one.a, other.a), (one.eta, other.eta)])
 

@@ -20,7 +20,9 @@ from sottovoce.engine.secure import SecureDraws
 from sottovoce.errors import SpecError
 from sottovoce.network.schedule import Schedule
 from sottovoce.privacy.release import Release
+from sottovoce.privacy.statistics import Products
 from sottovoce.problem.losses import Loss
+from sottovoce.problem.moments import packed_moments
 from sottovoce.problem.objective import Problem, clipped_mean
 from sottovoce.problem.regularisers import Entropy, Euclidean
 
@@ -56,7 +58,16 @@ class Job:
 
 
 def gradients(problem: Problem, release: Release, nodes: IntArray, records: list[IntArray | None]) -> Gradient:
-    """x of some nodes -> ĝ_i, their clipped mean subgradients over the given records, (nodes, m)."""
+    """x of some nodes -> ĝ_i, their clipped mean subgradients over the given records, (nodes, m).
+
+    Where not subgradients are let out but the products of all records' numbers: the mean of those, whatever x is.
+    """
+    how = release.sampling
+    if isinstance(how, Products):
+        shards = problem.shards
+        return lambda x: np.stack(
+            [packed_moments(shards, i, how.weight, how.row_norm, how.columns) / shards.sizes[i] for i in nodes.tolist()]
+        )
 
     def gradient(x: Array) -> Array:
         rows = zip(nodes.tolist(), x, records, strict=True)
@@ -151,7 +162,7 @@ class Engine:
     ----------
     name : how it is asked for
     together : runs the rounds, of jobs that it does not refuse
-    methods, samplers, laws, regularisers, distances : the types that it knows
+    methods, samplers, laws, regularisers, distances, averagings : the types that it knows
     losses : the losses that it knows, by name
     secure : whether it runs jobs whose draws are secure ones
     worth : work (see `work`) from which on 'auto' takes it; never, unless this is said
@@ -165,6 +176,7 @@ class Engine:
     laws: Collection[type] | None = None
     regularisers: Collection[type] | None = None
     distances: Collection[type] | None = None
+    averagings: Collection[type] | None = None
     losses: Mapping[str, Loss] | None = None
     secure: bool = True
     worth: float = math.inf
@@ -195,6 +207,7 @@ class Engine:
             "law of noise": (job.release.law, self.laws),
             "regulariser": (getattr(job.method, "h", job.problem.h), self.regularisers),
             "distance": (getattr(job.method, "d", Euclidean()), self.distances),
+            "averaging": (job.schedule.averaging, self.averagings),
         }
         for noun, (value, known) in parts.items():
             if known is not None and type(value) not in known:
@@ -203,6 +216,8 @@ class Engine:
         row = loss if self.losses is None else self.losses.get(loss.name)
         if row is None or row.slope_formula is not loss.slope_formula:
             yield f"loss '{loss.name}' (it knows those that were in the table when it was first used)"
+        if self.losses is not None and job.problem.shards.weights is not None:
+            yield "weights of single records"
         if not self.secure and job.secure:
             yield "secure release (of a run without a seed; secure=False or --no-secure would do without)"
 
@@ -261,6 +276,7 @@ ENGINES: dict[str, Engine] = {
             samplers=kernel.SAMPLERS,
             regularisers=kernel.KINDS,
             distances=(Euclidean, Entropy),
+            averagings=kernel.AVERAGINGS,
             losses=kernel.LOSSES,
             secure=False,
             worth=2e8,  # some ten seconds of the reference engine

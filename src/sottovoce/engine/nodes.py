@@ -3,7 +3,8 @@
 A node knows the public schedule, its own records and its own randomness; nothing of anybody else's but messages. The
 one seam to a network is `Transport`: exchange(round, message, peers) -> their messages, all of them or an error. It
 is a round at a time, since a round's message is one and the same for all peers, so that it can be on its way to
-everybody before anybody's is waited for.
+everybody before anybody's is waited for. Where an averaging takes several exchanges, a node follows the plan of its
+round (`Schedule.exchanges`): the first sends its message, each later one what it holds by then.
 
 The in-memory engine runs one thread a node, messages through queues. It proves the seam to real nodes: the same `step`
 as in the reference engine, on one row, with an exchange for `mix`; MPI and FLARE are other transports of the same loop.
@@ -23,6 +24,7 @@ from sottovoce._types import Array, IntArray
 from sottovoce.algorithm.method import Method, State
 from sottovoce.engine.job import Job, Randomness, draw
 from sottovoce.errors import NetworkError
+from sottovoce.network.mixing import Exchange
 from sottovoce.network.schedule import Schedule
 from sottovoce.privacy.release import Release
 from sottovoce.problem.objective import Problem
@@ -31,11 +33,21 @@ from sottovoce.problem.objective import Problem
 class Transport(Protocol):
     """One node's end of the network."""
 
-    def exchange(self, t: int, payload: bytes, peers: Sequence[int]) -> Mapping[int, bytes]:
+    def exchange(
+        self, t: int, payload: bytes, peers: Sequence[int], hears: Sequence[int] | None = None, part: int = 0
+    ) -> Mapping[int, bytes]:
         """Give this round's message to every peer and return theirs; blocks; whole messages, or an error.
 
         A peer is missing from the answer only where both ends were told to leave their edge out of this round; each
         then keeps its weight to itself.
+
+        Parameters
+        ----------
+        t : the round
+        payload : what this node holds
+        peers : who gets it
+        hears : who is waited for, where that is somebody else than the peers
+        part : which exchange of the round it is, from 0
         """
 
 
@@ -45,14 +57,14 @@ class MemoryNetwork:
     def __init__(self, patience: float = 3600.0) -> None:
         self.patience = patience
         self.stopped = Event()
-        self._queues: dict[tuple[int, int], queue.SimpleQueue[tuple[int, bytes]]] = {}
+        self._queues: dict[tuple[int, int], queue.SimpleQueue[tuple[tuple[int, int], bytes]]] = {}
         self._lock = Lock()
 
     def end(self, node: int) -> "MemoryTransport":
         """The transport of one node."""
         return MemoryTransport(self, node)
 
-    def queue(self, sender: int, receiver: int) -> "queue.SimpleQueue[tuple[int, bytes]]":
+    def queue(self, sender: int, receiver: int) -> "queue.SimpleQueue[tuple[tuple[int, int], bytes]]":
         """The queue from one node to another."""
         with self._lock:
             return self._queues.setdefault((sender, receiver), queue.SimpleQueue())
@@ -64,19 +76,21 @@ class MemoryTransport:
     def __init__(self, network: MemoryNetwork, node: int) -> None:
         self.network, self.node = network, node
 
-    def exchange(self, t: int, payload: bytes, peers: Sequence[int]) -> dict[int, bytes]:
-        """Put the message into every peer's queue, then wait for theirs of the same round."""
+    def exchange(
+        self, t: int, payload: bytes, peers: Sequence[int], hears: Sequence[int] | None = None, part: int = 0
+    ) -> dict[int, bytes]:
+        """Put the message into every peer's queue, then wait for theirs of the same exchange."""
         for peer in peers:
-            self.network.queue(self.node, peer).put((t, payload))
-        return {peer: self._next(t, peer) for peer in peers}
+            self.network.queue(self.node, peer).put(((t, part), payload))
+        return {peer: self._next((t, part), peer) for peer in (peers if hears is None else hears)}
 
-    def _next(self, t: int, peer: int) -> bytes:
-        waited = 0.0
+    def _next(self, at: tuple[int, int], peer: int) -> bytes:
+        waited, t = 0.0, at[0]
         while True:
             if self.network.stopped.is_set():
                 raise NetworkError(f"node {self.node} stopped in round {t}: another node failed")
             try:
-                round_, answer = self.network.queue(peer, self.node).get(timeout=0.05)
+                found, answer = self.network.queue(peer, self.node).get(timeout=0.05)
                 break
             except queue.Empty:
                 waited += 0.05
@@ -85,8 +99,11 @@ class MemoryTransport:
                         f"node {self.node} waited {self.network.patience:g} s for node {peer} in round {t}; is it "
                         "running?"
                     ) from None
-        if round_ != t:
-            raise NetworkError(f"node {self.node} expected round {t} from node {peer}, but got round {round_}")
+        if found != at:
+            raise NetworkError(
+                f"node {self.node} expected exchange {at[1]} of round {t} from node {peer}, but got exchange "
+                f"{found[1]} of round {found[0]}"
+            )
         return answer
 
 
@@ -138,34 +155,31 @@ class Node:
         return self.method.step(state, t, self._me, speaks, gradient, drawn.noise, partial(self._mix, t)).state
 
     def _mix(self, t: int, message: Array) -> Array:
-        peers, weights = self.schedule.peers(t, self.number)
-        row = dict(zip(peers.tolist(), weights.tolist(), strict=True))
-        payload, message = self.let_out(t, message)
-        heard = self.transport.exchange(t, payload, [peer for peer in sorted(row) if peer != self.number])
-        return mixed(self.number, row, message, {peer: self.take_in(p, message) for peer, p in heard.items()})
+        payload, held = self.let_out(t, message)
+        unit = self.method.stride(t)
+        for part, exchange in enumerate(self.schedule.exchanges(t, self.number)):
+            payload = payload if part == 0 else self.pass_on(t, part, held)
+            heard = self._exchange(t, part, exchange, payload)
+            values = {peer: self.take_in(p, message) for peer, p in heard.items()}
+            held = self.schedule.averaging.combine(self.number, exchange, held, values, unit)
+        return held
+
+    def _exchange(self, t: int, part: int, exchange: Exchange, payload: bytes) -> Mapping[int, bytes]:
+        if part == 0 and exchange.to == exchange.heard:
+            return self.transport.exchange(t, payload, exchange.to)
+        return self.transport.exchange(t, payload, exchange.to, exchange.heard, part)
 
     def let_out(self, t: int, message: Array) -> tuple[bytes, Array]:
         """A round's message as bytes, and as everybody will see it; afterwards it may be seen."""
         return message.tobytes(), message
 
+    def pass_on(self, t: int, part: int, held: Array) -> bytes:
+        """What this node holds in a later exchange of the round, as bytes: a function of messages that are out."""
+        return held.tobytes()
+
     def take_in(self, payload: bytes, mine: Array) -> Array:
         """A peer's message, of the same shape as this node's own."""
         return np.frombuffer(payload).reshape(mine.shape)
-
-
-def mixed(me: int, row: Mapping[int, float], message: Array, heard: Mapping[int, Array]) -> Array:
-    """Σ_j w_ij s_j for one node, always summed in the order of the nodes, so that it is the same to the last bit.
-
-    The weight of a peer that was not heard, because both ends left their edge out, goes to this node's own message.
-    """
-    weights = dict(row)
-    for peer in sorted(row):
-        if peer != me and peer not in heard:
-            weights[me] = weights.get(me, 0.0) + weights.pop(peer)
-    total = np.zeros_like(message)
-    for peer, weight in sorted(weights.items()):
-        total += weight * (message if peer == me else heard[peer])
-    return total
 
 
 def run(job: Job, state: State, start: int, stop: int) -> State:

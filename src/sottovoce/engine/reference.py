@@ -1,6 +1,7 @@
 """The reference engine: plain NumPy, all nodes in one process. Slow, simple, and the oracle of every other engine."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple
 
 from sottovoce._types import IntArray
@@ -27,7 +28,8 @@ def rounds(job: Job, state: State, start: int, stop: int) -> Iterator[Step]:
         for t in range(stretch.first, stretch.last + 1):
             mine = slice(int(schedule.starts[t - 1]) - before, int(schedule.starts[t]) - before)
             nodes, speaks, drawn = stretch.nodes[mine], stretch.speaks[mine], stretch.drawn.at(mine)
-            gradient, mix = drawn.gradient(job.problem, job.release, nodes), schedule.weights(t).__matmul__
+            gradient = drawn.gradient(job.problem, job.release, nodes)
+            mix = partial(schedule.mix, t, unit=method.stride(t))
             done = method.step(state.at(nodes), t, nodes, speaks, gradient, drawn.noise, mix)
             state.put(nodes, done.state)
             yield Step(t, nodes, done, state)

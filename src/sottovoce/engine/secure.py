@@ -12,21 +12,23 @@ their grid when they are first asked for, once, and kept in float32; a row over 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from sottovoce._types import Array, IntArray
 from sottovoce.algorithm.method import Gradient, Method, Speaks
-from sottovoce.privacy.release import Release, rounded_up
+from sottovoce.privacy.release import Release, Source, rounded_up
 from sottovoce.privacy.sampling import Cyclic, Fixed, Full, Poisson, Sampling
+from sottovoce.privacy.statistics import Products
 from sottovoce.problem.losses import IEEE_SLOPES, LOGISTIC, SOFTMAX, Joint
 from sottovoce.problem.objective import Problem
 from sottovoce.secure import noise, sampling
 from sottovoce.secure.functions import logistic_slope, softmax_slope
 from sottovoce.secure.generator import Generator, Purpose
 from sottovoce.secure.grids import GridRows, Grids, choose_grids, on_grid
-from sottovoce.secure.noise import SOURCES, Layer, Noise, release_grid
+from sottovoce.secure.noise import SOURCES, Layer, Noise, Same, release_grid
+from sottovoce.secure.products import ProductSums, product_grids
 from sottovoce.secure.sums import Slope, clipped_sum
 
 WORDS = 1 << 20
@@ -58,7 +60,13 @@ def _no_uniforms(first: int, count: int) -> Array:
     raise AssertionError("records in a fixed order are not drawn")
 
 
-SAMPLERS: Mapping[type, Records] = {Poisson: _poisson, Fixed: _fixed, Full: _undrawn, Cyclic: _undrawn}
+SAMPLERS: Mapping[type, Records] = {
+    Poisson: _poisson,
+    Fixed: _fixed,
+    Full: _undrawn,
+    Cyclic: _undrawn,
+    Products: _undrawn,
+}
 """How records are drawn, so that their law is exactly the one that is accounted."""
 
 
@@ -81,19 +89,20 @@ def slope_of(joint: Joint) -> Slope | None:
 
 def hindrance(problem: Problem, method: Method, release: Release) -> str | None:
     """Why a run cannot be a secure one, in a clause; None where it can."""
-    released, how, links = method.released, release.sampling, getattr(release.law, "pairs", ())
-    if not released.iterates:
+    released, how, law = method.released, release.sampling, release.law
+    products = isinstance(how, Products)
+    if not released.iterates and not products:
         return "its noise goes with a minimiser, which is no exact sum"
     if not released.at_once:
         return "its noise is added after a proximal map, whose result is no exact sum"
-    if slope_of(problem.joint) is None:
+    if not products and slope_of(problem.joint) is None:
         return f"the slope of loss '{problem.loss.name}' is not known to be the same bits in every place of a batch"
     if type(how) not in SAMPLERS:
         return f"there is no exact way to draw records by '{how}'"
-    if release.law.unit not in LAWS:
-        return f"there is no exact noise of the law '{release.law.unit}'"
-    if len(links) and int(np.bincount(np.ravel(links)).max()) >= SOURCES:
-        return f"a node shares noise with {SOURCES} others or more"
+    if law.unit not in LAWS:
+        return f"there is no exact noise of the law '{law.unit}'"
+    if law.secrets and getattr(law, "busiest", 0) > SOURCES[LAWS[law.unit]]:
+        return f"a node shares noise with {SOURCES[LAWS[law.unit]]} others or more"
     return None
 
 
@@ -150,7 +159,59 @@ class ExactSums:
             return np.zeros(len(x), dtype=np.int64)
         model = x if outputs == 1 else x.reshape(outputs, -1)
         mine, counts = shards.rows(node, records), shards.counts(node, records)
-        return clipped_sum(self.rows, model, shards.y, self.slope, mine, counts).ravel()
+        return clipped_sum(self.rows, model, shards.y, self.slope, mine, counts, shards.weights).ravel()
+
+
+class Sums(Protocol):
+    """Sums over records without an error."""
+
+    @property
+    def grids(self) -> Grids:
+        """On which they are."""
+
+    def total(self, node: int, x: Array, records: IntArray | None) -> IntArray:
+        """The sum at x over these units of a node, in units of the sums' grid."""
+
+
+@dataclass(frozen=True, eq=False)
+class ExactProducts:
+    """The sums of products over the records of nodes 0 … n − 1, without an error.
+
+    Attributes
+    ----------
+    problem : the records
+    how : bounds, and the weight of the targets
+    largest : the largest number of units that a node may have, public
+    """
+
+    problem: Problem
+    how: Products
+    largest: int
+
+    @cached_property
+    def grids(self) -> Grids:
+        """From public numbers."""
+        return product_grids(self.largest, self.how.row_norm * self.how.columns, self.how.intercept, self.how.weight)
+
+    @cached_property
+    def sums(self) -> ProductSums:
+        """Over the records on their grid."""
+        shards = self.problem.shards
+        X = shards.X if self.how.columns else shards.X[:, :0]
+        return ProductSums(X, shards.y, self.grids, self.how.weight)
+
+    def total(self, node: int, x: Array, records: IntArray | None) -> IntArray:
+        """Of all units of a node, whatever x is."""
+        shards = self.problem.shards
+        rows, counts = shards.rows(node), shards.counts(node)
+        return self.sums.total(np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows, counts)
+
+
+def exact_sums(problem: Problem, release: Release, row_norm: float, intercept: float, largest: int) -> Sums:
+    """The sums that a release is made of."""
+    if isinstance(release.sampling, Products):
+        return ExactProducts(problem, release.sampling, largest)
+    return ExactSums(problem, release.clip, row_norm, intercept, largest)
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,7 +230,7 @@ class SecureDraws:
     """
 
     release: Release
-    sums: ExactSums
+    sums: Sums
     keys: Mapping[Purpose, Generator] = field(repr=False)
     sizes: IntArray
     m: int
@@ -199,6 +260,20 @@ class SecureDraws:
         """What the noise of each pair's sum is multiplied by: bσ, or a little more."""
         return rounded_up(self.batches[nodes] * np.take(self.release.sigma, nodes) * self.release.law.share(t))
 
+    def sources(self, nodes: IntArray, t: IntArray) -> list[Source]:
+        """The unit noises of these pairs' releases."""
+        return self.release.law.sources(nodes, t, self.release.sigma)
+
+    def generator(self, source: Source) -> Generator:
+        """Where a source's words come from."""
+        return self.keys[Purpose.PAIRS if source.shared else Purpose.NOISE]
+
+    def layer(self, source: Source, scales: Array) -> Layer:
+        """A source as the noise wants it, times every release's scale."""
+        mine, sums = scales[source.rows], source.together
+        same = None if sums is None else Same(sums.owners, sums.rounds, sums.starts, sums.which, sums.factors * mine)
+        return Layer(self.generator(source), source.rows, source.owners, source.rounds, source.factors * mine, same)
+
     def drawn(self, nodes: IntArray, t: IntArray, speaks: Speaks) -> "SecureDrawn":
         """Records and noise of these pairs (node, round); a node that only listens has neither."""
         loud = np.flatnonzero(speaks)
@@ -206,16 +281,7 @@ class SecureDraws:
         law, scales = self.release.law, self.scales(who, when)
         fine = self.sums.grids.sum
         known = {scale: release_grid(scale, fine) if scale > 0 else fine for scale in np.unique(scales).tolist()}
-        layers = [
-            Layer(
-                self.keys[Purpose.PAIRS if source.shared else Purpose.NOISE],
-                source.rows,
-                source.owners,
-                source.rounds,
-                source.factors * scales[source.rows],
-            )
-            for source in law.sources(who, when)
-        ]
+        layers = [self.layer(source, scales) for source in self.sources(who, when)]
         grids = np.array([known[scale] for scale in scales.tolist()])
         made = Noise(self.m, grids, layers, LAWS[law.unit], self.compiled)
         records: list[IntArray | None] = [np.empty(0, dtype=np.int64)] * len(nodes)

@@ -7,7 +7,7 @@ is done to that record by itself: its row is scaled down to the public bound, it
 """
 
 import warnings
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from sottovoce._types import Array, IntArray, Matrix
 from sottovoce.data.tables import unit_rows
 from sottovoce.errors import DataError, PrivacyLeakWarning, SpecError
 from sottovoce.estimators import settings
+from sottovoce.estimators.evaluation import Evaluates
 from sottovoce.estimators.settings import whole
 from sottovoce.estimators.spent import digest, remember
 from sottovoce.planner import Choice, Facts
@@ -27,6 +28,7 @@ from sottovoce.problem.regularisers import Euclidean
 from sottovoce.problem.shards import Shards, by_group
 from sottovoce.rows import row_norms
 from sottovoce.run.build import ROW_SLACK
+from sottovoce.run.result import Result
 from sottovoce.run.solve import solve
 from sottovoce.run.spec import Execution, Spec
 
@@ -118,10 +120,10 @@ class Last(NamedTuple):
 
 def leak(message: str) -> None:
     """Warn the caller of `fit` about something that was not given as public."""
-    warnings.warn(message, PrivacyLeakWarning, stacklevel=5)
+    warnings.warn(message, PrivacyLeakWarning, stacklevel=6)
 
 
-class PrivateLinearModel(BaseEstimator):
+class PrivateLinearModel(Evaluates, BaseEstimator):
     """A linear model trained by gossip under differential privacy; see `PrivateClassifier` and `PrivateRegressor`."""
 
     loss: str
@@ -130,6 +132,7 @@ class PrivateLinearModel(BaseEstimator):
     l1_ratio: float | str
     epsilon: float | None
     delta: float | str
+    trust: int | str
     adversary: str
     n_nodes: int | str
     graph: str
@@ -146,6 +149,8 @@ class PrivateLinearModel(BaseEstimator):
     track: bool
     warm_start: bool
     _last: Last
+    _column: ClassVar[float] = settings.INTERCEPT
+    """B."""
 
     def fit(self, X: Any, y: Any, nodes: Any = None, units: Any = None) -> Self:
         """Train on everybody's records.
@@ -160,8 +165,11 @@ class PrivateLinearModel(BaseEstimator):
         units : whose life each record is part of, a column of ids: a person's rows at a node are drawn, averaged and
             clipped together, and the guarantee is for the whole person. Without it every record is a unit of its own.
         """
-        run = self._prepare(X, y, nodes, units)
-        spec = run.spec
+        return self._fit(X, y, nodes, units)
+
+    def _fit(self, X: Any, y: Any, nodes: Any, units: Any, sample_weight: Any = None) -> Self:
+        run = self._prepare(X, y, nodes, units, sample_weight)
+        spec = self._started(run.spec)
         statements: tuple[PrivacyStatement, ...] = ()
         if self.warm_start and hasattr(self, "_last"):
             if self._last.problem != run.problem:
@@ -178,10 +186,12 @@ class PrivateLinearModel(BaseEstimator):
         self.privacy_, self.history_ = result.statement, result.history
         self._last = Last(run.problem, tuple(result.model.tolist()), (*statements, result.statement))
         self.spent_ = remember(run.records, result.statement, run.owner)
+        self._trained = run.records
         self._keep(result.models)
+        self._learn(result)
         return self
 
-    def _prepare(self, X: Any, y: Any, nodes: Any, units: Any) -> Prepared:
+    def _prepare(self, X: Any, y: Any, nodes: Any, units: Any, sample_weight: Any = None) -> Prepared:
         if y is None:
             raise DataError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         key = settings.seed(self.random_state)
@@ -193,8 +203,8 @@ class PrivateLinearModel(BaseEstimator):
             )
         if self.track and key is None:
             raise SpecError("track looks at the data outside the mechanism; make the run a simulation (random_state)")
-        X = validate_data(self, X, accept_sparse="csr", dtype=(np.float64, np.float32), ensure_all_finite=False)
-        y = column_or_1d(y, warn=True)
+        X = self._checked(X, reset=True)
+        y = one_column(y)
         if len(y) != X.shape[0]:
             raise DataError(f"there are {X.shape[0]} records but {len(y)} targets; give one target a record")
         people = None if units is None else column(units, len(y), "units")
@@ -205,11 +215,13 @@ class PrivateLinearModel(BaseEstimator):
                 "would move others to other nodes; say with nodes whose each record is, or simulate (random_state)"
             )
         targets, outputs = self._targets(y)
+        weights = self._weights(targets, sample_weight)
         self.row_norm_ = self._public_row_norm()
         rows = self._bounded(X) / self.row_norm_
         if order is not None:  # every owner's records together: a round reads slices, not scattered rows
             rows, targets, people = rows[order], targets[order], None if people is None else people[order]
-        shards = Shards.of(rows, targets, offsets, units=people)
+            weights = None if weights is None else weights[order]
+        shards = Shards.of(rows, targets, offsets, units=people, weights=weights)
         choice = self._plan(tuple(shards.sizes.tolist()), names, outputs, "records" if units is None else "people")
         problem = (names, X.shape[1], self.row_norm_, bool(self.fit_intercept), self._labels(), shards.people)
         owner = np.repeat(np.arange(len(names)), np.diff(offsets))
@@ -229,12 +241,14 @@ class PrivateLinearModel(BaseEstimator):
             epsilon=settings.NO_NOISE if epsilon is None else epsilon,
             delta=delta,
             outputs=outputs,
-            adversary="transcript" if self.adversary == "auto" else self.adversary,
+            adversary=settings.watching(self.trust, self.adversary, len(sizes)),
             graph="complete" if self.graph == "auto" else self.graph,
-            intercept=settings.INTERCEPT if self.fit_intercept else 0.0,
+            intercept=self._column if self.fit_intercept else 0.0,
+            shape=epsilon is not None and self._shaped(),
             penalty=settings.penalty_name(self.penalty),
+            weight=self._mean_weight(),
         )
-        return settings.plan(facts, epsilon is not None, self.get_params(deep=False))
+        return settings.plan(facts, epsilon is not None, self._given())
 
     def _public_row_norm(self) -> float:
         if self.row_norm is not None:
@@ -261,20 +275,41 @@ class PrivateLinearModel(BaseEstimator):
     def _decide(self, X: Any) -> Array:
         """⟨c, x⟩ + intercept, on rows bounded as in `fit`."""
         check_is_fitted(self)
-        X = validate_data(
-            self, X, accept_sparse="csr", dtype=(np.float64, np.float32), ensure_all_finite=False, reset=False
-        )
-        return np.asarray(self._bounded(X) @ self.coef_.T) + self.intercept_
+        return np.asarray(self._bounded(self._checked(X, reset=False)) @ self.coef_.T) + self.intercept_
+
+    def _checked(self, X: Any, reset: bool) -> Matrix:
+        kinds = (np.float64, np.float32)
+        return validate_data(self, X, accept_sparse="csr", dtype=kinds, ensure_all_finite=False, reset=reset)
 
     def _split(self, models: Array) -> tuple[Array, Array]:
         """Weights (…, m) and constant terms (…,) of models (…, m'), in the units of the records."""
         if not self.fit_intercept:
             return models / self.row_norm_, np.zeros(models.shape[:-1])
-        return models[..., :-1] / self.row_norm_, settings.INTERCEPT * models[..., -1]
+        return models[..., :-1] / self.row_norm_, self._column * models[..., -1]
 
     def _targets(self, y: NDArray[Any]) -> tuple[Array, int]:
         """Targets as the loss takes them, and how many outputs a record has."""
         raise NotImplementedError
+
+    def _weights(self, targets: Array, sample_weight: Any) -> Array | None:
+        """What each record's loss is multiplied by, at most 1; None where all count the same."""
+        return None
+
+    def _mean_weight(self) -> float:
+        """The same on average, as far as that is public."""
+        return 1.0
+
+    def _shaped(self) -> bool:
+        """Whether a share of the budget may go to the shape of the data."""
+        return False
+
+    def _given(self) -> dict[str, Any]:
+        """The parameters, for the planner: α in units of the loss that is minimised."""
+        return self.get_params(deep=False)
+
+    def _started(self, spec: Spec) -> Spec:
+        """The run from where public numbers say that it may start."""
+        return spec
 
     def _labels(self) -> tuple[Any, ...]:
         """What the targets stand for: classes, or the ends of a range."""
@@ -288,12 +323,26 @@ class PrivateLinearModel(BaseEstimator):
         """Set `coef_`, `intercept_` and their kin from every node's model."""
         raise NotImplementedError
 
+    def _learn(self, result: Result) -> None:
+        """Set what else can be made of what was released."""
+
     def __sklearn_tags__(self) -> Any:
         """Sparse records are welcome; without a seed no two fits agree."""
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.non_deterministic = self.random_state is None
         return tags
+
+
+def one_column(y: Any) -> NDArray[Any]:
+    """Targets, one a record."""
+    shape = np.asarray(y).shape
+    if len(shape) == 2 and shape[1] > 1:
+        raise DataError(
+            f"y has {shape[1]} columns, but a model has one target a record (multi-output is not supported); fit one "
+            "model for each column, and add up what they cost"
+        )
+    return np.asarray(column_or_1d(y, warn=True))
 
 
 def known_loss(text: Any, targets: str, choices: str) -> Loss:

@@ -1,29 +1,29 @@
 """PrivateClassifier: support vectors or logistic regression over many owners' records, as a scikit-learn estimator."""
 
-from typing import Any
+import math
+from collections.abc import Mapping
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, softmax
 from sklearn.base import ClassifierMixin
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import type_of_target
 
 from sottovoce._types import Array
-from sottovoce.errors import DataError
+from sottovoce.errors import DataError, PrivacyError, SpecError
+from sottovoce.estimators import settings
 from sottovoce.estimators.base import PrivateLinearModel, known_loss, leak, refuse_missing
+from sottovoce.evaluation.private import Evaluation, answers
 from sottovoce.problem import losses
 from sottovoce.problem.losses import Loss
+from sottovoce.problem.regularisers import Euclidean
+from sottovoce.run.spec import Spec
 
 LOSSES = "auto, hinge, smoothed_hinge, logistic, squared_hinge, softmax"
-WITH_PROBABILITIES = ("logistic", "softmax")
-
-
-def _has_probabilities(model: "PrivateClassifier") -> bool:
-    loss = getattr(model, "loss_", model.loss)
-    if loss not in WITH_PROBABILITIES:
-        raise AttributeError(f"loss '{loss}' has no probabilities; fit with loss='logistic'")
-    return True
+STEEP = 1.5
+"""Slope of the probabilities of losses that have none of their own, at margins of about 1: public, and as good on
+average as those of the logistic loss, which is less accurate (docs/estimators.md)."""
 
 
 class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
@@ -41,14 +41,25 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
         against the rest, all at once, in a single release
     penalty, alpha, l1_ratio : "l2", "l1", "elasticnet" or None, with weight `alpha` as in scikit-learn's
         `SGDClassifier`, on rows in units of `row_norm`. The intercept is penalised too
-    adversary : who is watching; a run faces "transcript", who sees every message
+    trust : whom the owners trust: "nobody" (every message may be read, every other node be curious), "majority" or a
+        number (so many nodes may collude, the others keep secrets that they share in pairs), or "centre" (one node
+        holds all records)
+    adversary : the same by the name of who is watching, such as "transcript"; "auto" follows from `trust`
     n_nodes : to how many simulated owners rows are dealt in turn where `fit` is given no `nodes`; "auto" is one owner
     graph, activation : who is linked with whom, and who speaks in a round, such as "ring" and "matching(2)"
     batch, rounds, sampling : records a round, how many rounds; "poisson", "fixed" or "full"
     row_norm : a public bound on the length of a row. Without it rows are scaled down to length 1, with a warning
     on_violation : "clip" scales a row over the bound down to it, in `fit` and `predict`; "raise" refuses it
     fit_intercept : whether there is a constant term
+    shape : "auto" spends a share of the budget on the shape of the data where public numbers say that it pays: noisy
+        means by which rows are centred, scaled and brought to a common length; False spends all on the model
     classes : the labels there may be, public. Inferred from the data, with a warning, where not given
+    class_weight : what a record of each class counts, {class: number over 0}, public; or "balanced": by the `prior`
+        all classes count the same together. The largest weight counts as 1 in the mechanism, so that weights change no
+        ε: they lower what the others say beside the same noise
+    prior : how likely each class is, {class: share} or shares in the order of `classes`, public. With it the plan
+        knows what is left of the data's weight, and the constant term starts where the prior puts it
+    max_weight : a public bound on `sample_weight` in `fit`, clipped to it. Without it 1, with a warning
     random_state : None draws secret noise; a whole number makes a simulation, and the statement says so
     secure : whether noise and sums are exact and the generator a cryptographic one, so that the guarantee holds of the
         bits of the model; "auto": wherever there is no `random_state`. False is faster, and the statement says so
@@ -64,6 +75,8 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
     nodes_ : the nodes' names
     row_norm_ : the bound on a row that was used
     loss_ : the loss that was used
+    threshold_ : the score from which on the answer is the second of two classes: 0, until `use_threshold`
+    link_ : (a, b) of the probabilities 1/(1 + e^−(a s + b)) of a score s, public, until `use_calibration`
     privacy_ : the `PrivacyStatement` of the last fit
     spent_ : what all fits of this process on these records cost together, of other estimators too
     plan_, spec_ : what the planner chose and why; the whole run, written down
@@ -83,6 +96,8 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
     SIMULATION: with secret noise every record would have (ε = 1, δ = 1e-05)-differential privacy against ...
     """
 
+    _column = settings.SMALL_INTERCEPT
+
     def __init__(
         self,
         epsilon: float | None = 1.0,
@@ -92,6 +107,7 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
         penalty: str | None = "auto",
         alpha: float | str = "auto",
         l1_ratio: float | str = "auto",
+        trust: int | str = "nobody",
         adversary: str = "auto",
         n_nodes: int | str = "auto",
         graph: str = "auto",
@@ -102,7 +118,11 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
         row_norm: float | None = None,
         on_violation: str = "clip",
         fit_intercept: bool = True,
+        shape: bool | str = "auto",
         classes: Any = None,
+        class_weight: Any = None,
+        prior: Any = None,
+        max_weight: float | None = None,
         random_state: Any = None,
         secure: bool | str = "auto",
         engine: str = "auto",
@@ -115,6 +135,7 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
         self.penalty = penalty
         self.alpha = alpha
         self.l1_ratio = l1_ratio
+        self.trust = trust
         self.adversary = adversary
         self.n_nodes = n_nodes
         self.graph = graph
@@ -125,12 +146,33 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
         self.row_norm = row_norm
         self.on_violation = on_violation
         self.fit_intercept = fit_intercept
+        self.shape = shape
         self.classes = classes
+        self.class_weight = class_weight
+        self.prior = prior
+        self.max_weight = max_weight
         self.random_state = random_state
         self.secure = secure
         self.engine = engine
         self.track = track
         self.warm_start = warm_start
+
+    def fit(self, X: Any, y: Any, nodes: Any = None, units: Any = None, sample_weight: Any = None) -> Self:
+        """Train on everybody's records.
+
+        Parameters
+        ----------
+        X : records by features: array, sparse matrix or data frame
+        y : one class a record
+        nodes : whose each record is, a column of labels, one node for each label. Without it the table has one owner,
+            or `n_nodes` simulated ones, to whom the rows are dealt in turn. Which owners there are and how many
+            records each has is public.
+        units : whose life each record is part of, a column of ids: a person's rows at a node are drawn, averaged and
+            clipped together, and the guarantee is for the whole person. Without it every record is a unit of its own.
+        sample_weight : what each record counts, as private as the record; not negative, clipped to `max_weight`. A
+            record of weight 0 still counts as one of the records that there are, whose number is public.
+        """
+        return self._fit(X, y, nodes, units, sample_weight)
 
     def decision_function(self, X: Any) -> Array:
         """The side of the boundary and the distance from it, or one score a class."""
@@ -140,19 +182,54 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
     def predict(self, X: Any) -> NDArray[Any]:
         """The class of every record."""
         scores = self.decision_function(X)
-        return self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else np.argmax(scores, axis=1)]
+        return self.classes_[answers(scores, self.threshold_)]
 
-    @available_if(_has_probabilities)
     def predict_proba(self, X: Any) -> Array:
-        """The probability of every class, in the order of `classes_`."""
+        """The probability of every class, in the order of `classes_`.
+
+        They are as well calibrated as a public formula can make them; `use_calibration` makes them better.
+        """
         scores = self.decision_function(X)
-        if scores.ndim == 1:
-            likely = expit(scores)
-            return np.column_stack([1 - likely, likely])
         if self.loss_ == "softmax":
             return softmax(scores, axis=1)
-        likely = expit(scores)
-        return likely / likely.sum(axis=1, keepdims=True)
+        slope, shift = self.link_
+        likely = expit(slope * scores + shift)
+        if scores.ndim == 1:
+            return np.column_stack([1 - likely, likely])
+        return likely / np.maximum(likely.sum(axis=1, keepdims=True), np.finfo(float).tiny)
+
+    def predict_log_proba(self, X: Any) -> Array:
+        """Their logarithms."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))
+
+    def use_threshold(self, found: Evaluation, *, recall: float | None = None, rate: float | None = None) -> Self:
+        """Answer with the second class from the score on that an evaluation of scores gives for a recall or a rate.
+
+        Parameters
+        ----------
+        found : what `evaluate` gave for this model; nothing else is looked at, so that this costs nothing more
+        recall : the share of the second class that is to be answered with it
+        rate : or the share of all records
+
+        Examples
+        --------
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(20_000, 2)) / 3
+        >>> y = (X[:, 0] + rng.normal(size=20_000) / 3 > 0.7).astype(int)
+        >>> model = PrivateClassifier(2.0, row_norm=1.0, classes=[0, 1], random_state=0).fit(X[:12_000], y[:12_000])
+        >>> found = model.evaluate(X[12_000:], y[12_000:])
+        >>> answers = model.use_threshold(found, recall=0.9).predict(X)
+        >>> 0.85 < float(answers[y == 1].mean()) < 0.97
+        True
+        """
+        self.threshold_ = found.threshold(recall=recall, rate=rate)
+        return self
+
+    def use_calibration(self, found: Evaluation) -> Self:
+        """Take probabilities from an evaluation of scores: Platt's, fitted to its noisy histogram, at no other cost."""
+        self.link_ = found.link()
+        return self
 
     def _targets(self, y: NDArray[Any]) -> tuple[Array, int]:
         refuse_missing(y, "y", "class")
@@ -179,6 +256,11 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
         outputs = len(self.classes_) if len(self.classes_) > 2 else 1
         return (2.0 * codes - 1.0 if outputs == 1 else codes.astype(np.float64)), outputs
 
+    def _shaped(self) -> bool:
+        if self.shape not in ("auto", True, False):
+            raise SpecError(f"shape must be 'auto', True or False, not {self.shape!r}")
+        return bool(self.shape)
+
     def _labels(self) -> tuple[Any, ...]:
         return tuple(self.classes_.tolist())
 
@@ -190,10 +272,123 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
         else:
             loss = known_loss(self.loss, "binary", LOSSES)
         self.loss_ = str(loss)
+        self.threshold_, self.link_ = 0.0, (1.0 if loss.name in ("logistic", "softmax") else STEEP, 0.0)
         return loss
+
+    def _weights(self, targets: Array, sample_weight: Any) -> Array | None:
+        per_class = self._class_weights()
+        self._largest = 1.0 if per_class is None else float(per_class.max())
+        if per_class is None and sample_weight is None:
+            return None
+        weights = np.ones(len(targets))
+        if per_class is not None:
+            numbers = targets if len(self.classes_) > 2 else (targets + 1.0) / 2
+            weights = per_class[numbers.astype(int)] / per_class.max()
+        return weights if sample_weight is None else weights * self._bounded_weights(sample_weight, len(targets))
+
+    def _class_weights(self) -> Array | None:
+        """What each class counts, in the order of `classes_`; public."""
+        prior = self._prior()
+        if self.class_weight is None:
+            return None
+        if isinstance(self.class_weight, str):
+            if self.class_weight != "balanced":
+                raise SpecError(f"class_weight must be None, 'balanced' or a dictionary, not {self.class_weight!r}")
+            if prior is None:
+                raise PrivacyError(
+                    "class_weight='balanced' needs how likely each class is, which would have to be read off the data; "
+                    "give a public prior, such as prior={'no': 0.97, 'yes': 0.03}"
+                )
+            return 1.0 / (len(prior) * prior)
+        return _of_classes(self.class_weight, self.classes_, "class_weight", 1.0)
+
+    def _prior(self) -> Array | None:
+        """How likely each class is, in the order of `classes_`; public."""
+        if self.prior is None:
+            return None
+        shares = _of_classes(self.prior, self.classes_, "prior", None)
+        if not math.isclose(shares.sum(), 1.0, abs_tol=1e-3):
+            raise SpecError(f"the shares of a prior sum to 1, not to {shares.sum():g}; give the share of every class")
+        return shares / shares.sum()
+
+    def _bounded_weights(self, sample_weight: Any, records: int) -> Array:
+        """Weights of records over their public bound."""
+        weights = np.asarray(sample_weight, dtype=np.float64)
+        weights = np.full(records, weights) if weights.ndim == 0 else weights
+        if weights.shape != (records,):
+            raise DataError(
+                f"Sample weights must be 1D array or scalar, one for each of {records} records, but their shape is "
+                f"{weights.shape}"
+            )
+        if not np.all((weights >= 0) & np.isfinite(weights)):
+            raise DataError(
+                "sample_weight must be finite numbers that are not negative; mend them, or drop the records"
+            )
+        if not np.any(weights):
+            raise DataError("every sample_weight is zero: there is nothing to learn from; give some record a weight")
+        if self.max_weight is None:
+            leak(
+                "max_weight was not given: weights of records are clipped to 1, each by itself. That leaks nothing but "
+                "may not be what was meant; give a bound that is public, never one that was read off the data."
+            )
+        bound = 1.0 if self.max_weight is None else settings.over_zero(self.max_weight, "max_weight")
+        self._largest *= bound
+        return np.minimum(weights, bound) / bound
+
+    def _mean_weight(self) -> float:
+        """By the prior or, without one, by that which the weights would balance: so they are mostly meant."""
+        weights = self._class_weights()
+        if weights is None:
+            return 1.0
+        prior = self._prior()
+        if prior is None:
+            prior = (1.0 / weights) / np.sum(1.0 / weights)
+        return float(np.dot(prior, weights) / weights.max())
+
+    def _given(self) -> dict[str, Any]:
+        """As in scikit-learn α stands beside the loss with its weights; here they are divided by the largest."""
+        given, alpha = super()._given(), self.alpha
+        return given | ({} if isinstance(alpha, str) or self._largest == 1.0 else {"alpha": alpha / self._largest})
+
+    def _started(self, spec: Spec) -> Spec:
+        """With a prior the constant terms start at the log-odds of each class, as the weights leave them."""
+        prior, weights = self._prior(), self._class_weights()
+        if prior is None or not spec.problem.intercept:
+            return spec
+        shares = prior if weights is None else prior * weights / np.dot(prior, weights)
+        odds = np.log(shares[1:] / shares[:1]) if len(shares) == 2 else np.log(shares / (1 - shares))
+        if self.loss_ == "softmax":
+            odds = np.log(shares) - np.mean(np.log(shares))
+        centre = np.zeros((len(odds), self.n_features_in_ + 1))
+        centre[:, -1] = odds / spec.problem.intercept
+        return spec.but(algorithm__distance=Euclidean(tuple(centre.ravel().tolist()))) if np.any(odds) else spec
 
     def _keep(self, models: Array) -> None:
         each = 1 if len(self.classes_) == 2 else len(self.classes_)
         models = models.reshape(len(models), each, -1)
         self.node_coef_, self.node_intercept_ = self._split(models)
         self.coef_, self.intercept_ = self._split(models.mean(axis=0))
+
+
+def _of_classes(given: Any, classes: NDArray[Any], name: str, default: float | None) -> Array:
+    """One public number over 0 a class, from a dictionary or a list in the order of the classes."""
+    if isinstance(given, Mapping):
+        known = classes.tolist()
+        odd = [key for key in given if key not in known]
+        lacking = [label for label in known if label not in given] if default is None else []
+        if odd or lacking:
+            what = f"names {odd[0]!r}, which is no class" if odd else f"says nothing of the class {lacking[0]!r}"
+            raise SpecError(f"{name} {what}; the classes are {known}")
+        values = [given.get(label, default) for label in known]
+    else:
+        values = list(given) if np.ndim(given) == 1 else []
+    try:
+        numbers = np.array(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        numbers = np.empty(0)
+    if numbers.shape != classes.shape or not np.all((numbers > 0) & np.isfinite(numbers)):
+        raise SpecError(
+            f"{name} must be a public number over 0 for each of the {len(classes)} classes, by their labels or in "
+            f"their order, not {given!r}"
+        )
+    return numbers

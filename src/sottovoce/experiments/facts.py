@@ -33,7 +33,7 @@ from sottovoce.network.activation import Everyone
 from sottovoce.network.graphs import GRAPHS, Family, Graph
 from sottovoce.notation import Field
 from sottovoce.privacy.calibration import Private, sigma
-from sottovoce.privacy.release import Release
+from sottovoce.privacy.release import Release, Setting
 from sottovoce.privacy.sampling import Full, Poisson, Sampling, always
 from sottovoce.problem.losses import LOSSES, Loss
 from sottovoce.problem.objective import ByRecords
@@ -158,10 +158,13 @@ class Facts:
     def needed_sigma(self, spec: Spec) -> float:
         """σ of a spec at the smallest node, for the rounds in which it is expected to speak; shapes left aside."""
         privacy = spec.privacy
-        law = privacy.law.on(self.network, None, privacy.sampling, np.array(self.sizes), self.m)
+        sizes, adversary = np.array(self.sizes), privacy.adversary.among(self.n)
+        scale = self.n * spec.problem.weights(sizes)
+        law = privacy.law.on(Setting(self.network, privacy.sampling, sizes, self.m, adversary=adversary, scale=scale))
         spoken = math.ceil(activation_of(spec, self.n) * spec.algorithm.rounds * (1 - 1e-12))
-        unit = Release(privacy.sampling, self.L, (1.0,) * self.n, privacy.adversary, law)
-        return sigma(unit.event(0, self.least, spoken, always(spoken)), self.epsilon, self.delta)
+        unit, least = Release(privacy.sampling, self.L, law.units(self.n), adversary, law), int(np.argmin(sizes))
+        found = sigma(unit.event(least, self.least, spoken, always(spoken)), self.epsilon, self.delta)
+        return found * unit.sigma[least]
 
 
 def variance(facts: Facts, spec: Spec, sigma: float, nodes: int, share: float = 1.0) -> tuple[float, float]:

@@ -1,9 +1,13 @@
-"""Gossip weights, from the links of one round to a doubly stochastic matrix W, and how fast they mix: β.
+"""Gossip weights, from the links of one round to a doubly stochastic W; gossip by them; and how fast they mix: β.
 
 Conventions: a rule takes the symmetric 0/1 adjacency (…, k, k) of the links *of this round* (any number of leading
 axes: many rounds at once) and returns W of the same shape; z_i becomes Σ_j w_ij s_j. A node without a link in this
 round has w_ii = 1. Doubly stochastic is what makes the average of all states exact and the objective unbiased. Adding
 a rule is one row of `WEIGHTS`.
+
+An `Averaging` stands on W and says three things about a round: what everybody ends up with (`mix`), who sends what to
+whom, exchange after exchange (`exchanges`: the plan that a real node follows), and what that costs (`messages`,
+`depth`). Gossip, here, is z ← Wz, k times for every gradient; `averaging` has the others.
 
 β² = ρ(E[WᵀW] − 11ᵀ/n) is exact wherever the outcomes can be listed. On a complete graph no node is special, so that
 E[WᵀW] is a multiple of the identity plus a constant and ρ = (E‖W‖_F² − 1)/(n − 1): one matching, or the samples that
@@ -13,16 +17,19 @@ than others, `correction` gives every node the same say again.
 """
 
 import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sottovoce._types import Array, IntArray
 from sottovoce.errors import NetworkError
 from sottovoce.network.activation import LIMIT, Activation
 from sottovoce.network.graphs import Graph
-from sottovoce.notation import Choices, Chosen
+from sottovoce.notation import Choices, Chosen, write
 
 ROUNDING = 1e-12  # rows and columns of k weights sum to 1 up to k roundings; k is at most some thousands
 
@@ -148,6 +155,151 @@ def check_doubly_stochastic(W: Array) -> None:
             )
 
 
+# --- what is done with W
+
+
+class Exchange(NamedTuple):
+    """One exchange of a round, as one node sees it; what it holds is its message before the first."""
+
+    to: tuple[int, ...]
+    """Who gets what it holds."""
+    heard: tuple[int, ...]
+    """Whom it waits for."""
+    row: Mapping[int, float]
+    """Whose values it holds afterwards, and with which weight: of those heard, and its own."""
+
+    def named(self, names: NDArray[Any]) -> "Exchange":
+        """The same, with names[p] for p."""
+        to, heard = (tuple(int(names[p]) for p in some) for some in (self.to, self.heard))
+        return Exchange(to, heard, {int(names[p]): w for p, w in self.row.items()})
+
+
+class Averaging(ABC):
+    """What is done with the messages of a round. Nodes are counted by their places in W."""
+
+    linear: ClassVar[bool] = True
+    """Whether it is a matrix, `weights`, that everybody's messages are multiplied by."""
+    bears_gaps: ClassVar[bool] = True
+    """Whether an edge may be left out of a round by both of its ends, and the sum of all states is still kept."""
+
+    def check(self, graph: Graph, rule: str) -> None:
+        """Refuse a graph, or a rule of weights (its name), with which it makes no sense."""
+        return
+
+    def refuse(self, W: Array) -> None:
+        """Refuse weights with which it makes no sense."""
+        return
+
+    def weights(self, W: Array) -> Array:
+        """The matrix that it comes to; of one that is not linear, where nothing is cut."""
+        return W
+
+    @abstractmethod
+    def mix(self, W: Array, messages: Array, unit: float = 1.0) -> Array:
+        """What every node ends up with, (k, …) of messages (k, …), in the order in which nodes compute it.
+
+        Parameters
+        ----------
+        W : of the round's links
+        messages : a row for each place
+        unit : how much one ζ weighs in a message of this round
+        """
+
+    @abstractmethod
+    def exchanges(self, W: Array, place: int) -> tuple[Exchange, ...]:
+        """What a node does in a round, one exchange after the other; as many for all that are linked."""
+
+    def combine(self, me: int, exchange: Exchange, mine: Array, heard: Mapping[int, Array], unit: float = 1.0) -> Array:
+        """What a node holds after one of its exchanges, summed in the order of the nodes, so always the same bits.
+
+        The weight of a peer that was not heard, because both ends left their edge out, goes to what it held itself.
+        """
+        missing = [peer for peer in sorted(exchange.row) if peer != me and peer not in heard]
+        row = {peer: w for peer, w in exchange.row.items() if peer not in missing}
+        for peer in missing:
+            row[me] = row.get(me, 0.0) + exchange.row[peer]
+        total = np.zeros_like(mine)
+        for peer, weight in sorted(row.items()):
+            total += weight * (mine if peer == me else heard[peer])
+        return total
+
+    def messages(self, W: Array) -> int:
+        """How many messages cross a link in a round."""
+        return int(np.count_nonzero(W) - np.count_nonzero(np.diag(W)))
+
+    def depth(self, W: Array) -> int:
+        """How many exchanges of a round wait for the one before, the first included; 0 where nobody is linked."""
+        return int(bool(linked(W).any()))
+
+
+def linked(W: Array) -> NDArray[np.bool_]:
+    """(…, k) whether a node hears of anybody else."""
+    k = W.shape[-1]
+    return np.any((W > 0) & ~np.eye(k, dtype=np.bool_), axis=-1)
+
+
+def whole(value: float, least: int, what: str) -> None:
+    """Refuse what is not counted."""
+    if not isinstance(value, int) or value < least:
+        raise NetworkError(f"{what} is a whole number, at least {least}, not {value!r}")
+
+
+@dataclass(frozen=True)
+class Gossip(Averaging):
+    """k exchanges for every gradient.
+
+    Examples
+    --------
+    >>> str(Gossip()), str(Gossip(3)), Gossip(2).weights(np.array([[0.75, 0.25], [0.25, 0.75]]))[0].tolist()
+    ('gossip', 'gossip(3)', [0.625, 0.375])
+    """
+
+    k: int = 1
+
+    def __post_init__(self) -> None:
+        """Exchanges are counted."""
+        whole(self.k, 1, "how often nodes gossip for a gradient")
+
+    def __str__(self) -> str:
+        return write("gossip", *([self.k] if self.k > 1 else []))
+
+    def weights(self, W: Array) -> Array:
+        """W^k."""
+        return W if self.k == 1 else np.linalg.matrix_power(W, self.k)
+
+    def mix(self, W: Array, messages: Array, unit: float = 1.0) -> Array:
+        """W times the messages, k times."""
+        for _ in range(self.k):
+            messages = W @ messages
+        return messages
+
+    def exchanges(self, W: Array, place: int) -> tuple[Exchange, ...]:
+        """With all neighbours, k times; all of one's neighbours hear the same."""
+        return (with_all(W, place),) * self.k if linked(W)[place] else ()
+
+    def messages(self, W: Array) -> int:
+        """k over each link in each direction."""
+        return self.k * super().messages(W)
+
+    def depth(self, W: Array) -> int:
+        """k."""
+        return self.k * super().depth(W)
+
+
+def with_all(W: Array, place: int) -> Exchange:
+    """One exchange with all neighbours."""
+    row = {int(p): float(W[place, p]) for p in np.flatnonzero(W[place] > 0)}
+    peers = tuple(p for p in sorted(row) if p != place)
+    return Exchange(peers, peers, row)
+
+
+GOSSIP = Gossip()
+"""The paper's: one exchange."""
+
+
+# --- β
+
+
 NEGLIGIBLE = 1e-12  # eigenvalues this close to 0 or 1 are 0 or 1
 BATCHES = 20  # of sampled rounds: each is judged by the eigenvector that the others found
 
@@ -163,9 +315,16 @@ class Mixing:
 
 
 def beta(
-    graph: Graph, activation: Activation, rule: Rule, samples: int = 20_000, rng: np.random.Generator | None = None
+    graph: Graph,
+    activation: Activation,
+    rule: Rule,
+    samples: int = 20_000,
+    rng: np.random.Generator | None = None,
+    averaging: Averaging = GOSSIP,
 ) -> Mixing:
     """β of a scheme: exact where its outcomes can be listed or symmetry helps, else from sampled rounds.
+
+    Where the averaging is not linear, it is that of a run in which nothing is cut.
 
     Examples
     --------
@@ -176,6 +335,7 @@ def beta(
     (0.948258, True)
     """
     activation.width(graph)
+    averaging.check(graph, rule.name)
     if graph.n == 1 or rule.function is alone:  # nobody to agree with, or not meant to
         return Mixing(0.0 if graph.n == 1 else 1.0, 0.0, exact=True)
     if samples < 2 * BATCHES:
@@ -183,14 +343,18 @@ def beta(
     listed = _listed(graph, activation)
     exact = listed is not None
     choice = activation.draw(graph, samples, rng or np.random.default_rng(0)) if listed is None else listed
+
+    def weights(links: Any) -> Array:
+        return averaging.weights(rule(links))
+
     if graph.is_complete:
-        each = (_frobenius(graph, activation, rule, choice) - 1.0) / (graph.n - 1)
+        each = (_frobenius(graph, activation, weights, choice) - 1.0) / (graph.n - 1)
         rho, error = float(np.mean(each)), 0.0 if exact else float(np.std(each, ddof=1)) / math.sqrt(len(each))
     elif exact:
-        rho, error = _top(_second_moment(graph, activation, rule, choice))[0], 0.0
+        rho, error = _top(_second_moment(graph, activation, weights, choice))[0], 0.0
     else:
         rho, error = _crossed(
-            np.stack([_second_moment(graph, activation, rule, b) for b in np.array_split(choice, BATCHES)])
+            np.stack([_second_moment(graph, activation, weights, b) for b in np.array_split(choice, BATCHES)])
         )
     if rho > 1.0 - NEGLIGIBLE and not exact:
         raise NetworkError(
@@ -213,11 +377,11 @@ def _listed(graph: Graph, activation: Activation) -> IntArray | None:
     return activation.outcomes(graph) if count is not None and count <= LIMIT else None
 
 
-def _second_moment(graph: Graph, activation: Activation, rule: Rule, choice: IntArray) -> Array:
+def _second_moment(graph: Graph, activation: Activation, weights: Callable[[Any], Array], choice: IntArray) -> Array:
     """The mean of WᵀW − 11ᵀ/n over the given outcomes."""
     n, total = graph.n, np.zeros(graph.n**2)
     for nodes, links in activation.spread(graph, choice):
-        W = rule(links)
+        W = weights(links)
         check_doubly_stochastic(W)
         change = W.transpose(0, 2, 1) @ W - np.eye(W.shape[-1])  # idle and absent nodes: none, W is the identity there
         at = np.maximum(nodes, 0)
@@ -225,11 +389,11 @@ def _second_moment(graph: Graph, activation: Activation, rule: Rule, choice: Int
     return np.eye(n) - 1.0 / n + total.reshape(n, n) / len(choice)
 
 
-def _frobenius(graph: Graph, activation: Activation, rule: Rule, choice: IntArray) -> Array:
+def _frobenius(graph: Graph, activation: Activation, weights: Callable[[Any], Array], choice: IntArray) -> Array:
     """‖W‖_F² of each outcome."""
     squares = []
     for _, links in activation.spread(graph, choice):
-        W = rule(links)
+        W = weights(links)
         check_doubly_stochastic(W)
         squares.append(np.einsum("rij,rij->r", W, W) + (graph.n - W.shape[-1]))
     return np.concatenate(squares)

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from sottovoce._types import Array, IntArray
 from sottovoce.errors import NetworkError
 from sottovoce.network.activation import Activation
+from sottovoce.network.averaging import AVERAGINGS
 from sottovoce.network.graphs import Graph
-from sottovoce.network.mixing import Rule, check_doubly_stochastic
+from sottovoce.network.mixing import GOSSIP, Averaging, Exchange, Rule, check_doubly_stochastic
 
 MEMORY = 1 << 30  # bytes of distinct weight matrices beyond which a schedule is refused
 
@@ -42,6 +43,7 @@ class Schedule:
     patterns : distinct doubly stochastic matrices over the active nodes of a round, in the order listed
     speakers : how many of the active nodes of a round, the first ones, take a gradient; the others only listen and
         pass on. 0 stands for all of them.
+    averaging : what is done with the messages of a round, over the links of its pattern
     """
 
     n: int
@@ -50,6 +52,7 @@ class Schedule:
     pattern: Compact
     patterns: tuple[Array, ...]
     speakers: int = 0
+    averaging: Averaging = GOSSIP
 
     @property
     def T(self) -> int:
@@ -84,8 +87,33 @@ class Schedule:
         return self.active[self.starts[at] : self.starts[at + 1]]
 
     def weights(self, t: int) -> Array:
-        """W over the active nodes of round t."""
+        """W of one exchange over the active nodes of round t."""
         return self.patterns[self.pattern[self._place(t)]]
+
+    @cached_property
+    def mixtures(self) -> tuple[Array, ...]:
+        """Of each pattern, the matrix that all exchanges of a round come to (where nothing is cut)."""
+        return tuple(map(self.averaging.weights, self.patterns))
+
+    def mix(self, t: int, messages: Array, unit: float = 1.0) -> Array:
+        """What the active nodes of round t make of their messages; `unit` is how much one ζ weighs in them."""
+        return self.averaging.mix(self.weights(t), messages, unit)
+
+    def exchanges(self, t: int, i: int) -> tuple[Exchange, ...]:
+        """What node i does in round t, one exchange after the other; nothing where it hears of nobody.
+
+        Examples
+        --------
+        >>> from sottovoce.network.averaging import Exact
+        >>> run = Schedule(3, np.array([0, 3]), np.arange(3), np.zeros(1, int), (np.full((3, 3), 1 / 3),), 0, Exact())
+        >>> [(e.to, e.heard) for e in run.exchanges(1, 0)]  # is handed the third's, averages, hands the mean back
+        [((), (2,)), ((1,), (1,)), ((2,), ())]
+        """
+        nodes = self.nodes(t)
+        place = np.flatnonzero(nodes == i)
+        if not len(place):
+            return ()
+        return tuple(e.named(nodes) for e in self.averaging.exchanges(self.weights(t), int(place[0])))
 
     def peers(self, t: int, i: int) -> tuple[IntArray, Array]:
         """Whose messages node i needs in round t, its own among them, and w_ij of each; an idle node keeps its own."""
@@ -99,9 +127,9 @@ class Schedule:
         return nodes[w > 0].astype(np.int64), w[w > 0]
 
     def matrix(self, t: int) -> Array:
-        """W of round t over all nodes: the identity outside the active set."""
+        """What round t comes to over all nodes: the identity outside the active set."""
         nodes, W = self.nodes(t), np.eye(self.n)
-        W[np.ix_(nodes, nodes)] = self.weights(t)
+        W[np.ix_(nodes, nodes)] = self.mixtures[self.pattern[self._place(t)]]
         return W
 
     def speaks(self, first: int, last: int) -> NDArray[np.bool_]:
@@ -133,11 +161,17 @@ class Schedule:
     @cached_property
     def _traffic(self) -> IntArray:
         """Messages of each pattern."""
-        return np.array([np.count_nonzero(W) - np.count_nonzero(np.diag(W)) for W in self.patterns], dtype=np.int64)
+        return np.array([self.averaging.messages(W) for W in self.patterns], dtype=np.int64)
 
     def messages(self, t: int) -> int:
-        """How many messages cross a link in round t: ordered pairs i ≠ j with w_ij > 0."""
+        """How many messages cross a link in round t; in gossip, i ≠ j with w_ij > 0, for each exchange."""
         return int(self._traffic[self.pattern[self._place(t)]])
+
+    def depth(self, t: int | None = None) -> int:
+        """How many exchanges were waited for, one after the other, by the end of round t; of all rounds by default."""
+        stop = self.T if t is None else self._place(t) + 1
+        deep = np.array([self.averaging.depth(W) for W in self.patterns], dtype=np.int64)
+        return int(np.sum(deep[self.pattern[:stop]]))
 
     def up_to(self, t: int | None = None) -> IntArray:
         """(t,) messages sent by the end of rounds 1, 2, …, t; of all rounds by default."""
@@ -154,6 +188,7 @@ class Schedule:
             "pattern": self.pattern,
             "sizes": np.array([len(W) for W in self.patterns], dtype=np.int64),
             "weights": np.concatenate([W.ravel() for W in self.patterns]),
+            "averaging": np.array(str(self.averaging)),
         }
 
     @classmethod
@@ -174,6 +209,7 @@ class Schedule:
             np.asarray(arrays["pattern"], dtype=np.int32),
             tuple(piece.reshape(k, k) for piece, k in zip(pieces, sizes.tolist(), strict=True)),
             int(arrays["speakers"]),
+            AVERAGINGS.read(str(arrays["averaging"])) if "averaging" in arrays else GOSSIP,
         )
         schedule.check()
         return schedule
@@ -182,6 +218,7 @@ class Schedule:
         """Refuse a schedule that no run could follow."""
         for W in self.patterns:
             check_doubly_stochastic(W)
+            self.averaging.refuse(W)
         counts, sizes = np.diff(self.starts), np.array([len(W) for W in self.patterns])
         if len(counts) != self.T or self.T == 0 or self.starts[0] != 0 or self.starts[-1] != len(self.active):
             raise NetworkError("the schedule's starts do not fit its rounds and active nodes; draw it anew")
@@ -193,7 +230,14 @@ class Schedule:
             raise NetworkError("a round of the schedule names a node twice; draw the schedule anew")
 
 
-def draw_schedule(graph: Graph, activation: Activation, rule: Rule, rounds: int, rng: np.random.Generator) -> Schedule:
+def draw_schedule(
+    graph: Graph,
+    activation: Activation,
+    rule: Rule,
+    rounds: int,
+    rng: np.random.Generator,
+    averaging: Averaging = GOSSIP,
+) -> Schedule:
     """Draw who is active in each round, and put the weights of that round's links on them.
 
     Every distinct pattern is checked to be doubly stochastic. From the same generator a longer schedule begins with
@@ -211,15 +255,17 @@ def draw_schedule(graph: Graph, activation: Activation, rule: Rule, rounds: int,
     array([[0.5, 0.5],
            [0.5, 0.5]])
     """
+    averaging.check(graph, rule.name)
     choice = activation.draw(graph, rounds, rng)
     if activation.count(graph) == 1:  # the same round for ever: keep the nodes' own order
         nodes, links = next(iter(activation.spread(graph, choice[:1])))
         width = int(np.count_nonzero(nodes >= 0))
         W = rule(links[0, :width, :width])
         check_doubly_stochastic(W)
+        averaging.refuse(W)
         starts, same = np.arange(rounds + 1) * width, np.zeros(rounds, dtype=np.int32)
         everybody = np.tile(nodes[0, :width].astype(np.int32), rounds)
-        return Schedule(graph.n, starts, everybody, same, (W,), activation.speakers)
+        return Schedule(graph.n, starts, everybody, same, (W,), activation.speakers, averaging)
     known: dict[bytes, int] = {}
     patterns: list[Array] = []
     active, sizes, numbers = [], [], []
@@ -240,6 +286,7 @@ def draw_schedule(graph: Graph, activation: Activation, rule: Rule, rounds: int,
                 known[key] = len(patterns)
                 patterns.append(rule(drawn))
                 check_doubly_stochastic(patterns[-1])
+                averaging.refuse(patterns[-1])
                 room -= patterns[-1].nbytes
                 if room < 0:
                     raise NetworkError(
@@ -252,7 +299,7 @@ def draw_schedule(graph: Graph, activation: Activation, rule: Rule, rounds: int,
         numbers.append(number[shape])
     starts = np.concatenate([[0], np.cumsum(np.concatenate(sizes))])
     flat = np.concatenate(active), np.concatenate(numbers)
-    return Schedule(graph.n, starts, *flat, tuple(patterns), activation.speakers)
+    return Schedule(graph.n, starts, *flat, tuple(patterns), activation.speakers, averaging)
 
 
 def _distinct(links: NDArray[np.bool_], counts: IntArray) -> tuple[IntArray, IntArray]:

@@ -116,6 +116,16 @@ def own_keys(secret: bytes, digest: str, nonce: bytes, records: str = "") -> dic
     return generators(secret, bytes.fromhex(digest) + records.encode(), nonce)
 
 
+def identity_seed(secret: bytes) -> bytes:
+    """Of the key by which others know this folder's node, where no certificate does."""
+    return _derived(secret, "identity")
+
+
+def proving_key(secret: bytes) -> bytes:
+    """Of what proves a message to be this node's own, to nobody but itself."""
+    return _derived(secret, "own messages")
+
+
 def older_streams(secret: bytes, digest: str) -> Streams:
     """What version 0.1 drew from: for the one round of a run of its own that may have to be made again."""
     return Streams(int.from_bytes(_derived(secret, "streams", bytes.fromhex(digest)), "little"))

@@ -5,6 +5,7 @@ Every row carries the hash of itself and of the row before it. Kinds of rows:
     nonce     the ledger's own random number, born with it: draws come from the key and from this, so that an old key
               beside a new ledger draws nothing that it ever drew. The first row; in a folder of version 0.1 it comes
               before the first run that draws so
+    keys      the public part of this node's keys in a run, born with it
     budget    the owner's total (ε, δ) for a data set
     open      a run begins to release: its name, data set, fingerprint of the records, the event with its exact K_i,
               how many messages there will be, and whether they are secure releases, which need the nonce
@@ -31,7 +32,7 @@ from typing import Any, NamedTuple
 from sottovoce.errors import PrivacyError, StoreError
 from sottovoce.privacy.events import read_event
 
-KINDS = ("nonce", "budget", "open", "release", "skip", "close", "stop")
+KINDS = ("nonce", "keys", "budget", "open", "release", "skip", "close", "stop")
 GENESIS = bytes(32)
 HEAD_FILE = "ledger.head"
 
@@ -206,6 +207,7 @@ def _impossible(rows: Sequence[Row]) -> list[str]:
     latest: dict[str, int] = {}
     count: dict[str, int] = {}
     over: set[str] = set()
+    keyed: set[str] = set()
     nonce = False
     for row in rows:
         short = row.run[:12]
@@ -215,6 +217,10 @@ def _impossible(rows: Sequence[Row]) -> list[str]:
             if nonce:
                 found.append(f"row {row.seq} is a second nonce: the draws of runs before it could be repeated")
             nonce = True
+        elif row.kind == "keys":
+            if row.run in keyed:
+                found.append(f"row {row.seq} gives run {short} keys a second time: it has one pair for all of it")
+            keyed.add(row.run)
         elif row.kind == "open":
             if row.run in planned:
                 found.append(f"row {row.seq} opens run {short} a second time: a run was replayed")

@@ -3,6 +3,7 @@
     run = "diabetes-1"            # another name is another run: fresh noise, and its own cost
     schedule_seed = 20260301      # public: who speaks when; noise and records never come from it
     timeout = 600                 # seconds that a slow peer is waited for before the run pauses
+    skip_after = 60               # seconds after which an edge to a slow peer may be left out of a round; else never
     schema = "schema.toml"        # beside this file: what every node's records look like (`sottovoce.data.schema`)
 
     [nodes]                       # in order; the number of records of each (of people, with a unit) is public
@@ -14,6 +15,9 @@
     [spec.privacy]
     sampling = "poisson(32)"
     noise = "private(1.0)"
+
+    [keys]                        # optional: the nodes' identities, so that nobody else can speak in their names
+    north = "…"                   # as `sottovoce node key FOLDER` prints it; one for every node, or none
 
 Records whose columns are all numbers, scaled already, need no schema. In its place a run file says
 
@@ -41,10 +45,11 @@ from typing import Any, get_args, get_origin, get_type_hints
 import numpy as np
 import scipy  # not its parts: they load when first used
 
-from sottovoce._types import IntArray
+from sottovoce._types import Array, IntArray
 from sottovoce.data.schema import Schema, plain_schema, read_schema
 from sottovoce.engine.secure import ExactSums, hindrance
 from sottovoce.errors import SottovoceError, SpecError
+from sottovoce.node.bounds import longest_messages
 from sottovoce.node.entropy import Ahead
 from sottovoce.node.message import RUN
 from sottovoce.node.message import VERSION as WIRE
@@ -58,10 +63,11 @@ from sottovoce.run.spec import Spec
 from sottovoce.secure.generator import Generator, Purpose
 
 _PLAIN = ("features", "label", "classes", "unit_rows", "unit")  # in place of a schema
-_KNOWN = {"run", "schedule_seed", "timeout", "schema", *_PLAIN, "nodes", "spec"}
+_KNOWN = {"run", "schedule_seed", "timeout", "skip_after", "schema", *_PLAIN, "nodes", "keys", "spec"}
 _NEEDED = ("run", "schedule_seed", "nodes", "spec")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}( \([0-9a-f]{16}\))?")
 """A consortium puts a mark of its schema and test behind a run's name, in brackets."""
+_KEY = re.compile(r"[0-9a-f]{64}")
 _DECIMALS = 12  # weights may differ by a rounding between processors
 
 
@@ -78,6 +84,8 @@ class Run:
     timeout : seconds
     records : what the run file says about records, as its digest covers it
     schema_file : where the schema was read from, if it has a file
+    skip_after : seconds of waiting after which an edge may be left out of a round; None for never
+    keys : the nodes' public identity keys in hexadecimal, by name; None where they are known in another way
     """
 
     name: str
@@ -88,6 +96,8 @@ class Run:
     timeout: float = 600.0
     records: Mapping[str, Any] = field(default_factory=dict)
     schema_file: Path | None = None
+    skip_after: float | None = None
+    keys: Mapping[str, str] | None = None
 
     @cached_property
     def prepared(self) -> Prepared:
@@ -102,9 +112,21 @@ class Run:
             raise SpecError(
                 f"real nodes exchange one message a round, but '{self.spec.algorithm.method}' needs several"
             )
+        schedule = made.job.schedule
+        if any(schedule.averaging.depth(W) > 1 for W in schedule.patterns):
+            raise SpecError(
+                f"real nodes exchange one message a round, but averaging '{schedule.averaging}' needs several"
+            )
         if made.job.release.law.secrets:
             raise SpecError(
                 "real nodes agree on no seeds in pairs yet, so that their noise would not cancel; simulate it"
+            )
+        if made.shape is not None:
+            raise SpecError("real nodes let out no moments of their records yet; leave the moments out, or simulate it")
+        if made.job.method.released.numbers is not None:
+            raise SpecError(
+                f"real nodes exchange vectors of the model's length, but '{self.spec.algorithm.method}' needs longer "
+                "ones; simulate it"
             )
         why = hindrance(made.job.problem, made.job.method, made.job.release)
         if why is not None:
@@ -125,6 +147,12 @@ class Run:
     def shape(self) -> tuple[int, int]:
         """Of every message of every node."""
         return (1, self.prepared.job.method.width * self.m)
+
+    @cached_property
+    def bounds(self) -> Array:
+        """How long the messages of each round can be, whoever sends them."""
+        job = self.prepared.job
+        return longest_messages(job.method, job.release, np.array(self.sizes), self.m)
 
     @property
     def T(self) -> int:
@@ -197,6 +225,8 @@ class Run:
         """
         schedule = self.prepared.job.schedule
         public = {"name": self.name, "nodes": self.nodes, "sizes": self.sizes, "timeout": self.timeout, **self.records}
+        public |= {} if self.skip_after is None else {"skip_after": self.skip_after}
+        public |= {} if self.keys is None else {"keys": dict(self.keys)}
         text = json.dumps(public | {"spec": self.spec.to_dict(), "wire": WIRE}, sort_keys=True, ensure_ascii=False)
         whole = hashlib.blake2b(text.encode(), digest_size=32)
         for part in (schedule.starts, schedule.active, schedule.pattern):
@@ -263,9 +293,8 @@ def make_run(data: Mapping[str, Any], schema: Schema | None = None) -> Run:
         check_name("node", node)
     if not isinstance(nodes, dict) or not nodes or any(type(q) is not int or q < 1 for q in nodes.values()):
         raise SpecError("[nodes] must name every node with its number of records, such as north = 1200")
-    timeout = data.get("timeout", 600)
-    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout < float("inf"):
-        raise SpecError(f"'timeout' must be a number of seconds over 0, not {timeout!r}")
+    timeout = _seconds(data, "timeout", 600.0)
+    assert timeout is not None
     if type(data["schedule_seed"]) is not int or data["schedule_seed"] < 0:
         raise SpecError("'schedule_seed' must be a whole number that is not negative; it is public")
     name = _text(data, "run")
@@ -279,7 +308,34 @@ def make_run(data: Mapping[str, Any], schema: Schema | None = None) -> Run:
             raise SpecError(f"the schema says what records are; leave '{both[0]}' out of the run file")
         spec = _spec(_with_schema(data["spec"], schema), data["schedule_seed"])
         records = {"schema": schema.digest}
-    return Run(name, spec, tuple(nodes), tuple(nodes.values()), schema, float(timeout), records)
+    keys, skip_after = _keys(data.get("keys"), nodes), _seconds(data, "skip_after", None)
+    sizes = tuple(nodes.values())
+    return Run(name, spec, tuple(nodes), sizes, schema, timeout, records, skip_after=skip_after, keys=keys)
+
+
+def _seconds(data: Mapping[str, Any], name: str, default: float | None) -> float | None:
+    value = data.get(name, default)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
+        raise SpecError(f"'{name}' must be a number of seconds over 0, not {value!r}")
+    return float(value)
+
+
+def _keys(keys: Any, nodes: Mapping[str, Any]) -> dict[str, str] | None:
+    """The nodes' identities: of all, each its own, or of none."""
+    if keys is None:
+        return None
+    if not isinstance(keys, dict) or set(keys) != set(nodes):
+        raise SpecError(
+            "[keys] must name the key of every node, and of nobody else; leave it out to trust on first use"
+        )
+    for node, key in keys.items():
+        if not isinstance(key, str) or not _KEY.fullmatch(key):
+            raise SpecError(f"[keys] has {node} = {key!r}, where 64 hexadecimal digits are expected")
+    if len(set(keys.values())) < len(keys):
+        raise SpecError("[keys] gives two nodes the same key; every node has its own")
+    return dict(keys)
 
 
 def check_name(noun: str, name: Any) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sottovoce._types import FLOAT_BYTES, IntArray
+from sottovoce._types import FLOAT_BYTES, Array, IntArray
 from sottovoce.algorithm import bounds
 from sottovoce.algorithm.method import StepSizes, prefix_sums
 from sottovoce.network.activation import Activation
@@ -19,6 +19,7 @@ from sottovoce.network.graphs import Graph
 from sottovoce.network.mixing import activation_rate, beta
 from sottovoce.network.schedule import draw_schedule
 from sottovoce.privacy.planning import calibrate
+from sottovoce.privacy.release import Release, Setting
 from sottovoce.run.build import make_lipschitz, scheme_of
 from sottovoce.run.spec import Spec
 
@@ -49,15 +50,16 @@ def price(spec: Spec, sizes: IntArray, m: int, epsilon: float) -> Price:
     graph = spec.network.graph(n)
     activation = scheme_of(spec, n)
     iota, factors = activation_rate(graph, activation, spec.network.correct)
-    mixing = beta(graph, activation, spec.network.weights)
+    mixing = beta(graph, activation, spec.network.weights, averaging=spec.network.averaging)
     sampling = spec.privacy.sampling
     busiest = float(np.max(activation.iota(graph)))
     needed = {
         q: calibrate(sampling, q, T, epsilon, clip=lipschitz, delta=delta, activity=busiest)
         for q in sorted({int(q) for q in sizes})
     }
-    sigmas = np.array([needed[int(q)] for q in sizes])
-    steps = StepSizes(spec.algorithm.a(T), spec.algorithm.gamma(T))
+    sigmas = _own_noise(spec, graph, np.array([needed[int(q)] for q in sizes]), sizes, m, factors)
+    a = spec.algorithm.a(T)
+    steps = StepSizes(a, spec.algorithm.gamma(T), spec.algorithm.counted(a))
     h = spec.problem.h
     scale = n * spec.problem.weights(sizes) * factors  # both act on what is already noised
     rms = float(np.sqrt(np.mean((scale * sigmas) ** 2)))
@@ -73,24 +75,41 @@ def price(spec: Spec, sizes: IntArray, m: int, epsilon: float) -> Price:
         beta=mixing.beta,
         sigma=float(np.max(sigmas)),
         noise_in_model=math.sqrt(m * noise_variance(steps, iota, n, h.modulus, rms)),
-        bound=bounds.theorem2(setting, steps, T, "sharper"),
+        # no term of the sum over all rounds that the theorem bounds is negative: a part of them sums to no more
+        bound=bounds.theorem2(setting, steps, T, "sharper") * float(steps.A[T] / steps.W[T]),
         messages=links * T,
         bytes=links * T * m * FLOAT_BYTES,
     )
 
 
+def _own_noise(spec: Spec, graph: Graph, needed: Array, sizes: IntArray, m: int, factors: Array) -> Array:
+    """What each node adds alone, for its releases to be as well hidden as with so much independent noise.
+
+    Where pairs share noise everybody is taken to speak in every round.
+    """
+    n, adversary = len(sizes), spec.privacy.adversary.among(len(sizes))
+    scale = n * spec.problem.weights(sizes) * factors
+    law = spec.privacy.law.on(Setting(graph, spec.privacy.sampling, sizes, m, adversary=adversary, scale=scale))
+    if not law.secrets:
+        return needed
+    unit = Release(spec.privacy.sampling, 1.0, law.units(n), adversary, law)
+    hidden = np.array([event.sigma for event in unit.events(sizes, np.ones(n, dtype=np.int64))])
+    return np.array(unit.sigma) * float(np.max(needed / hidden))
+
+
 def noise_variance(steps: StepSizes, iota: float, n: int, mu: float, sigma: float) -> float:
     """Variance that the noise puts into each coordinate of ỹ^(T), for eq. (6) without a threshold or constraint.
 
-    z̄ carries a_τ n⁻¹ Σ η_i ν_i from round τ on, and ỹ weighs y^(t) = −z̄^(t)/(ιμA_t + γ_t) by a_t/A_T, so the noise of
-    round τ enters with a_τ (S_T − S_τ)/A_T, S being the prefix sums of a_t/(ιμA_t + γ_t).
+    z̄ carries a_τ n⁻¹ Σ η_i ν_i from round τ on, and ỹ weighs y^(t) = −z̄^(t)/(ιμA_t + γ_t) by w_t/W_T, so the noise of
+    round τ enters with a_τ (S_T − S_τ)/W_T, S being the prefix sums of w_t/(ιμA_t + γ_t).
     """
-    S = prefix_sums(steps.a / (iota * mu * steps.A[1:] + steps.gamma))
-    weights = steps.a * (S[-1] - S[1:]) / steps.A[-1]
+    S = prefix_sums(steps.w / (iota * mu * steps.A[1:] + steps.gamma))
+    weights = steps.a * (S[-1] - S[1:]) / steps.W[-1]
     return float(np.sum(weights**2)) * iota * sigma**2 / n
 
 
 def _messages_a_round(spec: Spec, graph: Graph, activation: Activation) -> float:
     """Expected number of messages a round, from a short sample of the schedule (exact where all rounds are alike)."""
-    sample = draw_schedule(graph, activation, spec.network.weights, 2000, np.random.default_rng(0))
+    network = spec.network
+    sample = draw_schedule(graph, activation, network.weights, 2000, np.random.default_rng(0), network.averaging)
     return float(sample.up_to()[-1]) / 2000

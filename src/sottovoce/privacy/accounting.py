@@ -66,13 +66,14 @@ def price(events: Iterable[Priced], delta: float, lower: bool = True) -> Account
 
 @lru_cache(maxsize=4096)  # the runs of a sweep ask the same over and over
 def _price(events: tuple[Priced, ...], delta: float, lower: bool) -> Account:
-    spoken = [event for event in events if event.count]
+    spoken = [event for event in events if not event.silent]
     if any(event.noise_multiplier == 0 for event in spoken):
         return Account(math.inf, math.inf, math.inf, delta, 0.0)
     if len(spoken) == 1 and isinstance(spoken[0], WholeEvent):
         value, check = spoken[0].bounds(delta)
         return Account(value, 0.0, check, delta, 0.0)
-    return account([event.part for event in spoken], delta, lower and all(event.realised for event in spoken))
+    parts = [part for event in spoken for part in event.parts]
+    return account(parts, delta, lower and all(event.realised for event in spoken))
 
 
 def risk(events: Iterable[Priced], fpr: float) -> float:
@@ -89,12 +90,12 @@ def risk(events: Iterable[Priced], fpr: float) -> float:
 
 @lru_cache(maxsize=256)
 def _risk(events: tuple[Priced, ...], fpr: float) -> float:
-    spoken = [event for event in events if event.count]
+    spoken = [event for event in events if not event.silent]
     if any(event.noise_multiplier == 0 for event in spoken):
         return 1.0
     if len(spoken) == 1 and isinstance(spoken[0], WholeEvent):
         return spoken[0].risk(fpr)
-    return tradeoff([event.part for event in spoken], fpr)
+    return tradeoff([part for event in spoken for part in event.parts], fpr)
 
 
 def known(events: Iterable[Priced]) -> tuple[Priced, ...]:

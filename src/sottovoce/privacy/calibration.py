@@ -47,7 +47,11 @@ def sigma(unit: Priced, epsilon: float, delta: float) -> float:
     elif unit.part.pair.bounded:  # pure: ε adds up, and δ is not needed
         z = max(unit.count, 1) / epsilon
     else:
-        z = noise_multiplier(unit.part, epsilon, delta)
+        first = getattr(unit, "before", None)  # its noise is fixed: the rounds get what it leaves
+        fixed = () if first is None else first.parts
+        own = unit.parts[len(fixed) :]
+        apart = [part.pair.multiplier / unit.noise_multiplier for part in own]
+        z = _least(tuple(map(_with_multiplier, own, apart)), epsilon, delta, fixed)
     return z / unit.noise_multiplier
 
 
@@ -63,7 +67,11 @@ def noise_multiplier(part: Part, epsilon: float, delta: float) -> float:
     1.01
     """
     _check(epsilon)
-    return _least(replace(part, pair=replace(part.pair, multiplier=1.0), count=max(part.count, 1)), epsilon, delta)
+    return _least((_with_multiplier(part, 1.0),), epsilon, delta)
+
+
+def _with_multiplier(part: Part, multiplier: float) -> Part:
+    return replace(part, pair=replace(part.pair, multiplier=multiplier), count=max(part.count, 1))
 
 
 def single(epsilon: float, delta: float) -> float:
@@ -78,13 +86,21 @@ def single(epsilon: float, delta: float) -> float:
 
 
 @lru_cache(maxsize=4096)  # the runs of a sweep ask the same over and over
-def _least(unit: Part, epsilon: float, delta: float) -> float:
-    if unit.gaussian and unit.pair.apart is not None:  # K rounds are one round with z/√K
-        return gaussian_multiplier(epsilon, delta) * math.sqrt(unit.count) * unit.pair.apart
+def _least(units: tuple[Part, ...], epsilon: float, delta: float, fixed: tuple[Part, ...] = ()) -> float:
+    """By what all multipliers must be multiplied, beside parts that stay as they are."""
+    if all(unit.gaussian for unit in (*units, *fixed)):  # K rounds are one round with z/√K
+        squares, spent = (
+            math.fsum(unit.count * (unit.pair.apart or 0.0) ** 2 for unit in some) for some in (units, fixed)
+        )
+        left = gaussian_multiplier(epsilon, delta) ** -2 - spent
+        return math.sqrt(squares / left) if left > 0 else _nothing_left(epsilon)
+    if fixed and _over(fixed, epsilon, delta, FINEST) >= 0:
+        return _nothing_left(epsilon)
 
     def over(log_z: float, finest: int) -> float:
-        trial = replace(unit, pair=replace(unit.pair, multiplier=math.exp(log_z)))
-        return _over([trial], epsilon, delta, finest)
+        z = math.exp(log_z)
+        trial = [replace(unit, pair=replace(unit.pair, multiplier=z * unit.pair.multiplier)) for unit in units]
+        return _over([*trial, *fixed], epsilon, delta, finest)
 
     low = high = math.log(0.5)
     while over(high, _ROUGH) > 0:
@@ -94,6 +110,10 @@ def _least(unit: Part, epsilon: float, delta: float) -> float:
         if low < -12.0:
             return math.exp(high)  # even no noise to speak of is enough: a record is hardly ever used
     return math.exp(_finish(over, low, high))
+
+
+def _nothing_left(epsilon: float) -> float:
+    raise PrivacyError(f"what is let out before the first round leaves nothing of ε = {epsilon:g} for the rounds")
 
 
 def _finish(over: Callable[[float, int], float], low: float, high: float) -> float:
@@ -185,7 +205,7 @@ class Circumstances:
 
     Attributes
     ----------
-    unit : the release at σ = 1
+    unit : the release at the unit of σ: 1, or what a law has in its place
     sizes, spoken : q_i, and K_i, in how many rounds node i speaks
     delta : δ
     iota, rounds : ι and T
@@ -282,16 +302,16 @@ class Private:
 
     def scales(self, of: Circumstances) -> Scales:
         """By calibration, once for all nodes of a size and of a reach, with the largest count among them."""
-        neediest: dict[tuple[int, float], Event] = {}
+        alike: dict[tuple[int, float], list[Event]] = {}
         for event in of.unit.events(of.sizes, of.spoken, of.turns):
-            key = event.records, event.noise_multiplier
-            if key not in neediest or neediest[key].count < event.count:
-                neediest[key] = event
+            alike.setdefault((event.records, event.noise_multiplier), []).append(event)
         needed: dict[int, float] = {}
-        for (q, _), event in neediest.items():
-            needed[q] = max(needed.get(q, 0.0), sigma(event, self.epsilon, of.delta))
-        if of.unit.law.secrets:  # what two nodes cancel must have one scale
-            return (max(needed.values()),) * len(of.sizes), ()
+        for (q, _), events in alike.items():
+            neediest = max(events, key=lambda event: event.count).covering(events)
+            needed[q] = max(needed.get(q, 0.0), sigma(neediest, self.epsilon, of.delta))
+        if of.unit.law.secrets:  # what hides a node is everybody's noise: all have so many times their unit
+            most = max(needed.values())
+            return tuple(most * unit for unit in of.unit.sigma), ()
         return tuple(needed[q] for q in of.sizes.tolist()), ()
 
 

@@ -11,13 +11,13 @@ guarantee against it rests, which runs can claim to be safe from it and no more,
 only known how likely it is to speak.
 
 *The law of the noise*: how it is drawn, and what its draws come to for the accountant, in one object. What a spec holds
-is a choice (`LAWS`): ``gaussian``, ``laplace``, ``pairs(ratio, node, …)`` or ``tree``. Once graph, method, sampling and
-sizes are known it makes the law that runs:
+is a choice (`LAWS`): ``gaussian``, ``laplace``, ``pairs(ratio, graph=…)`` or ``tree``. Once graph, method, sampling,
+sizes and schedule are known (a `Setting`) it makes the law that runs:
 
 `Gaussian`: fresh and independent at every node in every round, with one σ_i: the paper's, and the default.
 `Shaped`: Gaussian whose scale, and whose share of the subgradient in what is released, change from round to round.
 `Laplace`: the same with Laplace noise, for pure ε.
-`Pairs`: Gaussian with a part that neighbours cancel between them (Allouah et al. 2024), for who lacks their seeds.
+`Pairs`: Gaussian with a part that pairs of nodes cancel between them, for who lacks their seeds (see `pairs`).
 `Tree`: Gaussian prefix-sum noise along a binary tree (Kairouz et al. 2021), for records used in a fixed order.
 `Objective`: Gaussian noise on the linear term of an objective that is then minimised (see `objective`).
 
@@ -29,13 +29,13 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 
 from sottovoce._types import Array, IntArray
 from sottovoce.errors import PrivacyError, SpecError
-from sottovoce.notation import Choices, write
+from sottovoce.notation import Choices, within
 from sottovoce.privacy.events import (
     SHAPED,
     CyclicEvent,
@@ -48,25 +48,40 @@ from sottovoce.privacy.events import (
     Priced,
     Seldom,
     TreeEvent,
-    cancelled,
 )
 from sottovoce.privacy.objective import BLUR
 from sottovoce.privacy.sampling import Sampling, Turns
 from sottovoce.streams import Streams
 
+if TYPE_CHECKING:
+    from sottovoce.privacy.pairs import PairsLaw
+
 
 @dataclass(frozen=True)
 class Adversary:
-    """An observer; ``str()`` is its name."""
+    """An observer; ``str()`` is its name, and its numbers."""
 
     name: ClassVar[str]
-    sees: ClassVar[str]
     refusal: ClassVar[str] = ""
     """Why an ordinary run cannot claim it; empty where it can."""
 
     def __str__(self) -> str:
         """In a spec."""
         return self.name
+
+    @property
+    def sees(self) -> str:
+        """What it sees, in words."""
+        raise NotImplementedError
+
+    @property
+    def honest(self) -> str:
+        """Who must follow the protocol."""
+        return "every node"
+
+    def among(self, nodes: int) -> Self:
+        """The same observer of a run of so many nodes."""
+        return self
 
     def fits(self, secrets: bool, nodes: int) -> bool:
         """Whether a run really faces it: its messages carry noise whose seeds pairs of nodes share or not."""
@@ -78,7 +93,7 @@ class Adversary:
 
     def helped(self, coalition: tuple[int, ...] | None) -> str:
         """Its name, and who helps it where that matters."""
-        return f"'{self.name}'"
+        return f"'{self}'"
 
     def seen(self, event: Event, activity: float = 1.0) -> Priced:
         """What it sees of a node that speaks in each of `event.rounds` rounds with a probability."""
@@ -90,7 +105,11 @@ class Transcript(Adversary):
     """Everything that is ever sent."""
 
     name: ClassVar[str] = "transcript"
-    sees: ClassVar[str] = "every message of every node, and who was active in every round"
+
+    @property
+    def sees(self) -> str:
+        """All there is."""
+        return "every message of every node, and who was active in every round"
 
     def seen(self, event: Event, activity: float = 1.0) -> Priced:
         """Who spoke is seen: a sleeping round releases nothing, an active one is a release."""
@@ -102,23 +121,76 @@ class HiddenParticipation(Adversary):
     """A what-if: the adversary that the paper's theorem counts on."""
 
     name: ClassVar[str] = "hidden_participation"
-    sees: ClassVar[str] = "messages that cannot be linked to the node that sent them"
     refusal: ClassVar[str] = (
         "a message carries z_i, which changes only when node i is active, so participation can always be linked"
     )
+
+    @property
+    def sees(self) -> str:
+        """Not whose they are."""
+        return "messages that cannot be linked to the node that sent them"
 
     def seen(self, event: Event, activity: float = 1.0) -> Priced:
         """Every round is a release, at a smaller rate."""
         return Hidden(event, activity)
 
 
+MAJORITY = "majority"
+"""In place of k: as many nodes as leave a majority honest, ⌊(n − 1)/2⌋, and one at least."""
+
+
 @dataclass(frozen=True)
 class SecretPairs(Adversary):
-    """Everything that is sent, but not what pairs of nodes have agreed on before."""
+    """Who sees everything that is sent, and knows all that any k nodes know, but not what two others have agreed on.
 
+    Attributes
+    ----------
+    k : how many nodes may collude, 'majority', or None: the coalition is the one that the law of the noise names, as
+        version 0.1 had it
+
+    Examples
+    --------
+    >>> str(SecretPairs(3)), SecretPairs("majority").among(20).k, SecretPairs("majority").among(2).k
+    ('secret_pairs(3)', 9, 1)
+    """
+
+    k: int | str | None = None
     name: ClassVar[str] = "secret_pairs"
-    sees: ClassVar[str] = "every message, but not the seeds that pairs of nodes share"
-    refusal: ClassVar[str] = "dual averaging adds independent noise, so there are no pairwise secrets to rely on"
+    refusal: ClassVar[str] = (
+        "this run's noise is independent at every node, so that there are no secrets of pairs to rely on (the law "
+        "'pairs(10)' has them)"
+    )
+
+    def __post_init__(self) -> None:
+        """Every node is an observer, too: with none that is curious there would be nobody to hide from."""
+        if self.k is None or self.k == MAJORITY or (type(self.k) is int and self.k >= 1):
+            return
+        raise PrivacyError(
+            f"'secret_pairs({self.k})' is malformed; write 'secret_pairs(k)' with the number k of nodes that may "
+            "collude, at least 1, or 'secret_pairs(majority)', which leaves a majority honest"
+        )
+
+    def __str__(self) -> str:
+        """In a spec."""
+        return self.name if self.k is None else f"{self.name}({self.k})"
+
+    @property
+    def sees(self) -> str:
+        """By who helps it."""
+        if self.k is None:
+            return "every message, but not the seeds that pairs of nodes share"
+        who = "any one node knows" if self.k == 1 else f"any {self.k} nodes know"
+        who = "any minority of the nodes knows" if self.k == MAJORITY else who
+        return f"every message and all that {who}, but not the seeds that two other nodes share"
+
+    @property
+    def honest(self) -> str:
+        """Those that collude may do as they like."""
+        return super().honest if self.k is None else "every node that does not collude"
+
+    def among(self, nodes: int) -> Self:
+        """With a number for k."""
+        return replace(self, k=max(1, (nodes - 1) // 2)) if self.k == MAJORITY else self
 
     def fits(self, secrets: bool, nodes: int) -> bool:
         """Where there are secrets."""
@@ -126,6 +198,14 @@ class SecretPairs(Adversary):
 
     def assumptions(self, coalition: tuple[int, ...] | None) -> tuple[str, ...]:
         """Every node is an observer too, and knows its own seeds."""
+        if self.k is not None:
+            return (
+                f"at most {self.k} of the nodes, whichever, tell the observer all that they know; they were fixed "
+                "before the run, and whoever admits nodes decides how many that can be",
+                "they may do in the run whatever they like: that can spoil the model, not the others' privacy",
+                "the seed that two other nodes share is known to those two alone, and nobody can tell noise from it "
+                "from random numbers: a computational guarantee",
+            )
         if coalition is None:  # in this way version 0.1 left it open
             return ("the seeds that pairs of nodes share stay secret, but for those of the declared coalition",)
         if not coalition:
@@ -137,6 +217,8 @@ class SecretPairs(Adversary):
 
     def helped(self, coalition: tuple[int, ...] | None) -> str:
         """An ε without the coalition would be a different promise."""
+        if self.k is not None:
+            return f"'{self}', whichever {self.k} node{'s' * (self.k != 1)} may help"
         if coalition is None:
             return super().helped(coalition)
         return f"'{self.name}' with {f'the help of {_nodes(coalition)}' if coalition else 'no help from any node'}"
@@ -151,10 +233,14 @@ class Central(Adversary):
     """Who gets the model of a trusted place."""
 
     name: ClassVar[str] = "central"
-    sees: ClassVar[str] = "the final model only"
     refusal: ClassVar[str] = (
         "nodes send their messages to one another in clear, so a neighbour sees more than the final model"
     )
+
+    @property
+    def sees(self) -> str:
+        """What is published."""
+        return "the final model only"
 
     def fits(self, secrets: bool, nodes: int) -> bool:
         """One node sends no messages; the accounting of every round covers the final model."""
@@ -165,8 +251,19 @@ class Central(Adversary):
         return ("there is one trusted place that holds all records and publishes nothing but the final model",)
 
 
+def _secret_pairs(k: str = "") -> SecretPairs:
+    return SecretPairs(int(k) if k.isdecimal() else k or None)
+
+
 ADVERSARIES: Choices[Adversary] = Choices(
-    "adversary", {kind.name: kind for kind in (Transcript, HiddenParticipation, SecretPairs, Central)}, PrivacyError
+    "adversary",
+    {
+        "transcript": Transcript,
+        "hidden_participation": HiddenParticipation,
+        "secret_pairs": _secret_pairs,
+        "central": Central,
+    },
+    PrivacyError,
 )
 
 
@@ -176,7 +273,10 @@ def refuse_unless_runnable(adversary: Adversary, secrets: bool = False, nodes: i
     Noise that pairs of nodes cancel is worth what it is only where their seeds are secret.
     """
     if secrets and not isinstance(adversary, SecretPairs):
-        raise PrivacyError("noise that pairs of nodes share protects against 'secret_pairs' only; name that adversary")
+        raise PrivacyError(
+            "noise that pairs of nodes share protects against 'secret_pairs(k)' only, with k nodes that may collude; "
+            "name that adversary"
+        )
     if not adversary.fits(secrets, nodes):
         raise PrivacyError(
             f"a run cannot be protected against '{adversary}' only: {adversary.refusal}; use 'transcript'"
@@ -192,7 +292,9 @@ class Source(NamedTuple):
     owners, rounds : the address of each one's noise: equal addresses are one and the same number
     factors : what it is multiplied by, besides the release's own scale; of either sign, and of 26 bits at most, so that
         the product is exact
-    shared : whether it is a secret of two nodes
+    shared : whether it is a secret of several nodes
+    peer : the one other node that knows it, where it is the real secret of a pair
+    together : unit noises of which releases have the sum besides, times a factor of their own; None for none
     """
 
     rows: IntArray
@@ -200,13 +302,33 @@ class Source(NamedTuple):
     rounds: IntArray
     factors: Array
     shared: bool = False
+    peer: int | None = None
+    together: "Together | None" = None
+
+
+class Together(NamedTuple):
+    """Sums of unit noises, of which several releases have the same one.
+
+    Attributes
+    ----------
+    owners, rounds : the addresses of all unit noises, sum after sum
+    starts : (sums + 1,) where each sum begins
+    which : which of the sums each of the source's releases has
+    factors : what it is multiplied by there, as in `Source`
+    """
+
+    owners: IntArray
+    rounds: IntArray
+    starts: IntArray
+    which: IntArray
+    factors: Array
 
 
 SHORT = 26
 """Bits of a factor, and of a scale: their product has no more than a float has."""
 
 
-def rounded_up(values: Array) -> Array:
+def rounded_up(values: Array, bits: int = SHORT) -> Array:
     """Positive numbers brought to 26 bits, upwards by more than a few roundings: never below what was meant.
 
     Examples
@@ -215,28 +337,35 @@ def rounded_up(values: Array) -> Array:
     (True, array([ True,  True]))
     """
     part, octave = np.frexp(np.asarray(values, dtype=np.float64) * (1.0 + 2.0**-40))
-    return np.ldexp(np.ceil(part * 2.0**SHORT), octave - SHORT)
+    return np.ldexp(np.ceil(part * 2.0**bits), octave - bits)
+
+
+Scales = tuple[float, ...]
+"""σ_i of every node; empty where a law does not need to know the others'."""
 
 
 class Law(Protocol):
-    """A way to make noise."""
+    """A way to make noise; everybody's σ is told where what a node's noise is worth depends on the others'."""
 
     secrets: ClassVar[bool]
     """Whether pairs of nodes share seeds: what two of them cancel has one scale, no worth once they are out."""
     unit: ClassVar[str]
     """The law of one unit noise: 'gaussian', with variance 1, or 'laplace', with scale 1."""
 
-    def draw(self, streams: Streams, nodes: IntArray, t: IntArray, m: int, sigma: tuple[float, ...]) -> Array:
+    def draw(self, streams: Streams, nodes: IntArray, t: IntArray, m: int, sigma: Scales) -> Array:
         """A row of noise for each pair (node, round)."""
 
     def share(self, t: IntArray) -> Array:
         """How much noise, in units of σ, goes with ĝ itself: the spread over the gain, for each round."""
 
-    def sources(self, nodes: IntArray, t: IntArray) -> list[Source]:
+    def sources(self, nodes: IntArray, t: IntArray, sigma: Scales = ()) -> list[Source]:
         """The unit noises of which the noise of each pair (node, round) is made, in units of its scale."""
 
-    def event(self, node: int, plain: GaussianEvent) -> Event:
+    def event(self, node: int, plain: GaussianEvent, sigma: Scales = ()) -> Event:
         """What a node must account for, given what it would be for independent Gaussian noise of its σ_i."""
+
+    def units(self, n: int) -> Scales:
+        """σ_i of the n nodes relative to one another, where it is to be found how much noise is needed."""
 
 
 @dataclass(frozen=True)
@@ -246,7 +375,7 @@ class Gaussian:
     secrets: ClassVar[bool] = False
     unit: ClassVar[str] = "gaussian"
 
-    def draw(self, streams: Streams, nodes: IntArray, t: IntArray, m: int, sigma: tuple[float, ...]) -> Array:
+    def draw(self, streams: Streams, nodes: IntArray, t: IntArray, m: int, sigma: Scales) -> Array:
         """Fresh normals."""
         scales = np.take(sigma, nodes)
         if not np.any(scales):
@@ -257,13 +386,17 @@ class Gaussian:
         """σ, always."""
         return np.ones(len(t))
 
-    def sources(self, nodes: IntArray, t: IntArray) -> list[Source]:
+    def sources(self, nodes: IntArray, t: IntArray, sigma: Scales = ()) -> list[Source]:
         """One, a node's own."""
         return [_own(nodes, t)]
 
-    def event(self, node: int, plain: GaussianEvent) -> Event:
+    def event(self, node: int, plain: GaussianEvent, sigma: Scales = ()) -> Event:
         """As it is."""
         return plain
+
+    def units(self, n: int) -> Scales:
+        """All alike."""
+        return (1.0,) * n
 
 
 def _own(nodes: IntArray, t: IntArray) -> Source:
@@ -280,7 +413,7 @@ class Shaped:
     secrets: ClassVar[bool] = False
     unit: ClassVar[str] = "gaussian"
 
-    def draw(self, streams: Streams, nodes: IntArray, t: IntArray, m: int, sigma: tuple[float, ...]) -> Array:
+    def draw(self, streams: Streams, nodes: IntArray, t: IntArray, m: int, sigma: Scales) -> Array:
         """Normals times the round's spread."""
         return self.spread[np.asarray(t) - 1][:, None] * Gaussian().draw(streams, nodes, t, m, sigma)
 
@@ -288,17 +421,21 @@ class Shaped:
         """Of gain·(ĝ + share·ν): the gain is public, and may be taken afterwards."""
         return np.asarray((self.spread / self.gain)[np.asarray(t) - 1])
 
-    def sources(self, nodes: IntArray, t: IntArray) -> list[Source]:
+    def sources(self, nodes: IntArray, t: IntArray, sigma: Scales = ()) -> list[Source]:
         """One, a node's own."""
         return [_own(nodes, t)]
 
-    def event(self, node: int, plain: GaussianEvent) -> Event:
+    def event(self, node: int, plain: GaussianEvent, sigma: Scales = ()) -> Event:
         """K equal rounds that come to the same: Gaussian mechanisms compose by Σ 1/z² (Dong, Roth and Su 2022)."""
         weights = (self.gain / self.spread) ** 2
         if np.ptp(weights) == 0:
             return replace(plain, sigma=plain.sigma / math.sqrt(weights[0]), note=SHAPED)
         self._check(plain)
         return replace(plain, sigma=plain.sigma * math.sqrt(len(weights) / math.fsum(weights)), note=SHAPED)
+
+    def units(self, n: int) -> Scales:
+        """All alike."""
+        return (1.0,) * n
 
     def _check(self, plain: GaussianEvent) -> None:
         if not isinstance(plain, FullEvent) or plain.rounds not in (0, len(self.gain)):
@@ -315,85 +452,18 @@ class Laplace(Shaped):
     dimension: int
     unit: ClassVar[str] = "laplace"
 
-    def draw(self, streams: Streams, nodes: IntArray, t: IntArray, m: int, sigma: tuple[float, ...]) -> Array:
+    def draw(self, streams: Streams, nodes: IntArray, t: IntArray, m: int, sigma: Scales) -> Array:
         """The difference of two exponentials, each half of a χ² with two degrees of freedom."""
         squares = np.square(streams.normals(nodes, t, 4 * m)).reshape(len(nodes), 4, m)
         scales = np.take(sigma, nodes) * self.spread[np.asarray(t) - 1]
         return 0.5 * scales[:, None] * (squares[:, 0] + squares[:, 1] - squares[:, 2] - squares[:, 3])
 
-    def event(self, node: int, plain: GaussianEvent) -> Event:
+    def event(self, node: int, plain: GaussianEvent, sigma: Scales = ()) -> Event:
         """One mechanism with the sum of all rounds' ε; ‖·‖₁ ≤ √m ‖·‖₂ gives its sensitivity."""
         self._check(plain)
         total = math.fsum(self.gain / self.spread)
         clip = math.sqrt(self.dimension) * plain.clip
         return LaplaceEvent(plain.records, plain.batch, clip, plain.sigma / total, plain.rounds)
-
-
-@dataclass(frozen=True, eq=False)
-class Pairs:
-    """σ(ν_i + ratio·Σ_j ν_ij) with ν_ij = −ν_ji a secret of the two: in the sum over all nodes only the ν_i are left.
-
-    Attributes
-    ----------
-    n : number of nodes
-    pairs : (E, 2) who shares a seed with whom
-    ratio : σ_pair/σ
-    coalition : nodes that give all they know to the adversary
-    """
-
-    n: int
-    pairs: IntArray
-    ratio: float
-    coalition: tuple[int, ...] = ()
-    secrets: ClassVar[bool] = True
-    unit: ClassVar[str] = "gaussian"
-
-    def covariance(self) -> Array:
-        """Σ/σ² = I + ratio² Laplacian, between the nodes of the same coordinate; the coalition's seeds taken out."""
-        L = np.zeros((self.n, self.n))
-        for i, j in self.pairs.tolist():
-            if i not in self.coalition and j not in self.coalition:
-                L[[i, j, i, j], [i, j, j, i]] += (1.0, 1.0, -1.0, -1.0)
-        return np.eye(self.n) + self.ratio**2 * L
-
-    def draw(self, streams: Streams, nodes: IntArray, t: IntArray, m: int, sigma: tuple[float, ...]) -> Array:
-        """Own normals, and one row a pair, with opposite signs at its two ends."""
-        own, t = streams.normals(nodes, t, m), np.asarray(t)
-        for e, ends in enumerate(self.pairs.tolist()):
-            rows = [np.flatnonzero(nodes == end) for end in ends]
-            rounds = np.union1d(t[rows[0]], t[rows[1]])
-            if rounds.size:
-                shared = self.ratio * streams.normals(np.full(rounds.size, self.n + e), rounds, m)
-                own[rows[0]] += shared[np.searchsorted(rounds, t[rows[0]])]
-                own[rows[1]] -= shared[np.searchsorted(rounds, t[rows[1]])]
-        return np.take(sigma, nodes)[:, None] * own
-
-    def share(self, t: IntArray) -> Array:
-        """σ, always."""
-        return np.ones(len(t))
-
-    def sources(self, nodes: IntArray, t: IntArray) -> list[Source]:
-        """A node's own, and one for each link, which is of the other sign at its other end.
-
-        All nodes take one ratio, brought to 26 bits upwards: more of what cancels hides no less.
-        """
-        ratio = float(rounded_up(np.array([self.ratio]))[0])
-        mine: list[list[tuple[int, float]]] = [[] for _ in range(self.n)]
-        for e, (i, j) in enumerate(self.pairs.tolist()):
-            mine[i].append((e, ratio))
-            mine[j].append((e, -ratio))
-        found = [_own(nodes, t)]
-        degrees = np.array([len(links) for links in mine])[nodes]
-        for k in range(int(degrees.max(initial=0))):
-            rows = np.flatnonzero(degrees > k)
-            links, factors = zip(*(mine[i][k] for i in nodes[rows].tolist()), strict=True)
-            found.append(Source(rows, np.array(links), np.asarray(t)[rows], np.array(factors), shared=True))
-        return found
-
-    def event(self, node: int, plain: GaussianEvent) -> Event:
-        """What everybody's messages together leave of node i's noise: the variance 1/[Σ⁻¹]_ii."""
-        left = 1.0 / np.linalg.inv(self.covariance())[node, node]
-        return replace(plain, sigma=plain.sigma * math.sqrt(left), note=cancelled(self.coalition))
 
 
 @dataclass(frozen=True)
@@ -409,7 +479,7 @@ class Tree:
     secrets: ClassVar[bool] = False
     unit: ClassVar[str] = "gaussian"
 
-    def draw(self, streams: Streams, nodes: IntArray, t: IntArray, m: int, sigma: tuple[float, ...]) -> Array:
+    def draw(self, streams: Streams, nodes: IntArray, t: IntArray, m: int, sigma: Scales) -> Array:
         """How much the prefix sum's noise changes in round t."""
         rows = [self._prefix(streams, int(r), m) - self._prefix(streams, int(r) - 1, m, int(r)) for r in t]
         return np.take(sigma, nodes)[:, None] * np.reshape(rows, (len(nodes), m))
@@ -429,7 +499,7 @@ class Tree:
         """σ, always."""
         return np.ones(len(t))
 
-    def sources(self, nodes: IntArray, t: IntArray) -> list[Source]:
+    def sources(self, nodes: IntArray, t: IntArray, sigma: Scales = ()) -> list[Source]:
         """The tree nodes in which the prefix of round t differs from the one before.
 
         Of s = …1000 that is the node of its last 1, added, and those of the ones of s − 1 = …0111 below it, taken away.
@@ -447,11 +517,15 @@ class Tree:
             found.append(Source(rows, np.full(len(rows), level), first[rows] + ends, factors))
         return found
 
-    def event(self, node: int, plain: GaussianEvent) -> Event:
+    def event(self, node: int, plain: GaussianEvent, sigma: Scales = ()) -> Event:
         """A record is in one leaf a pass, and in every node above it."""
         if not isinstance(plain, CyclicEvent) or plain.batches != self.batches or node != 0:
             raise PrivacyError("tree noise is for one node that takes its records in a fixed order; use 'cyclic(b)'")
         return TreeEvent(plain.records, plain.batch, plain.clip, plain.sigma, plain.rounds, uses=plain.uses)
+
+    def units(self, n: int) -> Scales:
+        """All alike."""
+        return (1.0,) * n
 
 
 @dataclass(frozen=True)
@@ -460,12 +534,12 @@ class Objective(Gaussian):
 
     extra: float
 
-    def draw(self, streams: Streams, nodes: IntArray, t: IntArray, m: int, sigma: tuple[float, ...]) -> Array:
+    def draw(self, streams: Streams, nodes: IntArray, t: IntArray, m: int, sigma: Scales) -> Array:
         """The noise, and behind it what blurs the minimiser, in units of how far that may be from the true one."""
         blur = BLUR * streams.normals(nodes, np.asarray(t) + 1, m) * (np.take(sigma, nodes) > 0)[:, None]
         return np.concatenate([super().draw(streams, nodes, t, m, sigma), blur], axis=1)
 
-    def event(self, node: int, plain: GaussianEvent) -> Event:
+    def event(self, node: int, plain: GaussianEvent, sigma: Scales = ()) -> Event:
         """The noise as on a mean of all gradients, and the extra ε."""
         return ObjectiveEvent(plain.records, plain.batch, plain.clip, plain.sigma, plain.rounds, extra=self.extra)
 
@@ -486,10 +560,47 @@ Shape = tuple[Array, Array]
 """Gain and spread of a method with a schedule of its own for noise."""
 
 
+class Attendance(NamedTuple):
+    """Who speaks in each round, by the public schedule.
+
+    Attributes
+    ----------
+    starts : (T + 1,) round t has the places starts[t − 1] … starts[t] − 1
+    nodes : who speaks, round after round
+    """
+
+    starts: IntArray
+    nodes: IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """What a law may want to know of the run that it is for.
+
+    Attributes
+    ----------
+    graph : who is linked with whom
+    shape : gain and spread, of a method with a schedule of its own for noise
+    sampling, sizes, m : how records are picked, q_i, and how many numbers there are in a release
+    adversary : who is watching
+    scale : c_i, the public factor on node i's release; all ones if not given
+    attendance : who speaks when; everybody, always, if not given
+    """
+
+    graph: Graph
+    sampling: Sampling
+    sizes: IntArray
+    m: int
+    shape: Shape | None = None
+    adversary: Adversary = Transcript()
+    scale: Array | None = None
+    attendance: Attendance | None = None
+
+
 class LawChoice(Protocol):
     """A law as a spec holds it."""
 
-    def on(self, graph: Graph, shape: Shape | None, sampling: Sampling, sizes: IntArray, m: int) -> Law:
+    def on(self, of: Setting) -> Law:
         """The law that runs."""
 
 
@@ -501,9 +612,9 @@ class GaussianLaw:
         """In a spec."""
         return "gaussian"
 
-    def on(self, graph: Graph, shape: Shape | None, sampling: Sampling, sizes: IntArray, m: int) -> Law:
+    def on(self, of: Setting) -> Law:
         """Plain or shaped."""
-        return Gaussian() if shape is None else Shaped(*shape)
+        return Gaussian() if of.shape is None else Shaped(*of.shape)
 
 
 @dataclass(frozen=True)
@@ -514,42 +625,13 @@ class LaplaceLaw:
         """In a spec."""
         return "laplace"
 
-    def on(self, graph: Graph, shape: Shape | None, sampling: Sampling, sizes: IntArray, m: int) -> Law:
+    def on(self, of: Setting) -> Law:
         """Over m coordinates."""
-        if shape is None:
+        if of.shape is None:
             raise SpecError(
                 f"noise law '{self}' goes with a method that has a schedule of its own for noise, as 'huang'"
             )
-        return Laplace(*shape, m)
-
-
-@dataclass(frozen=True)
-class PairsLaw:
-    """Noise that neighbours cancel between them; the coalition is who gives all it knows to the adversary."""
-
-    ratio: float
-    coalition: tuple[int, ...] = ()
-
-    def __post_init__(self) -> None:
-        """Each colluding node once, in order: two spellings of one choice are one value."""
-        if not 0 < self.ratio < math.inf or not all(isinstance(i, int) and i >= 0 for i in self.coalition):
-            raise SpecError(
-                f"noise law '{self}' is malformed; write 'pairs(ratio, node, …)' with a ratio over 0, then the numbers "
-                "of the colluding nodes"
-            )
-        object.__setattr__(self, "coalition", tuple(sorted(set(self.coalition))))
-
-    def __str__(self) -> str:
-        """In a spec."""
-        return write("pairs", self.ratio, *self.coalition)
-
-    def on(self, graph: Graph, shape: Shape | None, sampling: Sampling, sizes: IntArray, m: int) -> Law:
-        """Along the links."""
-        if shape is not None:
-            raise SpecError(f"noise law '{self}' does not fit a method that has a schedule of its own for noise")
-        if max(self.coalition, default=0) >= graph.n:
-            raise SpecError(f"noise law '{self}' names a node that there is not: nodes are 0 to {graph.n - 1}")
-        return Pairs(graph.n, graph.edges, float(self.ratio), self.coalition)
+        return Laplace(*of.shape, of.m)
 
 
 @dataclass(frozen=True)
@@ -560,16 +642,18 @@ class TreeLaw:
         """In a spec."""
         return "tree"
 
-    def on(self, graph: Graph, shape: Shape | None, sampling: Sampling, sizes: IntArray, m: int) -> Law:
+    def on(self, of: Setting) -> Law:
         """Over the batches of the one node."""
-        if shape is not None:
+        if of.shape is not None:
             raise SpecError(f"noise law '{self}' does not fit a method that has a schedule of its own for noise")
-        q = int(sizes[0])
-        return Tree(-(-q // sampling.batch(q)))
+        q = int(of.sizes[0])
+        return Tree(-(-q // of.sampling.batch(q)))
 
 
-def _pairs(ratio: float, *nodes: int) -> PairsLaw:
-    return PairsLaw(ratio, nodes)
+def _pairs(ratio: float, *nodes: int, graph: str = "", cut: str = "refused") -> "PairsLaw":
+    from sottovoce.privacy.pairs import PairsLaw  # a chapter of its own, for those who need it
+
+    return PairsLaw(ratio, nodes, within("graph", graph) if graph else None, cut)
 
 
 LAWS: Choices[LawChoice] = Choices(
@@ -592,6 +676,7 @@ class Release:
     sigma : σ_i, one for each node; zeros for no noise, which protects nobody
     adversary : who is watching
     law : how the noise is made from σ
+    before : what is let out of the same records once, before the first round, if anything is
     """
 
     sampling: Sampling
@@ -599,6 +684,7 @@ class Release:
     sigma: tuple[float, ...]
     adversary: Adversary
     law: Law = field(default_factory=Gaussian)
+    before: "Release | None" = None
 
     def __post_init__(self) -> None:
         """A bound that is no bound, and a negative noise, are errors."""
@@ -628,7 +714,14 @@ class Release:
 
     def event(self, node: int, records: int, rounds: int, turns: Turns | None = None) -> Event:
         """What node i must account for after `rounds` rounds of speaking: those of `turns`, where that is known."""
-        return self.law.event(node, self.sampling.event(records, self.clip, self.sigma[node], rounds, turns))
+        plain = self.sampling.event(records, self.clip, self.sigma[node], rounds, turns)
+        event = self.law.event(node, plain, self.sigma)
+        if self.before is None:
+            return event
+        first = self.before.event(node, records, 1)
+        if not (isinstance(event, GaussianEvent) and isinstance(first, GaussianEvent)):
+            raise PrivacyError(f"noise of the law '{event.law}' cannot be priced beside moments; leave the moments out")
+        return replace(event, before=first)
 
     def events(self, sizes: IntArray, spoken: IntArray, turns: NodeTurns | None = None) -> list[Event]:
         """The same of every node, of which `spoken` says how often and `turns` when."""

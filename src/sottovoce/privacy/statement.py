@@ -18,12 +18,12 @@ from sottovoce._version import __version__
 from sottovoce.errors import PrivacyError
 from sottovoce.notation import Choices
 from sottovoce.privacy.accounting import check_delta, price, risk
-from sottovoce.privacy.events import ADJACENCY, Event, Group, Grouped, grouped_by_event, read_event
-from sottovoce.privacy.release import ADVERSARIES, Adversary, NodeTurns, Release, refuse_unless_runnable
+from sottovoce.privacy.events import ADJACENCY, Event, Group, Grouped, envelope, grouped_by_event, read_event
+from sottovoce.privacy.release import ADVERSARIES, Adversary, NodeTurns, Release, SecretPairs, refuse_unless_runnable
 from sottovoce.privacy.theorem1 import Theorem1
 
 ASSUMPTIONS = (
-    "every node runs this software unchanged and keeps its records and its random numbers to itself",
+    "{honest} runs this software unchanged and keeps its records and its random numbers to itself",
     "the schedule of who speaks when was drawn without looking at the data, and is public",
 )
 """On what every guarantee rests; what a unit is comes on top."""
@@ -32,6 +32,10 @@ COMPUTATIONAL = (
     "nobody who sees the messages can tell AES-256 from random: the noise, and the choice of records, come from it"
 )
 """On what a secure run rests besides: its guarantee is a computational one."""
+SEARCHED = (
+    "of the search nothing is seen but its best run: none of the others, nor how many there were, nor how long it took"
+)
+"""On what the price of a search rests."""
 NOT_COVERED = (
     "how the features, their bounds, the classes and the settings were chosen, if that looked at the data",
     "objective values, accuracies and other figures computed from the data outside the mechanism",
@@ -118,6 +122,7 @@ class PrivacyStatement:
     unit : whose data that is: one record's, or one person's
     groups : the guarantees of all nodes
     held_out : the same for records that were kept out of training and used once, to count right answers with noise
+    others : where nodes may collude, the worst guarantees if another number of them does: one, or none
     error : by how much the numerics may have raised ε, as a share of it
     claimed : the ε that the paper's Theorem 1 claims for this noise, where that is the noise
     simulation : a seed was given, so whoever knows it can remove the noise
@@ -136,6 +141,7 @@ class PrivacyStatement:
     assumptions: tuple[str, ...]
     not_covered: tuple[str, ...]
     held_out: tuple[Group, ...] = ()
+    others: tuple[Group, ...] = ()
     error: float = 0.0
     claimed: float | None = None
     simulation: bool = False
@@ -158,6 +164,15 @@ class PrivacyStatement:
     def against(self) -> str:
         """The adversary, with whoever helps it."""
         return ADVERSARIES.read(self.adversary).helped(_coalition(group.event for group in self.groups))
+
+    @property
+    def collusion(self) -> str:
+        """What it would be if another number of nodes colluded, in words; nothing where that does not matter."""
+        told = [
+            f"ε = {number(group.epsilon)} against {_curious(group.event.note.collusion or 0)}"
+            for group in sorted(self.others, key=lambda group: -(group.event.note.collusion or 0))
+        ]
+        return " and ".join(told)
 
     @property
     def kind(self) -> str:
@@ -205,6 +220,13 @@ class PrivacyStatement:
                 "observer."
             )
         lines = [f"{self.verdict()} {body}", f"It rests on this: {'; '.join(self.assumptions)}."]
+        if self.others:
+            lines.append(f"At the same δ it would be {self.collusion}.")
+        if any(getattr(group.event, "before", None) is not None for group in self.groups):
+            lines.append(
+                "Before the first round each node let out noisy means of what its records look like, once; the ε above "
+                "covers that, too."
+            )
         if self.held_out:
             lines.append(
                 "Some records were held out of training, by a secret choice that did not look at them, and used once, "
@@ -248,6 +270,7 @@ class PrivacyStatement:
             self.secure,
             self.software,
             self.format,
+            [(group.event, group.nodes) for group in self.others],
         )
         self.refuse_unless_like(again, "its own numbers give")
 
@@ -260,7 +283,8 @@ class PrivacyStatement:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values; an infinite ε is written as the text 'inf'."""
-        own = {f.name: getattr(self, f.name) for f in fields(self) if self.format > 1 or f.name != "software"}
+        left_out = {*(() if self.format > 1 else ("software",)), *(() if self.others else ("others",))}
+        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in left_out}
         return _plain(own | {"private": self.private, "verdict": self.verdict()})
 
     def to_json(self) -> str:
@@ -274,8 +298,9 @@ class PrivacyStatement:
             if data["format"] not in FORMATS:
                 raise PrivacyError("this statement was made by another version of sottovoce; use that one to read it")
             first = {"software": ""} if data["format"] == 1 else {}
-            values = {f.name: _number((first | data)[f.name]) for f in fields(cls) if f.name != "held_out"}
-            for name in ("groups", "held_out"):  # statements of runs without an evaluation need not have the second
+            rarely = ("held_out", "others")  # statements of runs without them need not have these
+            values = {f.name: _number((first | data)[f.name]) for f in fields(cls) if f.name not in rarely}
+            for name in ("groups", *rarely):
                 values[name] = tuple(
                     Group(tuple(g["nodes"]), read_event(g["event"]), float(_number(g["epsilon"])))
                     for g in (data[name] if name == "groups" else data.get(name, ()))
@@ -326,9 +351,55 @@ def make_statement(
     fixed order; `secure` that every draw of it went through the secure release.
     """
     check_delta(delta)
-    events = release.events(sizes, participations, turns)
+    trained = grouped_by_event(release.events(sizes, participations, turns))
     claimed = claims[0].epsilon if claims else None
-    return _state(grouped_by_event(events), delta, release.adversary, claimed, simulation, unit, (), secure, software())
+    others = others_of(release, sizes, participations, delta, turns)
+    return _state(trained, delta, release.adversary, claimed, simulation, unit, (), secure, software(), others=others)
+
+
+def others_of(
+    release: Release, sizes: IntArray, participations: IntArray, delta: float, turns: NodeTurns | None = None
+) -> Grouped:
+    """The nodes that are protected least if another number of nodes than was said collude: one, or none."""
+    law, watching = release.law, release.adversary
+    if not isinstance(watching, SecretPairs):
+        return ()
+    from sottovoce.privacy.pairs import Pairs  # a chapter of its own, for those who need it
+
+    assert isinstance(law, Pairs)
+    found = []
+    for k in (1, 0):
+        if k != (watching.k or len(law.coalition)) and law.n > k + 1:
+            try:
+                events = _against(release, k).events(sizes, participations, turns)
+            except PrivacyError:  # of a large graph of secrets that is not known
+                continue
+            groups = grouped_by_event(events)
+            worst = [one for one in groups if not any(_covers(other[0], one[0]) for other in groups)]
+            found.append(max(worst or groups, key=lambda one: price([one[0]], delta, lower=False).epsilon))
+    return found
+
+
+def _against(release: Release, k: int) -> Release:
+    """The same release where k nodes collude."""
+    before = None if release.before is None else _against(release.before, k)
+    return replace(release, law=release.law.against(k), before=before)  # type: ignore[attr-defined]
+
+
+def _covers(event: Event, other: Event) -> bool:
+    """Whether one event plainly costs more than another: records as often or oftener, with no more noise."""
+    mine, its = (tuple((round(part.pair.multiplier, 9), part.count) for part in one.parts) for one in (event, other))
+    more = envelope([mine, its]) == mine and event.rate >= other.rate
+    return type(event) is type(other) and more and (mine, event.rate) != (its, other.rate)
+
+
+def statement_of(
+    events: Sequence[Event], delta: float, adversary: str, simulation: bool, unit: Unit = RECORD, secure: bool = False
+) -> PrivacyStatement:
+    """The statement of releases that are no training, one event a node."""
+    check_delta(delta)
+    watcher = ADVERSARIES.read(adversary)
+    return _state(grouped_by_event(events), delta, watcher, None, simulation, unit, (), secure, software())
 
 
 def with_held_out(statement: PrivacyStatement, events: Mapping[int, Event]) -> PrivacyStatement:
@@ -351,6 +422,23 @@ def with_held_out(statement: PrivacyStatement, events: Mapping[int, Event]) -> P
         statement.secure,
         statement.software,
         statement.format,
+        [(group.event, group.nodes) for group in statement.others],
+    )
+
+
+def restated(statement: PrivacyStatement, trained: Sequence[Event], tested: Sequence[Event]) -> PrivacyStatement:
+    """The same statement of other events, one a node: those of a search that a run was the best of."""
+    return _state(
+        grouped_by_event(trained),
+        statement.delta,
+        ADVERSARIES.read(statement.adversary),
+        statement.claimed,
+        statement.simulation,
+        UNITS.make(statement.unit),
+        grouped_by_event(tested),
+        statement.secure,
+        statement.software,
+        statement.format,
     )
 
 
@@ -365,11 +453,18 @@ def _state(
     secure: bool,
     software: str,
     format: int = FORMAT,
+    others: Grouped = (),
 ) -> PrivacyStatement:
     """Account for every group, against an adversary that these events are accounted against."""
     nodes = sum(len(members) for _, members in trained)
+    adversary, colluding = adversary.among(nodes), getattr(adversary.among(nodes), "k", None)
     for event, _ in trained:
         refuse_unless_runnable(adversary, event.note.secrets, nodes)
+        if event.note.collusion != colluding:
+            raise PrivacyError(
+                f"the statement is against '{adversary}', but its events are accounted for "
+                f"{_curious(event.note.collusion or 0)}"
+            )
     groups = tuple(
         Group(nodes, event, price([event], delta, lower=False).epsilon) for event, nodes in (*trained, *held_out)
     )
@@ -379,16 +474,18 @@ def _state(
         delta=delta,
         epsilon_lower=worst.epsilon_lower,
         epsilon_rdp=worst.epsilon_rdp,
-        adversary=adversary.name,
+        adversary=str(adversary),
         adjacency=unit.adjacency,
         groups=groups[: len(trained)],
         held_out=groups[len(trained) :],
+        others=tuple(Group(nodes, event, price([event], delta, lower=False).epsilon) for event, nodes in others),
         unit=unit.name,
         assumptions=(
-            *ASSUMPTIONS,
+            *(words.format(honest=adversary.honest) for words in ASSUMPTIONS),
             *((ALONE,) if format > 1 else ()),
             unit.assumption,
             *adversary.assumptions(_coalition(event for event, _ in trained)),
+            *((SEARCHED,) if any(event.law == "search" for event, _ in (*trained, *held_out)) else ()),
             *((COMPUTATIONAL, f"what ran was {software}") if secure else ()),
         ),
         not_covered=(
@@ -404,6 +501,10 @@ def _state(
         software=software,
         format=format,
     )
+
+
+def _curious(k: int) -> str:
+    return f"{k} curious node{'s' * (k > 1)}" if k else "outsiders, with no curious node"
 
 
 def _coalition(events: Iterable[Event]) -> tuple[int, ...] | None:

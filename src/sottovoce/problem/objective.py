@@ -3,7 +3,8 @@
 Weights: `nodes` is the paper's w_i = 1/n, every node counts the same; `records` is w_i = q_i/N, the pooled problem.
 The two agree where all nodes have as many records. `records(κ)` is w_i ∝ q_i²/(q_i + κ): records, but nodes with fewer
 than κ of them count less, so that their large noise does not drown the rest. Where units are people, q_i counts people,
-and f_i is the mean over them of the mean over each one's rows.
+and f_i is the mean over them of the mean over each one's rows. A record that has a weight of its own, at most 1, counts
+so much of one: the divisor stays q_i.
 
 A model of K outputs is one vector x of K·m' numbers, class by class: x.reshape(K, m')[k] are the weights of class k.
 """
@@ -108,8 +109,8 @@ class Problem:
 
     @cached_property
     def record_weights(self) -> Array:
-        """w_i/q_i for every row, summing to one."""
-        return self.shards.spread(self.node_weights / self.shards.sizes)
+        """w_i/q_i for every row, times its own weight; summing to one where there are none."""
+        return self.shards.weighted(self.shards.spread(self.node_weights / self.shards.sizes))
 
     def value(self, x: Array) -> float:
         """F(x)."""
@@ -180,15 +181,16 @@ def _accuracy(loss: Loss, u: Array, y: Array) -> float:
 def clipped_mean(problem: Problem, node: int, x: Array, records: IntArray | None, divisor: float, clip: float) -> Array:
     """(1/divisor) Σ clip(∂l(x, ξ)) over a node's sampled units: what the node then perturbs.
 
-    Each record's subgradient s ⊗ c (each person's mean over their rows) is scaled to norm at most `clip` *before*
-    averaging, whatever the data holds, so that the sensitivity is a fact of this line and not a hope about the data.
+    Each record's subgradient s ⊗ c, times its weight (each person's mean over their rows), is scaled to norm at most
+    `clip` *before* averaging, whatever the data holds, so that the sensitivity is a fact of this line and not a hope
+    about the data.
     """
     shards = problem.shards
     if records is not None and len(records) == 0:
         return np.zeros(problem.m)
     rows, counts = shards.rows(node, records), shards.counts(node, records)
     with np.errstate(over="ignore", invalid="ignore"):  # what is not a number below counts as nothing
-        slopes = problem.joint.slope(problem.margins(x, rows), shards.y[rows])
+        slopes = shards.weighted(problem.joint.slope(problem.margins(x, rows), shards.y[rows]), rows)
         size = lengths(slopes) * shards.norms[rows]
         if counts is not None:
             listed = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows

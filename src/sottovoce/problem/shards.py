@@ -7,6 +7,9 @@ never written down: the model simply has one more coordinate, and a row's bound 
 What is counted, drawn and protected at a node are its units. A unit is a row, or, where ids are given, a person with
 all the rows of theirs at that node; then the permutation has a person's rows side by side.
 
+A record may count less than others: its weight, between 0 and 1, multiplies its loss. That 1 is the most is what keeps
+weights out of the accounts: what a record can add to a sum is bounded as if it had none.
+
 Records are dealt out evenly, by a group column, or with skewed labels (`even`, `by_group`, `dirichlet`), each of which
 returns (offsets, order). A random partition needs a generator of its own: how records are dealt out in a simulation is
 no part of a release.
@@ -42,6 +45,7 @@ class Shards:
     intercept : B, the constant value of the intercept's column; 0 for no intercept
     starts : (units + 1,) unit u has the places starts[u] … starts[u+1] − 1, or None where units are places
     people : whether units are people, told apart by ids, and not records
+    weights : between 0 and 1, one a row, what its loss is multiplied by; None where all count the same
     """
 
     X: Matrix
@@ -51,6 +55,7 @@ class Shards:
     intercept: float = 0.0
     starts: IntArray | None = None
     people: bool = False
+    weights: Array | None = None
 
     @classmethod
     def of(
@@ -61,12 +66,13 @@ class Shards:
         order: IntArray | None = None,
         intercept: float = 0.0,
         units: Any = None,
+        weights: Array | None = None,
     ) -> "Shards":
         """Check the data once, and wrap it without copying.
 
         Parameters
         ----------
-        X, y, order, intercept : see the attributes
+        X, y, order, intercept, weights : see the attributes
         offsets : (n + 1,) node i has the places offsets[i] … offsets[i+1] − 1, whatever the units are
         units : one id a record, in the order of X: records of one node with the same id are one person's. None: every
             record is a unit of its own.
@@ -94,7 +100,7 @@ class Shards:
             if len(units) != len(y):
                 raise DataError(f"there are {len(y)} records but {len(units)} unit ids; give one id a record")
             offsets, order, starts = group_rows(units, offsets, order)
-        return cls(X, y, offsets, order, float(intercept), starts, units is not None)
+        return cls(X, y, offsets, order, float(intercept), starts, units is not None, _weights(weights, len(y)))
 
     @property
     def n(self) -> int:
@@ -143,7 +149,10 @@ class Shards:
             starts = starts[self.offsets[node] : self.offsets[node + 1] + 1]
             starts = starts - starts[0]
         if isinstance(rows, slice) and not is_sparse(self.X):
-            alone = replace(self, X=self.X[rows], y=self.y[rows], offsets=whole, order=None, starts=starts)
+            weights = None if self.weights is None else self.weights[rows]
+            alone = replace(
+                self, X=self.X[rows], y=self.y[rows], offsets=whole, order=None, starts=starts, weights=weights
+            )
             norms = self.norms[rows]
         else:
             order = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
@@ -160,6 +169,13 @@ class Shards:
     def with_intercept(self, intercept: float) -> "Shards":
         """The same records with the intercept's column at B."""
         return self if intercept == self.intercept else replace(self, intercept=float(intercept))
+
+    def weighted(self, values: Array, rows: IntArray | slice | None = None) -> Array:
+        """Values (or vectors) of the given rows, each times its row's weight."""
+        if self.weights is None:
+            return values
+        mine = self.weights if rows is None else self.weights[rows]
+        return np.asarray(values * (mine if values.ndim == 1 else mine[:, None]))
 
     def spread(self, values: Array) -> Array:
         """One value a node for each of its units -> one a row; a unit's rows share it; 0 for rows of no node here."""
@@ -251,6 +267,18 @@ def _matrix(X: Matrix) -> Matrix:
     if X.ndim != 2:
         raise DataError(f"data must be a table of records by features, not an array of {X.ndim} dimensions")
     return X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
+
+
+def _weights(weights: Array | None, records: int) -> Array | None:
+    """Weights that keep every bound."""
+    if weights is None:
+        return None
+    weights = np.ascontiguousarray(weights, dtype=np.float64)
+    if weights.shape != (records,) or not np.all((weights >= 0) & (weights <= 1)):
+        raise DataError(
+            f"weights are {records} numbers between 0 and 1, one a record; divide them by a public bound, and clip them"
+        )
+    return weights
 
 
 def _check_owners(offsets: IntArray, order: IntArray | None, records: int) -> None:

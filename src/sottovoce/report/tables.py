@@ -24,6 +24,7 @@ LABELS = {
     "network.graph": "graph",
     "network.activation": "who speaks in a round",
     "network.weights": "mixing weights",
+    "network.averaging": "averaging",
     "network.correct": "uneven nodes corrected",
     "algorithm.rounds": "rounds T",
     "algorithm.a": "steps a",

@@ -30,7 +30,8 @@ class Checkpoint:
         digest = hashlib.blake2b(spec.to_json().encode(), digest_size=32)  # reads gigabytes in seconds
         X = shards.X
         data = (X.data, X.indices, X.indptr) if is_sparse(X) else (X,)
-        for part in (shards.y, shards.offsets, shards.order, shards.starts, np.array(X.shape), *data):
+        weighed = () if shards.weights is None else (shards.weights,)
+        for part in (shards.y, shards.offsets, shards.order, shards.starts, np.array(X.shape), *weighed, *data):
             digest.update(b"none" if part is None else np.ascontiguousarray(part).view(np.uint8).data)
         self.digest = digest.hexdigest()
 

@@ -12,15 +12,17 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from sottovoce.algorithm.dual_averaging import PRIMALS
-from sottovoce.algorithm.method import SEQUENCES, Sequence, constant, inverse_sqrt, linear
+from sottovoce.algorithm.method import ALL, COUNTED, SEQUENCES, Counted, Sequence, constant, inverse_sqrt, linear
 from sottovoce.algorithm.methods import METHODS, MethodChoice
 from sottovoce.errors import SpecError
 from sottovoce.network.activation import ACTIVATIONS, Activation, Edges
+from sottovoce.network.averaging import AVERAGINGS
 from sottovoce.network.graphs import GRAPHS, Family
-from sottovoce.network.mixing import METROPOLIS, WEIGHTS, Rule
+from sottovoce.network.mixing import GOSSIP, METROPOLIS, WEIGHTS, Averaging, Rule
 from sottovoce.notation import Field
 from sottovoce.privacy.accounting import check_delta
 from sottovoce.privacy.calibration import NOISES, Noise, NoNoise
+from sottovoce.privacy.moments import MOMENTS, NO_MOMENTS, Moments
 from sottovoce.privacy.release import ADVERSARIES, LAWS, Adversary, GaussianLaw, LawChoice, Transcript
 from sottovoce.privacy.sampling import SAMPLINGS, Fixed, Sampling
 from sottovoce.problem import objective
@@ -73,6 +75,8 @@ class NetworkSpec:
     """Nodes mix in every so many-th round only, and step alone in between."""
     correct: bool = False
     """Whether to weigh nodes by ῑ/ι_i where the scheme activates them unevenly."""
+    averaging: Field[Averaging] = Field(AVERAGINGS, GOSSIP)
+    """What is done with the messages of a round: 'gossip', 'gossip(k)', 'exact', 'clipped(radius)' or 'trimmed(f)'."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +95,8 @@ class AlgorithmSpec:
     """d; 'euclidean(x₀, …)' has a centre."""
     primal: str = "recompute"
     curvature: float = 0.0
+    counted: Field[Counted] = Field(COUNTED, ALL)
+    """Which rounds count in the model that is put out: 'all', as in the paper, or 'tail(share)', the last ones."""
 
     def __post_init__(self) -> None:
         """Rounds are counted, and x of a sleeping node is one of two."""
@@ -114,6 +120,8 @@ class PrivacySpec:
     clip: float | None = None
     """L; by default the loss's slope bound times the public bound of a row."""
     adversary: Field[Adversary] = Field(ADVERSARIES, Transcript())
+    moments: Field[Moments] = Field(MOMENTS, NO_MOMENTS)
+    """What is let out of the data's shape before the first round: 'none' or 'moments(length, centre, scale, power)'."""
 
     def __post_init__(self) -> None:
         """A δ and a clip that mean something."""
@@ -200,8 +208,13 @@ class Execution:
     """Of about how many such runs this is one: with many, 'auto' compiles sooner, since the engine is loaded once."""
 
 
+LATER = {"averaging", "counted", "moments"}
+"""Fields that version 0.1 had not: left out where they say what it did, so that a run has one digest in both."""
+
+
 def _plain(part: Any) -> dict[str, Any]:
     values = {f.name: getattr(part, f.name) for f in fields(part)}
+    values = {name: v for name, v in values.items() if name not in LATER or v != getattr(type(part), name)}
     if isinstance(part, AlgorithmSpec):  # a centre, long as it may be, is numbers beside the distance's name
         centre = part.distance.centre if isinstance(part.distance, Euclidean) else None
         values |= {"centre": None} if centre is None else {"distance": "euclidean", "centre": list(centre)}
@@ -211,8 +224,8 @@ def _plain(part: Any) -> dict[str, Any]:
 
 def _same_fields(kind: Any, data: dict[str, Any]) -> None:
     expected = {f.name for f in fields(kind)}
-    if set(data) != expected:
-        odd = ", ".join(sorted(set(data) ^ expected))
+    odd = ", ".join(sorted((set(data) ^ expected) - (LATER & expected)))
+    if odd:
         raise SpecError(f"this {kind.__name__} does not fit this version of sottovoce: {odd} missing or unknown")
 
 

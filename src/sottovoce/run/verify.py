@@ -27,7 +27,7 @@ from sottovoce.network.schedule import Schedule
 from sottovoce.privacy.calibration import Private
 from sottovoce.privacy.events import grouped_by_event
 from sottovoce.privacy.sampling import Cyclic
-from sottovoce.privacy.statement import PERSON, PrivacyStatement
+from sottovoce.privacy.statement import PERSON, PrivacyStatement, others_of
 from sottovoce.problem.shards import Shards
 from sottovoce.run.build import Prepared, Public, prepare, scheme_of
 from sottovoce.run.spec import Spec
@@ -61,7 +61,7 @@ def verify(spec: Spec, public: Public, statement: PrivacyStatement, environment:
             _refuse_unless_alike(f"the public number {name}", public.get(name), made.public.get(name))
     claimed = made.claims[0].epsilon if made.claims else None
     _refuse_unless_alike("the statement's delta", statement.delta, spec.privacy.delta)
-    _refuse_unless_alike("the statement's adversary", statement.adversary, spec.privacy.adversary.name)
+    _refuse_unless_alike("the statement's adversary", statement.adversary, str(made.job.release.adversary))
     _refuse_unless_alike("the statement's claimed", statement.claimed, claimed)
     _refuse_unless_alike("the statement's simulation", statement.simulation, spec.seed is not None)
     if statement.secure and statement.simulation:
@@ -121,13 +121,17 @@ def _compare_events(statement: PrivacyStatement, made: Prepared, searched: float
     job = made.job
     sizes, schedule = job.problem.shards.sizes, job.schedule
     expected = grouped_by_event(job.release.events(sizes, schedule.participations(), schedule.turns))
-    mine, theirs = [group.nodes for group in statement.groups], [nodes for _, nodes in expected]
+    if statement.format > 1:
+        delta, spoken = statement.delta, schedule.participations()
+        expected = [*expected, *others_of(job.release, sizes, spoken, delta, schedule.turns)]
+    stated = (*statement.groups, *statement.others)
+    mine, theirs = [group.nodes for group in stated], [nodes for _, nodes in expected]
     _refuse_unless_alike("the statement's groups of nodes", mine, theirs)
-    for group, (event, nodes) in zip(statement.groups, expected, strict=True):
+    for group, (event, nodes) in zip(stated, expected, strict=True):
         said, true = group.event.to_dict(), event.to_dict()
         names = said if statement.format == 1 else said | true  # version 0.1 wrote down less of an event
         for name in names:
-            near = searched if name == "sigma" else 1e-9
+            near = searched if name in ("sigma", "levels") else 1e-9
             what = f"the {name} of nodes {list(nodes)}"
             _refuse_unless_alike(what, said.get(name), true.get(name), near)
 

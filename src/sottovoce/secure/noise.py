@@ -31,8 +31,6 @@ ERROR = 2.0**-40
 """A unit noise is known this well at first, summed and rounded in double arithmetic."""
 FINE = 20
 """A release's grid is this many octaves below its noise."""
-SOURCES = 64
-"""Noises that may be added to one number: the error bound covers their summation."""
 SHIFT = 62
 """Octaves between the grids of sums and of releases, at most: sums have 63 bits."""
 FEW = np.uint64(1 << 24)
@@ -58,6 +56,28 @@ class Law(Enum):
         return (m + 1) // 2 if self is Law.GAUSSIAN else m
 
 
+SOURCES = {Law.GAUSSIAN: 512, Law.LAPLACE: 64}
+"""Noises that may be added to one number: the error bound covers their summation."""
+
+
+class Same(NamedTuple):
+    """Sums of unit noises, of which several releases have the same one: each is made once.
+
+    Attributes
+    ----------
+    nodes, rounds : the addresses of all unit noises, sum after sum
+    starts : (sums + 1,) where each sum begins; none is empty
+    which : which of the sums each release of the layer has
+    scales : what it is multiplied by, for each
+    """
+
+    nodes: IntArray
+    rounds: IntArray
+    starts: IntArray
+    which: IntArray
+    scales: Array
+
+
 class Layer(NamedTuple):
     """One source of noise for some of the releases.
 
@@ -67,6 +87,7 @@ class Layer(NamedTuple):
     rows : which of the releases, none of them twice
     nodes, rounds : the address of each one's noise
     scales : what the unit noise is multiplied by, for each; taken as exact, and of either sign
+    same : sums of unit noises that are added besides; each release's own address is among those of its sum
     """
 
     generator: Generator
@@ -74,6 +95,7 @@ class Layer(NamedTuple):
     nodes: IntArray
     rounds: IntArray
     scales: Array
+    same: Same | None = None
 
 
 def release_grid(scale: float, sum_grid: float) -> float:
@@ -141,29 +163,46 @@ class Noise:
                 raise PrivacyError("a layer of noise has finite scales and names each release once; make two layers")
             sources += named
             size[layer.rows] += np.abs(layer.scales) / self.grids[layer.rows]
-        if np.any(sources > SOURCES):
-            raise PrivacyError(f"at most {SOURCES} noises can be added to one release; sum fewer")
+            if layer.same is not None:
+                counts = np.diff(layer.same.starts)[layer.same.which]
+                sources[layer.rows] += counts - 1
+                size[layer.rows] += counts * np.abs(layer.same.scales) / self.grids[layer.rows]
+        if np.any(sources > SOURCES[law]):
+            raise PrivacyError(f"at most {SOURCES[law]} noises can be added to one release; sum fewer")
         self.error = ERROR * np.maximum(size, 1.0)
         self.approx = np.zeros((len(self.grids), m))
         for layer in self.layers:
-            self._add(layer)
+            if layer.same is None:
+                scales = np.ascontiguousarray(layer.scales / self.grids[layer.rows], dtype=np.float64)
+                self._add(layer.generator, layer.nodes, layer.rounds, scales, np.asarray(layer.rows), self.approx)
+            else:
+                self._add_same(layer, layer.same)
 
-    def _add(self, layer: Layer) -> None:
-        """Add a layer's noise, a stretch of blocks at a time."""
+    def _add_same(self, layer: Layer, same: Same) -> None:
+        """Every unit noise once, then what each release has of it and of the sum."""
+        units, begins = np.zeros((len(same.nodes), self.m)), np.asarray(same.starts[:-1])
+        self._add(layer.generator, same.nodes, same.rounds, np.ones(len(units)), np.arange(len(units)), units)
+        sums, grids = np.add.reduceat(units, begins, axis=0), self.grids[layer.rows]
+        self.approx[layer.rows] += units[_places(layer, same)] * (layer.scales / grids)[:, None]
+        self.approx[layer.rows] += sums[same.which] * (same.scales / grids)[:, None]
+
+    def _add(
+        self, generator: Generator, nodes: IntArray, rounds: IntArray, scales: Array, rows: IntArray, out: Array
+    ) -> None:
+        """Add unit noises times their scales to rows, a stretch of blocks at a time."""
         if self.compiled:
             from sottovoce.secure.compiled import add_gaussian, add_laplace
         else:
             add_gaussian, add_laplace = _add_gaussian, _add_laplace
         add = add_gaussian if self.law is Law.GAUSSIAN else add_laplace
-        scales = np.ascontiguousarray(layer.scales / self.grids[layer.rows], dtype=np.float64)
-        blocks, rows = self.law.blocks(self.m), np.asarray(layer.rows, dtype=np.int64)
+        blocks, rows = self.law.blocks(self.m), np.asarray(rows, dtype=np.int64)
         height, width = max(1, AT_ONCE // max(1, blocks)), min(blocks, AT_ONCE)
-        for start in range(0, len(layer.rows), height):
+        for start in range(0, len(rows), height):
             some = slice(start, start + height)
             for first in range(0, blocks, width):
                 count = min(width, blocks - first)
-                words = layer.generator.words(layer.nodes[some], layer.rounds[some], first, count)
-                add(words.reshape(len(words), -1), scales[some], rows[some], first, self.approx)
+                words = generator.words(nodes[some], rounds[some], first, count)
+                add(words.reshape(len(words), -1), scales[some], rows[some], first, out)
 
     def added_to(self, sums: IntArray, sum_grid: float, rows: IntArray | None = None) -> IntArray:
         """round((S + noise)/g) of every number, exactly.
@@ -220,10 +259,11 @@ class Noise:
         block = coordinate - blocks if sine else coordinate
         scales, streams = [], []
         for layer in self.layers:
-            for place in np.flatnonzero((layer.rows == row) & (layer.scales != 0)).tolist():
-                scales.append(float(layer.scales[place] / self.grids[row]))
-                address = int(layer.nodes[place]), int(layer.rounds[place]), block
-                streams.append(balls.Draw(layer.generator, *address, self.law.value).uniforms())
+            for place in np.flatnonzero(layer.rows == row).tolist():
+                for node, when, scale in _addends(layer, place):
+                    scales.append(scale / float(self.grids[row]))
+                    draw = balls.Draw(layer.generator, node, when, block, self.law.value)
+                    streams.append(draw.uniforms())
         if not streams:  # nothing random, hence there may be a tie: to the even one
             return round(Fraction(total, 1 << shift))
 
@@ -238,6 +278,28 @@ class Noise:
             return ball
 
         return balls.whole(value)
+
+
+def _places(layer: Layer, same: Same) -> IntArray:
+    """Where each release's own address is among those of its sum."""
+    keys = (np.repeat(np.arange(len(same.starts) - 1), np.diff(same.starts)) << 32) + same.nodes
+    wanted, order = (np.asarray(same.which) << 32) + layer.nodes, np.argsort(keys, kind="stable")
+    found = order[np.minimum(np.searchsorted(keys, wanted, sorter=order), len(keys) - 1)]
+    if len(np.unique(keys)) < len(keys) or np.any(keys[found] != wanted) or np.any(same.rounds[found] != layer.rounds):
+        raise PrivacyError("the address of a release's own noise must be among those of its sum, once")
+    return found
+
+
+def _addends(layer: Layer, place: int) -> list[tuple[int, int, float]]:
+    """Address and scale of every unit noise that a layer adds to one of its releases, each address once."""
+    own = int(layer.nodes[place]), int(layer.rounds[place])
+    found: dict[tuple[int, int], float] = {own: float(layer.scales[place])}
+    same = layer.same
+    if same is not None:
+        of = slice(int(same.starts[same.which[place]]), int(same.starts[same.which[place] + 1]))
+        for address in zip(same.nodes[of].tolist(), same.rounds[of].tolist(), strict=True):
+            found[address] = found.get(address, 0.0) + float(same.scales[place])
+    return [(node, when, scale) for (node, when), scale in found.items() if scale != 0]
 
 
 def rounded(sums: IntArray, shifts: IntArray, noise: Array, error: Array) -> IntArray:

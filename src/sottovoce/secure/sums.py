@@ -36,7 +36,13 @@ _PERSON_BITS = 50
 
 
 def clipped_sum(
-    data: GridRows, x: Array, y: Array, slope: Slope, rows: Rows = None, counts: IntArray | None = None
+    data: GridRows,
+    x: Array,
+    y: Array,
+    slope: Slope,
+    rows: Rows = None,
+    counts: IntArray | None = None,
+    weights: Array | None = None,
 ) -> IntArray:
     """Σ clip_L(∂l) over units, in whole units of the sums' grid; of the shape of x.
 
@@ -48,6 +54,7 @@ def clipped_sum(
     slope : of the loss
     rows : the rows that are summed; all by default
     counts : rows of each unit, in the order of `rows`, where units are people: the mean over each is clipped
+    weights : of all rows, what their slopes are multiplied by before they are clipped
 
     Examples
     --------
@@ -58,12 +65,19 @@ def clipped_sum(
     """
     x = data.grids.model(np.asarray(x, dtype=np.float64))
     if counts is not None:
-        return _sum_of_people(data, x, y, slope, rows, np.asarray(counts, dtype=np.int64))
+        return _sum_of_people(data, x, y, slope, rows, np.asarray(counts, dtype=np.int64), weights)
     total = np.zeros(x.shape, dtype=np.int64)
     for _, some, block in _blocks(data, rows):
-        slopes = slope(_margins(block, x, data.grids), y[some])
+        slopes = _weighted(slope(_margins(block, x, data.grids), y[some]), weights, some)
         total += _pulled(block, truncated(slopes, data.caps[some], data.grids), data.grids)
     return total
+
+
+def _weighted(slopes: Array, weights: Array | None, rows: IntArray | slice) -> Array:
+    """One product a slope, which IEEE 754 rounds in one way only."""
+    if weights is None:
+        return slopes
+    return slopes * (weights[rows] if slopes.ndim == 1 else weights[rows][:, None])
 
 
 def truncated(slopes: Array, caps: Array, grids: Grids) -> Array:
@@ -82,7 +96,9 @@ def truncated(slopes: Array, caps: Array, grids: Grids) -> Array:
     return np.copysign(np.floor(size * factor[:, None]), slopes)
 
 
-def _sum_of_people(data: GridRows, x: Array, y: Array, slope: Slope, rows: Rows, counts: IntArray) -> IntArray:
+def _sum_of_people(
+    data: GridRows, x: Array, y: Array, slope: Slope, rows: Rows, counts: IntArray, weights: Array | None
+) -> IntArray:
     """Of the people whose rows cannot exceed L together, by matrix products; of the others, one by one."""
     grids, listed = data.grids, np.arange(data.X.shape[0])[slice(None) if rows is None else rows]
     if int(counts.sum()) != len(listed) or np.any(counts < 1):
@@ -91,6 +107,7 @@ def _sum_of_people(data: GridRows, x: Array, y: Array, slope: Slope, rows: Rows,
     if not counts.size:
         return total
     slopes = np.concatenate([slope(_margins(block, x, grids), y[some]) for _, some, block in _blocks(data, listed)])
+    slopes = _weighted(slopes, weights, listed)
     slopes = np.where(np.isfinite(slopes), slopes, 0.0)
     reach = np.sqrt(data.squares[listed])
     column = (-1,) + (1,) * (slopes.ndim - 1)

@@ -11,6 +11,8 @@ knows at all, without loading Numba: the engine's record reads it (`sottovoce.en
 from collections import ChainMap
 from typing import cast
 
+from sottovoce.network.averaging import Clipped, Exact, Trimmed
+from sottovoce.network.mixing import Gossip
 from sottovoce.privacy.sampling import Cyclic, Fixed, Full, Poisson
 from sottovoce.problem.losses import LOSSES as TABLE
 from sottovoce.problem.losses import Loss
@@ -23,6 +25,10 @@ SAMPLERS: dict[type, int] = {Fixed: FIXED, Poisson: POISSON, Full: FULL, Cyclic:
 SEPARABLE, L2_BALL, L1_BALL, SIMPLEX, ENTROPY = range(5)
 KINDS: dict[type, int] = {Separable: SEPARABLE, L2Ball: L2_BALL, L1Ball: L1_BALL, Simplex: SIMPLEX}
 """Kinds of steps, by the regulariser; the entropy's is ENTROPY, whatever the regulariser."""
+
+MATRIX, CLIPPED, TRIMMED = range(3)
+AVERAGINGS: dict[type, int] = {Gossip: MATRIX, Exact: MATRIX, Clipped: CLIPPED, Trimmed: TRIMMED}
+"""How messages are averaged: by a matrix of the round, or so that liars are bounded."""
 
 LOSSES: ChainMap[str, Loss] = ChainMap({}, cast("dict[str, Loss]", TABLE))
 """Losses by name: the rows of the table, whichever there are; from the moment that the kernel is loaded (`data`) those

@@ -13,7 +13,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.engine.kernel import CYCLIC, FIXED, L2_BALL, POISSON, SEPARABLE
+from sottovoce.engine.kernel import CYCLIC, FIXED, L2_BALL, MATRIX, POISSON, SEPARABLE
 
 njit: Any = numba.njit  # its types do not know of all of these
 INSIDE = {"nogil": True, "_nrt": False, "no_cfunc_wrapper": True}
@@ -77,9 +77,14 @@ class Plan(NamedTuple):
     corners: Any
     groups: Any
     """Into how many groups of equal size the active nodes of a pattern fall, that do not hear each other."""
+    flat: Any
+    """Whether all weights of a pattern are the same: everybody gets the mean."""
     widest: int
     speakers: int
     """How many of a round's active nodes take a gradient, the first ones."""
+    averaging: int
+    bound: float
+    """The radius of clipped differences, or how many values are trimmed at each end."""
 
 
 class Steps(NamedTuple):
@@ -137,6 +142,12 @@ class Noise(NamedTuple):
     """(n,) whether any run has counted noise at the node."""
     scale: Any
     """(R, n) c_i."""
+    pairs: bool
+    """Whether all nodes share secrets with all, so that they have noise that is gone from the sum of c_i ζ_i."""
+    shared: Any
+    """(R, n) ρ/c_i, the factor on that noise at each node; or empty."""
+    level: bool
+    """Whether it is of one size at all nodes, and so gone from every mean of messages."""
     injected: Any
     """(places, m) noise, or empty."""
     records: Any
@@ -192,6 +203,13 @@ class Scratch(NamedTuple):
     """The last round for which a spot's running sum is complete."""
     keys: Any
     """(spots, 2) of the noise."""
+    pair_keys: Any
+    """(spots, 2) of the noise that is shared, and the sum of all that is drawn of it for part of the coordinates."""
+    sums: Any
+    wide: Any
+    """(widest, m) what messages become, where a coordinate cannot be averaged by itself; else empty."""
+    heard: Any
+    """(widest,) values of one coordinate."""
     rows: Any
     """(spots, FEW) rows glanced at, and `count` how many."""
     count: Any
@@ -236,7 +254,8 @@ def make_scratch(data: Data, plan: Plan, model: Model, noise: Noise, shape: tupl
     rows = int(np.diff(data.starts).max()) if len(data.starts) else 1
     most = int(np.diff(data.offsets).max())
     glances, few = _glances(data, model), FEW if data.sparse else 1
-    ahead = glances and noise.sampler in (FIXED, POISSON, CYCLIC) and int(noise.batch.max()) <= few
+    glances = glances and plan.averaging == MATRIX  # else messages are made in whole before they are averaged
+    ahead = glances and noise.sampler in (FIXED, POISSON, CYCLIC) and int(noise.batch.max()) <= few and not noise.pairs
     tiles = _make_tiles(shape, ahead and data.sparse and model.kind == SEPARABLE and 16 * math.prod(shape) > LARGE)
     widest, spots = plan.widest, max(plan.widest, SPOTS if ahead else 0)
     return Scratch(
@@ -254,6 +273,10 @@ def make_scratch(data: Data, plan: Plan, model: Model, noise: Noise, shape: tupl
         ahead=ahead,
         before=np.zeros(spots, np.int64),
         keys=np.zeros((spots, 2), np.uint32),
+        pair_keys=np.zeros((spots if noise.pairs else 0, 2), np.uint32),
+        sums=np.zeros(2 * BLOCK if noise.pairs else 0),
+        wide=np.empty((widest, m) if plan.averaging != MATRIX else (0, 0)),
+        heard=np.empty(widest),
         rows=np.zeros((spots, FEW), np.int64),
         count=np.zeros(spots, np.int64),
         pull=np.zeros((R, spots, FEW)),

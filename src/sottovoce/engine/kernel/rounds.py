@@ -17,9 +17,10 @@ from pathlib import Path
 from types import CodeType
 
 from sottovoce import rows, streams
+from sottovoce.engine.kernel import MATRIX
 from sottovoce.engine.kernel.arguments import BLOCK, INSIDE, Part, njit
 from sottovoce.engine.kernel.data import RUNGS
-from sottovoce.engine.kernel.speak import settle, settle_part, shrink_part, speak_part
+from sottovoce.engine.kernel.speak import bound, settle, settle_part, shrink_part, speak_part
 from sottovoce.engine.kernel.wake import look, look_ahead, take, wake
 
 
@@ -90,6 +91,12 @@ def _entry(sources: int):
                             wake(data, model, steps, noise, s, i, speaks, count, where, at, Z, total, scratch)
                         if first_look:
                             high = tiles.needed[s - t]
+                        robust, flat = plan.averaging != MATRIX, plan.flat[pattern]
+                        gone = flat and noise.level and speakers == size and not model.after and not robust
+                        joint = noise.pairs and not gone
+                        how = (size == 2 and not (joint or robust), joint, not robust, flat)
+                        if robust and model.after:
+                            bound(plan, steps, s, nodes, W, Z, scratch)
                         part = Part(low, high - low, half, first_look, known)
                         for first in range(low, high, BLOCK):
                             part = Part(first, min(BLOCK, high - first), half, first_look, known)
@@ -102,6 +109,7 @@ def _entry(sources: int):
                                 nodes,
                                 speakers,
                                 W,
+                                how,
                                 place,
                                 spot,
                                 part,
@@ -110,6 +118,8 @@ def _entry(sources: int):
                                 total,
                                 scratch,
                             )
+                        if robust and not model.after:
+                            bound(plan, steps, s, nodes, W, Z, scratch)
                         if after:
                             settle_part(data, model, nodes, W, spot, part, Z, scratch)
                         else:

@@ -3,11 +3,17 @@
 3. *Speaking* (`speak_part`), for part of the coordinates at a time, which stays in the first-level cache: noise is made
    from its counters, once for all R runs; the sum over the rounds slept is caught up; z becomes the message and the
    messages are mixed. Nothing of size n × m is touched. Two active nodes, one edge, have a loop of their own (`_edge`).
+   Where all nodes share secrets with all, what they share is drawn, together, only where it is not gone from what they
+   end with. Where liars are bounded, messages are averaged whole (`bound`), after this part, or before it in descent
+   that combines first.
 4. *Settling* (`settle`, `shrink_part`): what few records add to few coordinates; the proximal step of descent.
 """
 
+import math
+
 import numpy as np
 
+from sottovoce.engine.kernel import CLIPPED
 from sottovoce.engine.kernel.arguments import BLOCK, compiled, exact, inlined
 from sottovoce.engine.kernel.data import CHUNK, fetch
 from sottovoce.engine.kernel.draws import normals, padded, put
@@ -28,6 +34,16 @@ def _speak(X, row, pull, lo, filled, z, loud, normals, side):
 
 
 @compiled
+def _mean(z, nodes, weight, lo, hi, mean):
+    """z_i ← weight·Σ_j z_j for coordinates lo … hi − 1 of the given nodes, in place."""
+    mean[: hi - lo] = 0.0
+    for p in range(len(nodes)):
+        add_scaled(mean[: hi - lo], weight, z[nodes[p], lo:hi])
+    for p in range(len(nodes)):
+        put(z[nodes[p], lo:hi], mean)
+
+
+@compiled
 def _mix(z, nodes, W, lo, hi, mixed):
     """z_i ← Σ_j w_ij z_j for coordinates lo … hi − 1 of the given nodes, in place."""
     for p in range(len(nodes)):
@@ -38,6 +54,86 @@ def _mix(z, nodes, W, lo, hi, mixed):
                 add_scaled(out, W[p, q], z[nodes[q], lo:hi])
     for p in range(len(nodes)):
         put(z[nodes[p], lo:hi], mixed[p, : hi - lo])
+
+
+@compiled
+def _square_distance(a, b):
+    total = 0.0
+    for j in range(len(a)):
+        total += (a[j] - b[j]) * (a[j] - b[j])
+    return total
+
+
+@compiled
+def _add_difference(out, weight, a, b):
+    for j in range(len(out)):
+        out[j] += weight * (a[j] - b[j])
+
+
+@compiled
+def _clip(z, nodes, W, radius, wide):
+    """z_i ← z_i + Σ_j w_ij clip(z_j − z_i), in place; what is not finite counts as nothing."""
+    for p in range(len(nodes)):
+        own, out = z[nodes[p]], wide[p]
+        put(out, own)
+        for q in range(len(nodes)):
+            if q != p and W[p, q] > 0.0:
+                length = math.sqrt(_square_distance(z[nodes[q]], own))
+                if 0.0 < length < math.inf:
+                    _add_difference(out, W[p, q] * min(1.0, radius / length), z[nodes[q]], own)
+    for p in range(len(nodes)):
+        put(z[nodes[p]], wide[p])
+
+
+@compiled
+def _middle(heard, count, trimmed):
+    """The mean of `count` values without the `trimmed` largest and smallest; sorts them in place."""
+    for e in range(1, count):
+        value, at = heard[e], e
+        while at > 0 and not heard[at - 1] <= value and value == value:  # not a number: large
+            heard[at] = heard[at - 1]
+            at -= 1
+        heard[at] = value
+    total = 0.0
+    for e in range(trimmed, count - trimmed):
+        total += heard[e]
+    return total / (count - 2 * trimmed)
+
+
+@compiled
+def _trim(z, nodes, W, trimmed, wide, heard):
+    """z_i ← the trimmed mean of the z_j that it hears, its own among them, in place."""
+    k = len(nodes)
+    for p in range(k):
+        same, count = p > 0, 0
+        for q in range(k):
+            hears = q == p or W[p, q] > 0.0
+            count += hears
+            same = same and hears == (q == p - 1 or W[p - 1, q] > 0.0)
+        if same:
+            put(wide[p], wide[p - 1])
+            continue
+        cut = trimmed if count > 2 * trimmed else 0
+        for j in range(wide.shape[1]):
+            count = 0
+            for q in range(k):
+                if q == p or W[p, q] > 0.0:
+                    heard[count] = z[nodes[q], j]
+                    count += 1
+            wide[p, j] = _middle(heard, count, cut) if cut > 0 else z[nodes[p], j]
+    for p in range(k):
+        put(z[nodes[p]], wide[p])
+
+
+@compiled
+def bound(plan, steps, t, nodes, W, z, scratch):
+    """Average whole messages so that liars are bounded, for all runs; a radius is in units of what one ζ weighs."""
+    for r in range(len(z)):
+        if plan.averaging == CLIPPED:
+            unit = abs(steps.push[steps.which[r], t - 1])
+            _clip(z[r], nodes, W, plan.bound * unit, scratch.wide)
+        else:
+            _trim(z[r], nodes, W, int(plan.bound), scratch.wide, scratch.heard)
 
 
 @inlined
@@ -171,14 +267,14 @@ def _scatter(data, z, where, nodes, W, p, rows, count, pull, after):
 
 
 @inlined
-def _say(data, model, steps, noise, t, r, spot, i, k, place, lo, hi, side, z, scratch):
+def _say(data, model, steps, noise, t, r, spot, i, quick, place, lo, hi, side, z, scratch):
     """Add coordinates lo … hi − 1 of what node i says, but for what the loop of an edge does by itself."""
     if len(noise.injected) > 0:
         push = steps.push[steps.which[r], t - 1] * noise.scale[r, i]
         add_scaled(z, push, noise.injected[place, lo:hi])
     if model.after and not scratch.pending[spot]:
         add_scaled(z, 1.0, scratch.held[r, spot, lo:hi])
-    if k != 2:
+    if not quick:
         filled = lo if data.sparse or scratch.count[spot] == 0 else min(hi, data.X.shape[1])
         row, pull = scratch.rows[spot, 0], scratch.pull[r, spot, 0]
         _speak(data.X, row, pull, lo, filled, z, scratch.loud[r, spot], scratch.normals, side)
@@ -202,6 +298,37 @@ def _draw_normals(part, counters, spot, at, ask, scratch):
         fetch(ask[c * len(ask) // part.size : (c + size) * len(ask) // part.size])
 
 
+@compiled
+def _add_up(sums, normals):
+    for j in range(len(sums)):
+        sums[j] += normals[j]
+
+
+@inlined
+def _share(steps, noise, t, nodes, speakers, spot, part, counters, z, scratch):
+    """Add ρ/c_i (√a η_i − Σ η/√a) to what each of a speakers says, for part of the coordinates; `sums` is Σ η."""
+    R, _, m = z.shape
+    root = math.sqrt(speakers)
+    scratch.sums[:] = 0.0
+    for again in range(2):
+        for p in range(speakers):
+            i = nodes[p]
+            if again == 0:
+                k0, k1 = scratch.pair_keys[spot + p, 0], scratch.pair_keys[spot + p, 1]
+                mine = counters[part.first : part.first + padded(part.size)]
+                normals(k0, k1, mine, None, scratch.words, scratch.normals, 0)
+                _add_up(scratch.sums, scratch.normals)
+            for side in range(2):
+                lo = part.first + side * part.half
+                hi = max(lo, min(lo + part.size, m))
+                for r in range(R):
+                    factor = steps.push[steps.which[r], t - 1] * noise.scale[r, i] * noise.shared[r, i]
+                    if again == 0:
+                        add_scaled(z[r, i, lo:hi], factor * root, scratch.normals[side * BLOCK :])
+                    else:
+                        add_scaled(z[r, i, lo:hi], -factor / root, scratch.sums[side * BLOCK :])
+
+
 @inlined
 def _upcoming(data, spot, part, scratch):
     """The dense row that the node at a spot is going to need, if it is known and not asked for yet; else nothing."""
@@ -213,43 +340,56 @@ def _upcoming(data, spot, part, scratch):
 
 
 @inlined
-def speak_part(data, model, steps, noise, t, nodes, speakers, W, place, spot, part, counters, z, total, scratch):
-    """Noise, rounds slept, message, mixture, for part of the coordinates."""
+def speak_part(data, model, steps, noise, t, nodes, speakers, W, how, place, spot, part, counters, z, total, scratch):
+    """Noise, rounds slept, message, mixture, for part of the coordinates.
+
+    `how` says whether two nodes are alone in it (`quick`), whether pairs' noise does not cancel of itself (`joint`),
+    whether messages are averaged here at all (`mixes`), and whether by their mean (`flat`).
+    """
     R, _, m = z.shape
+    quick, joint, mixes, flat = how
     k, counted = len(nodes), len(noise.injected) == 0
     for p in range(k):
         i, mine = nodes[p], spot + p
-        if p < speakers and noise.noisy[i] and (k == 2 or not model.after):
+        if p < speakers and noise.noisy[i] and (quick or not model.after):
             ask = _upcoming(data, mine + k, part, scratch)
-            _draw_normals(part, counters, mine, 2 * BLOCK * p if k == 2 else 0, ask, scratch)
+            _draw_normals(part, counters, mine, 2 * BLOCK * p if quick else 0, ask, scratch)
         for side in range(2):
             lo = part.first + side * part.half
             hi = max(lo, min(lo + part.size, m))
             for r in range(R):
                 here = z[r, i, lo:hi]
-                summed = part.copies or not scratch.pending[mine] or (k == 2 and counted and is_linear(model, r))
+                summed = part.copies or not scratch.pending[mine] or (quick and counted and is_linear(model, r))
                 if not summed:  # nor will `_both` do it
                     weight = scratch.weight[r, mine]
                     catch_up(model, steps, t, scratch.before[mine], r, weight, here, total[r, i, lo:hi])
                 if p < speakers and not model.after:
-                    _say(data, model, steps, noise, t, r, mine, i, k, place + p, lo, hi, side, here, scratch)
-    if k == 2:
+                    _say(data, model, steps, noise, t, r, mine, i, quick, place + p, lo, hi, side, here, scratch)
+    if joint and not model.after:
+        _share(steps, noise, t, nodes, speakers, spot, part, counters, z, scratch)
+    if quick:
         slept = counted and not part.copies
         _both(data.X, data.sparse, z, total, nodes, W, part, spot, scratch.normals, _said(scratch), slept, model.after)
-    else:
+    elif mixes:
         for side in range(2):
             lo = part.first + side * part.half
+            hi = max(lo, min(lo + part.size, m))
             for r in range(R):
-                _mix(z[r], nodes, W, lo, max(lo, min(lo + part.size, m)), scratch.mixed)
+                if flat:
+                    _mean(z[r], nodes, W[0, 0], lo, hi, scratch.mixed[0])
+                else:
+                    _mix(z[r], nodes, W, lo, hi, scratch.mixed)
     for p in range(speakers if model.after else 0):
         i, mine = nodes[p], spot + p
-        if k != 2 and noise.noisy[i]:
+        if not quick and noise.noisy[i]:
             _draw_normals(part, counters, mine, 0, data.X[0, :0], scratch)
         for side in range(2):
             lo = part.first + side * part.half
             hi = max(lo, min(lo + part.size, m))
             for r in range(R):
-                _say(data, model, steps, noise, t, r, mine, i, k, place + p, lo, hi, side, z[r, i, lo:hi], scratch)
+                _say(data, model, steps, noise, t, r, mine, i, quick, place + p, lo, hi, side, z[r, i, lo:hi], scratch)
+    if joint and model.after:
+        _share(steps, noise, t, nodes, speakers, spot, part, counters, z, scratch)
 
 
 @inlined

@@ -163,6 +163,9 @@ def look(data, model, noise, t, node, k, speaks, place, m, spot, since, scratch)
         scratch.rows[spot, e] = row_at(data, node, scratch.records[e])
     if speaks and noise.noisy[node]:
         scratch.keys[spot, 0], scratch.keys[spot, 1] = pair_key(noise.noise_key, node, t)
+    if speaks and noise.pairs:
+        address = noise.scale.shape[1] + node
+        scratch.pair_keys[spot, 0], scratch.pair_keys[spot, 1] = pair_key(noise.noise_key, address, t)
     return count
 
 

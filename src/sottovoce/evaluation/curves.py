@@ -1,0 +1,162 @@
+"""What counts of scores say of a classifier of two classes: AUC, precision, calibration, thresholds.
+
+Everything here is a function of counts h (2, B): how many records of either class have a score in each of B bins, in
+the order of the scores. Exact counts have a bin for each score; noisy ones come from a tally, few and wide, and may be
+negative. Ties count half. Sums and products of sums use counts as they are, since noise in them is right on average;
+ratios along the curve use what is left of them once they are brought to 0 or over.
+"""
+
+import numpy as np
+from scipy.special import expit
+
+from sottovoce._types import Array, IntArray
+
+
+def exact(scores: Array, positive: Array) -> tuple[Array, Array]:
+    """The distinct scores, and the counts of either class at each.
+
+    Examples
+    --------
+    >>> exact(np.array([0.5, -1.0, 0.5]), np.array([1, 0, 0]))
+    (array([-1. ,  0.5]), array([[1., 1.], [0., 1.]]))
+    """
+    values, place = np.unique(np.asarray(scores, dtype=np.float64), return_inverse=True)
+    mine = np.asarray(positive).astype(bool)
+    counts = [np.bincount(place[which], minlength=len(values)) for which in (~mine, mine)]
+    return values, np.array(counts, dtype=np.float64)
+
+
+def auc(h: Array) -> float:
+    """The chance that a positive has a higher score than a negative.
+
+    Examples
+    --------
+    >>> auc(np.array([[2.0, 1.0], [1.0, 3.0]]))
+    0.7083333333333334
+    """
+    below = np.cumsum(h[0]) - h[0] / 2
+    return _share(float(np.dot(h[1], below)), float(h[0].sum() * h[1].sum()))
+
+
+def average_precision(h: Array) -> float:
+    """Σ (recall gained) × (precision there), down the scores.
+
+    Examples
+    --------
+    >>> average_precision(np.array([[2.0, 0.0], [1.0, 3.0]]))
+    0.9166666666666666
+    """
+    kept = np.maximum(h, 0.0)[:, ::-1]
+    found, said = np.cumsum(kept[1]), np.cumsum(kept.sum(axis=0))
+    precision = np.divide(found, said, out=np.zeros_like(found), where=said > 0)
+    return _share(float(np.dot(kept[1], precision)), float(kept[1].sum()))
+
+
+def confusion(h: Array, first: int) -> Array:
+    """(2, 2) by class and by answer, where bins from `first` on are answered with the second class."""
+    return np.stack([h[:, :first].sum(axis=1), h[:, first:].sum(axis=1)], axis=1)
+
+
+def accuracy(table: Array) -> float:
+    """Of a confusion matrix (class, answer): the share of right answers."""
+    return _share(float(np.trace(table)), float(table.sum()))
+
+
+def balanced_accuracy(table: Array) -> float:
+    """The mean over classes of the share of right answers in each.
+
+    Examples
+    --------
+    >>> balanced_accuracy(np.array([[90.0, 10.0], [5.0, 5.0]]))
+    0.7
+    """
+    return float(np.mean([_share(float(row[k]), float(row.sum())) for k, row in enumerate(table)]))
+
+
+def calibration_error(probability: Array, h: Array) -> float:
+    """Expected calibration error: how far, on average over records, a bin's share of positives is from what was said.
+
+    Parameters
+    ----------
+    probability : what the model says, one for each bin
+    h : counts
+
+    Examples
+    --------
+    >>> round(calibration_error(np.array([0.1, 0.9]), np.array([[90.0, 20.0], [10.0, 80.0]])), 3)
+    0.05
+    """
+    kept = np.maximum(h, 0.0)
+    return _share(float(np.abs(kept[1] - probability * kept.sum(axis=0)).sum()), float(kept.sum()))
+
+
+BINS = 15
+"""Of equal width in which exact calibration errors are measured."""
+
+
+def calibration_error_of(probability: Array, positive: Array) -> float:
+    """The same from exact records: in bins of equal width, with the mean of what was said in each.
+
+    Examples
+    --------
+    >>> calibration_error_of(np.array([0.0, 1.0, 1.0, 1.0]), np.array([0, 1, 1, 0]))
+    0.25
+    """
+    place = np.minimum((probability * BINS).astype(int), BINS - 1)
+    said, true = (np.bincount(place, weights=w, minlength=BINS) for w in (probability, np.asarray(positive, float)))
+    return float(np.abs(said - true).sum() / len(probability))
+
+
+def first_bin(h: Array, *, recall: float | None = None, rate: float | None = None) -> int:
+    """From which bin on to answer with the second class, for this share of its records, or of all, to be so answered.
+
+    For a recall: the highest threshold that reaches it. For a rate of positive answers: the lowest that keeps to it.
+
+    Examples
+    --------
+    >>> h = np.array([[60.0, 30.0, 10.0], [1.0, 4.0, 5.0]])
+    >>> first_bin(h, recall=0.9), first_bin(h, rate=0.2)
+    (1, 2)
+    """
+    kept = np.maximum(h, 0.0)
+    of = kept[1] if recall is not None else kept.sum(axis=0)
+    total = float(of.sum())
+    above = np.append(np.cumsum(of[::-1])[::-1], 0.0) / (total or 1.0)  # at or over each bin
+    if recall is not None:
+        return int(np.flatnonzero(above >= recall - 1e-12)[-1]) if total else 0
+    assert rate is not None
+    return int(np.flatnonzero(above <= rate + 1e-12)[0])
+
+
+def platt(centres: Array, h: Array, noise: float, public: tuple[float, float]) -> tuple[float, float]:
+    """(a, b) of the probabilities 1/(1 + e^−(a s + b)) that fit the counts best (Platt 1999), held back by the noise.
+
+    The loss is a sum over counts, so that noise in them does not bend it; the more of it, the more is (a, b) held back
+    near what it was before anything was counted.
+    """
+    from scipy.optimize import minimize
+
+    scale = float(np.sqrt(np.average(np.square(centres), weights=np.maximum(h.sum(axis=0), 0.0) + 1e-9))) or 1.0
+    u, hold, start = centres / scale, max(5.0 * noise, 1.0), np.array([public[0] * scale, public[1]])
+
+    def loss(at: Array) -> float:
+        a, b = at
+        fit = np.dot(h[1], np.logaddexp(0.0, -(a * u + b))) + np.dot(h[0], np.logaddexp(0.0, a * u + b))
+        return float(fit + hold * np.sum(np.square(at - start)) / 4) / max(float(np.abs(h).sum()), 1.0)
+
+    found = minimize(loss, start, method="L-BFGS-B", bounds=[(0.0, 30.0), (-15.0, 15.0)]).x
+    return float(found[0] / scale), float(found[1])
+
+
+def sigmoid(scores: Array, link: tuple[float, float]) -> Array:
+    """1/(1 + e^−(a s + b))."""
+    return np.asarray(expit(link[0] * scores + link[1]))
+
+
+def places(edges: Array, scores: Array) -> IntArray:
+    """The bin of every score: bin k is from edge k − 1, which it holds, to edge k."""
+    return np.searchsorted(edges, scores, side="right").astype(np.int64)
+
+
+def _share(part: float, whole: float) -> float:
+    return min(max(part / whole, 0.0), 1.0) if whole > 0 else 0.5

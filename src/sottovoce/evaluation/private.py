@@ -1,0 +1,361 @@
+"""Private evaluation: what noisy tallies over held-out records say of a model, with intervals.
+
+Whatever is asked, a node lets out one tally (`tally`), and all figures are made of the sums:
+
+`right`: how many answers are right. `confusion`: by class and by answer. `scores`, of two classes: a rough histogram of
+all scores for a fifth of the budget, from which bins are made that hold about as many records each, and then either
+class's histogram in those bins; the bins' number follows from public numbers, and the decision's threshold is an edge.
+`squares`, of a regression: Σ of squared errors, targets and squared targets, all clipped to public ranges.
+
+An interval counts two things: the noise, of known size, and that the held-out records are a sample. Both are simulated
+again from what is known; no further look at a record is needed. Of a mean of squares the sample's part is at most that
+of numbers that are all 0 or 1 (Bhatia and Davis 2000), which is taken.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sottovoce._types import Array, IntArray
+from sottovoce.errors import SpecError
+from sottovoce.evaluation import curves
+from sottovoce.evaluation.tally import RIGHT, Keys, Part, Tally, by_node, cells
+from sottovoce.notation import Choices
+from sottovoce.privacy.statement import PrivacyStatement
+
+ROOT = math.sqrt(2.0)
+ROUGH, SPENT_ROUGH = 128, 0.2
+"""Cells of the first histogram of scores, and what of the budget it has."""
+FEWEST, MOST = 8, 64
+"""Bins of the second one."""
+FAINT = 2.5
+"""A rough cell counts as empty below so many deviations of its noise."""
+AGAIN = 400
+"""How often what could have come out is simulated, for an interval."""
+SEED = 20
+"""Of that: it is no secret, and two readers get the same interval."""
+FINE = 2.0**-20
+"""What squares are rounded to, toward zero, each by itself."""
+WIDE = 1.959963984540054
+"""Deviations on either side of a 95 % interval."""
+
+
+class Model(NamedTuple):
+    """What is public of a model, and may be used to ask.
+
+    Attributes
+    ----------
+    classes : how many; 0 for a regression
+    low, high : between which all its scores lie
+    link : (a, b) of its probabilities, of two classes; None where it has none
+    threshold : the score from which on its answer is the second of two classes
+    """
+
+    classes: int
+    low: float = -1.0
+    high: float = 1.0
+    link: tuple[float, float] | None = None
+    threshold: float = 0.0
+
+
+class Held(NamedTuple):
+    """Held-out records, as they are asked: whose each is, what the model says of it, and what is true.
+
+    Attributes
+    ----------
+    owner : node numbers
+    scores : of two classes (records,), of K (records, K), or predictions within [−1, 1]
+    targets : class numbers, or numbers within [−1, 1]
+    """
+
+    owner: IntArray
+    scores: Array
+    targets: Array
+
+
+class Estimate(NamedTuple):
+    """A figure with one standard error of it, noise and sample together."""
+
+    value: float
+    error: float
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Of 95 %."""
+        return self.value - WIDE * self.error, self.value + WIDE * self.error
+
+    def __str__(self) -> str:
+        """0.842 ± 0.006."""
+        return f"{self.value:.3f} ± {WIDE * self.error:.3f}"
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """What is known of a model from noisy sums over held-out records.
+
+    Attributes
+    ----------
+    asked : 'right', 'confusion', 'scores' or 'squares'
+    records : how many were held out, all nodes together; public
+    sums : the noisy answers, summed over nodes
+    noise : the standard deviation in each number of it
+    model : what was public before
+    edges : between the bins of scores, where there are any
+    statement : what is guaranteed, the model's training and this together; None where nobody has said yet
+    spent : ε of all evaluations of these records that the asking process knows of, together; at the statement's δ
+    """
+
+    asked: str
+    records: int
+    sums: Array
+    noise: float
+    model: Model
+    edges: Array | None = None
+    statement: PrivacyStatement | None = None
+    spent: float | None = None
+
+    @property
+    def confusion(self) -> Array:
+        """Records by class and by answer, with noise."""
+        if self.edges is not None:
+            return curves.confusion(self.sums, self._first)
+        if self.asked != "confusion":
+            raise SpecError(f"'{self.asked}' does not count by class; evaluate with ask='confusion' or 'scores'")
+        return self.sums
+
+    @cached_property
+    def figures(self) -> dict[str, Estimate]:
+        """All figures by name."""
+        formulas = self._formulas()
+        drawn = [self._simulated(np.random.default_rng((SEED, k))) for k in range(AGAIN)]
+        return {
+            name: Estimate(formula(self.sums), float(np.std([formula(sums) for sums in drawn])))
+            for name, formula in formulas.items()
+        }
+
+    def value(self, figure: str) -> float:
+        """A figure without its error, which takes a while."""
+        return float(self._formulas()[figure](self.sums))
+
+    def __getattr__(self, name: str) -> Any:
+        """A figure by its name, such as `accuracy` or `auc`."""
+        if name.startswith("_") or name == "figures":
+            raise AttributeError(name)
+        try:
+            return self.figures[name]
+        except KeyError:
+            known = ", ".join(self.figures)
+            raise AttributeError(f"this evaluation has no '{name}', but {known}; ask for another") from None
+
+    def threshold(self, *, recall: float | None = None, rate: float | None = None) -> float:
+        """The score from which on to answer with the second class, for a wanted recall or rate of positive answers.
+
+        It is an edge of the noisy histogram, and costs nothing beyond it.
+        """
+        if self.edges is None:
+            raise SpecError("a threshold needs the scores of two classes; evaluate with ask='scores'")
+        if (recall is None) == (rate is None) or not 0 < (recall if rate is None else rate) < 1:  # type: ignore[operator]
+            raise SpecError("a threshold is for a recall or for a rate, a number between 0 and 1; give one of them")
+        first = curves.first_bin(self.sums, recall=recall, rate=rate)
+        return float(np.concatenate([[self.model.low], self.edges, [self.model.high]])[first])
+
+    def link(self) -> tuple[float, float]:
+        """(a, b) of calibrated probabilities 1/(1 + e^−(a s + b)), from the same histogram."""
+        if self.edges is None:
+            raise SpecError("calibration needs the scores of two classes; evaluate with ask='scores'")
+        return curves.platt(self.centres, self.sums, self.noise, self.model.link or (1.0, 0.0))
+
+    @property
+    def centres(self) -> Array:
+        """The middle of every bin."""
+        assert self.edges is not None
+        ends = np.concatenate([[self.model.low], self.edges, [self.model.high]])
+        return (ends[1:] + ends[:-1]) / 2
+
+    @property
+    def _first(self) -> int:
+        """The bin from which on scores are at or over the threshold in force, which is an edge if it is in range."""
+        assert self.edges is not None
+        at = self.model.threshold
+        if at in self.edges:
+            return int(np.searchsorted(self.edges, at)) + 1
+        return 0 if self.model.low >= at else len(self.edges) + 1
+
+    def _formulas(self) -> Mapping[str, Callable[[Array], float]]:
+        if self.asked == "right":
+            return {"accuracy": lambda sums: min(max(float(sums[0]) / self.records, 0.0), 1.0)}
+        if self.asked == "squares":
+            return {"r2": self._r2, "mean_squared_error": lambda sums: max(float(sums[0]) / self.records, 0.0)}
+        if self.edges is None:
+            return {"accuracy": curves.accuracy, "balanced_accuracy": curves.balanced_accuracy}
+        first, link = self._first, self.model.link
+        found: dict[str, Callable[[Array], float]] = {
+            "accuracy": lambda sums: curves.accuracy(curves.confusion(sums, first)),
+            "balanced_accuracy": lambda sums: curves.balanced_accuracy(curves.confusion(sums, first)),
+            "auc": curves.auc,
+            "average_precision": curves.average_precision,
+        }
+        if link is not None:
+            said = curves.sigmoid(self.centres, link)
+            found["calibration_error"] = lambda sums: curves.calibration_error(said, sums)
+        return found
+
+    def _r2(self, sums: Array) -> float:
+        spread = float(sums[2]) - float(sums[1]) ** 2 / self.records
+        return 1.0 - float(sums[0]) / max(spread, FINE * self.records)
+
+    def _simulated(self, rng: np.random.Generator) -> Array:
+        """Sums as they could have come out: of another sample, with other noise."""
+        if self.asked == "squares":
+            means = np.clip(self.sums / self.records, (0.0, -1.0, 0.0), 1.0)
+            highest = np.array([means[0] * (1 - means[0]), means[2] - means[1] ** 2, means[2] * (1 - means[2])])
+            spread = np.sqrt(np.maximum(highest, 0.0) * self.records + np.square(self.noise * SQUARES))
+            return np.asarray(self.sums + spread * rng.normal(size=3))
+        flat = np.maximum(self.sums.ravel(), 0.0)
+        if self.asked == "right":
+            flat = np.array([flat[0], max(self.records - flat[0], 0.0)])
+        shares = flat / flat.sum() if flat.sum() > 0 else np.full(len(flat), 1.0 / len(flat))
+        drawn = rng.multinomial(self.records, shares).astype(np.float64)[: self.sums.size]
+        return np.asarray((drawn + self.noise * rng.normal(size=len(drawn))).reshape(self.sums.shape))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "asked": self.asked,
+            "records": self.records,
+            "noise": self.noise,
+            "sums": self.sums.tolist(),
+            "edges": None if self.edges is None else self.edges.tolist(),
+            "classes": self.model.classes,
+            "range": [self.model.low, self.model.high],
+            "figures": {name: {"value": f.value, "standard_error": f.error} for name, f in self.figures.items()},
+            "privacy": None if self.statement is None else self.statement.to_dict(),
+        }
+
+    def __str__(self) -> str:
+        """Every figure with its interval."""
+        return ", ".join(f"{name.replace('_', ' ')} {figure}" for name, figure in self.figures.items())
+
+
+SQUARES = np.array([1.0, 2.0, 2.0])
+"""By what the sums of squared errors, targets and squared targets are multiplied after they were let out.
+
+Within [−1, 1], and errors clipped to as much, (r², t/2, t²/2) of two records are at most √2 apart: 1 in the first, and
+in the others d²(1 + (2 − d)²)/4 ≤ 1 for d = |t − t'|, at most 2."""
+
+
+def _right(tally: Tally, held: Held, model: Model, keys: Keys) -> Evaluation:
+    sums = cells(held.owner, len(tally.sizes), 1 - _is_right(held, model), 2)[:, :1]
+    return _told("right", tally, RIGHT, sums, keys, model)
+
+
+def _confusion(tally: Tally, held: Held, model: Model, keys: Keys) -> Evaluation:
+    K = model.classes
+    cell = held.targets.astype(np.int64) * K + answers(held.scores, model.threshold)
+    part = Part(1, ROOT)
+    found = _told("confusion", tally, part, cells(held.owner, len(tally.sizes), cell, K * K), keys, model)
+    return Evaluation("confusion", found.records, found.sums.reshape(K, K), found.noise, model)
+
+
+def _scores(tally: Tally, held: Held, model: Model, keys: Keys) -> Evaluation:
+    n, records = len(tally.sizes), int(tally.sizes.sum())
+    rough, fine = Part(1, ROOT, SPENT_ROUGH), Part(2, ROOT, 1.0 - SPENT_ROUGH)
+    grid = np.linspace(model.low, model.high, ROUGH + 1)
+    first = cells(held.owner, n, curves.places(grid[1:-1], held.scores), ROUGH)
+    seen = tally.answers(rough, first, keys).sum(axis=0)
+    count = bins(records, tally.noise_of_sum(fine))
+    edges = _even_edges(grid, seen, tally.noise_of_sum(rough), count, model.threshold)
+    B = len(edges) + 1
+    cell = held.targets.astype(np.int64) * B + curves.places(edges, held.scores)
+    found = _told("scores", tally, fine, cells(held.owner, n, cell, 2 * B), keys, model)
+    return Evaluation("scores", records, found.sums.reshape(2, B), found.noise, model, edges)
+
+
+def _squares(tally: Tally, held: Held, model: Model, keys: Keys) -> Evaluation:
+    t, p = np.clip(held.targets, -1.0, 1.0), np.clip(held.scores, -1.0, 1.0)
+    vectors = (np.minimum(np.square(t - p), 1.0), t / 2, np.square(t) / 2)
+    whole = [np.trunc(values / FINE).astype(np.int64) for values in vectors]
+    part = Part(1, ROOT * (1.0 + 2.0**-18), unit=FINE)  # truncated: a unit in each number further apart at the most
+    found = _told("squares", tally, part, by_node(held.owner, len(tally.sizes), whole), keys, model)
+    return Evaluation("squares", found.records, found.sums * SQUARES, found.noise, model)
+
+
+def _told(asked: str, tally: Tally, part: Part, sums: IntArray, keys: Keys, model: Model) -> Evaluation:
+    total = tally.answers(part, sums, keys).sum(axis=0)
+    return Evaluation(asked, int(tally.sizes.sum()), total, tally.noise_of_sum(part), model)
+
+
+Question = Callable[[Tally, Held, Model, Keys], Evaluation]
+QUESTIONS: Choices[Question] = Choices(
+    "question to held-out records",
+    {
+        "right": lambda: _right,
+        "confusion": lambda: _confusion,
+        "scores": lambda: _scores,
+        "squares": lambda: _squares,
+    },
+)
+OF_CLASSES, OF_TWO, OF_NUMBERS = ("right", "confusion"), ("right", "confusion", "scores"), ("squares",)
+
+
+def evaluate(tally: Tally, held: Held, model: Model, keys: Keys, ask: str = "auto") -> Evaluation:
+    """Ask the held-out records of every node, and let out the noisy answers.
+
+    Parameters
+    ----------
+    tally : sizes and noise
+    held : the records; each is looked at here, and nowhere else
+    model : what is public
+    keys : secret generators, for this evaluation alone
+    ask : 'right', 'confusion' or 'scores' of two classes, 'squares' of a regression; 'auto' is the most telling
+
+    Examples
+    --------
+    >>> from sottovoce.evaluation.tally import seeded
+    >>> rng = np.random.default_rng(0)
+    >>> targets = rng.integers(0, 2, 5000).astype(float)
+    >>> held = Held(np.zeros(5000, dtype=int), np.clip(rng.normal(targets - 0.5, 0.5), -3, 3), targets)
+    >>> tally = Tally.of(np.array([5000]), epsilon=1.0, delta=1e-5)
+    >>> found = evaluate(tally, held, Model(2, -3.0, 3.0), seeded(1))
+    >>> abs(found.auc.value - 0.921) < 3 * found.auc.error < 0.05
+    True
+    """
+    fits = OF_NUMBERS if not model.classes else OF_TWO if model.classes == 2 else OF_CLASSES
+    ask = fits[-1] if ask == "auto" else ask
+    question = QUESTIONS.read(ask)
+    if ask not in fits:
+        raise SpecError(f"'{ask}' cannot be asked of this model; ask for one of {', '.join(fits)}")
+    return question(tally, held, model, keys)
+
+
+def answers(scores: Array, threshold: float = 0.0) -> IntArray:
+    """Class numbers: on which side of the threshold one score is, or which of several is the largest."""
+    return np.asarray((scores >= threshold) if scores.ndim == 1 else np.argmax(scores, axis=1), dtype=np.int64)
+
+
+def _is_right(held: Held, model: Model) -> IntArray:
+    return np.asarray(answers(held.scores, model.threshold) == held.targets, dtype=np.int64)
+
+
+def bins(records: int, noise: float) -> int:
+    """Of a histogram of so many records with so much noise: the more that can be told apart, the more of them."""
+    return int(np.clip(math.sqrt(records / max(noise, 1.0)), FEWEST, MOST))
+
+
+def _even_edges(grid: Array, seen: Array, noise: float, count: int, threshold: float) -> Array:
+    """Edges between bins that hold about as many records each, by a noisy histogram; so is the threshold, if within."""
+    kept = np.where(seen > FAINT * noise, seen, 0.0)
+    kept = kept if kept.sum() > 0 else np.ones(len(seen))
+    level = np.concatenate([[0.0], np.cumsum(kept)]) / kept.sum()
+    climbs = np.concatenate([[True], np.diff(level) > 0])
+    edges = np.interp(np.arange(1, count) / count, level[climbs], grid[climbs])
+    edges = np.unique(edges[(edges > grid[0]) & (edges < grid[-1])])
+    if grid[0] < threshold < grid[-1]:
+        if len(edges):
+            edges = np.delete(edges, int(np.argmin(np.abs(edges - threshold))))
+        edges = np.union1d(edges, [threshold])
+    return edges

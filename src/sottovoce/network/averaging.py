@@ -1,0 +1,269 @@
+"""What becomes of the messages of a round: gossip, the exact mean, or a mean that bounds what liars can do.
+
+What an averaging is to everybody else, and plain gossip, stand in `mixing`; here are the others, and the table. All of
+it is post-processing of what was released, by a public plan.
+
+- `Gossip(k)`: z_i = Σ_j w_ij s_j, k times for every gradient: W^k. One exchange is the paper's.
+- `Exact`: the mean of all that are active, as an all-reduce. With 2^d ≤ n < 2^(d+1), the n − 2^d others hand their
+  value to a partner (fold), the 2^d average along one bit of their number after another (recursive doubling), and the
+  partners hand the mean back (unfold): depth d, or d + 2 with fold and unfold; at most d + 2 messages pass a node, sent
+  or heard; every node ends with the same bits, and β = 0. What is seen on the way are means of releases. It takes links
+  between any two nodes: a graph has no say in it.
+- `Clipped(radius)`: z_i = s_i + Σ_j w_ij clip(s_j − s_i), each difference cut to a public length (He, Karimireddy and
+  Jaggi 2022). The length is in units of a release: `radius` times what one ζ weighs in a message of the round, a_t or
+  η_t. *What it bounds*: with everything else the same, liars move node i in a round by at most 2·radius·Σ w_ij over
+  the liars, whatever they say, and by half of that from where it would be had they kept silent. While W is symmetric
+  the mean stays what it was, and where nothing is longer than the radius it is gossip.
+- `Trimmed(f)`: of the values heard, its own among them, a node drops the f largest and the f smallest in each
+  coordinate and takes the mean of the rest (Yin, Chen, Ramchandran and Bartlett 2018). *What it bounds*: with at most f
+  liars among them, each coordinate stays between the least and the largest that honest nodes have sent. The mean of all
+  is not kept: the rest is biased wherever values are skewed, and a node heard less often than others counts less.
+
+The last two are no doubly stochastic matrices; β and all that stands on it are then those of W, of a run in which
+nothing is cut. A lie that is no longer than honest noise cannot be told from it: see docs/algorithms.md.
+
+Adding one: a class like those below, and a row of `AVERAGINGS`.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from sottovoce._types import Array
+from sottovoce.errors import NetworkError
+from sottovoce.network.graphs import Graph
+from sottovoce.network.mixing import Averaging, Exchange, Gossip, linked, whole, with_all
+from sottovoce.notation import Choices, write
+
+
+@dataclass(frozen=True)
+class Exact(Averaging):
+    """The mean of all active nodes, by fold, recursive doubling and unfold.
+
+    Examples
+    --------
+    >>> Exact().weights(np.array([[0.75, 0.25], [0.25, 0.75]])).tolist()
+    [[0.5, 0.5], [0.5, 0.5]]
+    >>> ring = np.eye(5) / 3 + (np.eye(5, k=1) + np.eye(5, k=-1) + np.eye(5, k=4) + np.eye(5, k=-4)) / 3
+    >>> Exact().mix(ring, np.arange(5.0)[:, None]).ravel().tolist()
+    [2.0, 2.0, 2.0, 2.0, 2.0]
+    >>> [(e.to, e.heard) for e in Exact().exchanges(ring, 4)]  # hands over, waits for two exchanges, is handed the mean
+    [((0,), ()), ((), ()), ((), ()), ((), (0,))]
+    """
+
+    bears_gaps: ClassVar[bool] = False
+
+    def __str__(self) -> str:
+        return "exact"
+
+    def check(self, graph: Graph, rule: str) -> None:
+        """It has links and weights of its own."""
+        if not graph.is_complete and graph.n > 1:
+            raise NetworkError(
+                f"an exact mean is made over links between any two nodes, so that graph '{graph.name}' has no say "
+                "in it; leave the graph out (complete), or take several exchanges over its links, as with 'gossip(5)'"
+            )
+        if rule == "alone":
+            raise NetworkError("with weights 'alone' nobody hears of anybody: there is no exact mean; leave them out")
+
+    def weights(self, W: Array) -> Array:
+        """The same share of everybody's who is linked."""
+        on = linked(W).astype(np.float64)
+        count = np.maximum(np.sum(on, axis=-1), 1.0)[..., None, None]
+        return on[..., :, None] * on[..., None, :] / count + np.eye(W.shape[-1]) * (1.0 - on[..., None])
+
+    def mix(self, W: Array, messages: Array, unit: float = 1.0) -> Array:
+        """The mean of those who are linked, as a real network sums it: all get the same bits."""
+        mixed = messages.copy()
+        who = np.flatnonzero(linked(W))
+        if len(who):
+            mixed[who] = all_reduced(messages[who])
+        return mixed
+
+    def exchanges(self, W: Array, place: int) -> tuple[Exchange, ...]:
+        """Fold, double, unfold; where a node has nothing to do, it waits."""
+        who = np.flatnonzero(linked(W))
+        at = np.flatnonzero(who == place)
+        return tuple(e.named(who) for e in all_reduce(len(who), int(at[0]))) if len(at) else ()
+
+    def messages(self, W: Array) -> int:
+        """One on each link of the fold, of each doubling in both directions, of the unfold."""
+        n = int(np.count_nonzero(linked(W)))
+        d, core = _doublings(n)
+        return d * core + 2 * (n - core)
+
+    def depth(self, W: Array) -> int:
+        """d, and two more unless the nodes are a power of two."""
+        n = int(np.count_nonzero(linked(W)))
+        d, core = _doublings(n)
+        return d + 2 * (n > core)
+
+
+def _doublings(n: int) -> tuple[int, int]:
+    """d and 2^d ≤ n < 2^(d+1); none for nobody."""
+    return (n.bit_length() - 1, 1 << (n.bit_length() - 1)) if n else (0, 0)
+
+
+def all_reduce(n: int, i: int) -> tuple[Exchange, ...]:
+    """What node i of n does for the mean of all: hands over, averages along one bit after another, is handed the mean.
+
+    Values are scaled in the fold, by 2^d/n, so that nothing on the way is much longer than a message.
+    """
+    d, core = _doublings(n)
+    extra, share = n - core, core / n
+    steps = [Exchange((), (), {i: 1.0})] * (d + 2 * (extra > 0))
+    first = 1 if extra else 0
+    if i >= core:
+        steps[0] = Exchange((i - core,), (), {i: 1.0})
+        steps[-1] = Exchange((), (i - core,), {i - core: 1.0})
+        return tuple(steps)
+    if extra:
+        steps[0] = Exchange((), (i + core,), {i: share, i + core: share}) if i < extra else Exchange((), (), {i: share})
+        steps[-1] = Exchange((i + core,) if i < extra else (), (), {i: 1.0})
+    for bit in range(d):
+        other = i ^ (1 << bit)
+        steps[first + bit] = Exchange((other,), (other,), {i: 0.5, other: 0.5})
+    return tuple(steps)
+
+
+def all_reduced(values: Array) -> Array:
+    """The mean of the rows, in every row, rounded as nodes that follow `all_reduce` round it.
+
+    Examples
+    --------
+    >>> all_reduced(np.array([[1.0], [2.0], [6.0]])).ravel().tolist()
+    [3.0, 3.0, 3.0]
+    """
+    n = len(values)
+    d, core = _doublings(n)
+    share = core / n
+    held = share * values[:core] if n > core else values.astype(np.float64)
+    held[: n - core] += share * values[core:]
+    for bit in range(d):
+        held = 0.5 * held + 0.5 * held[np.arange(core) ^ (1 << bit)]
+    return held[np.arange(n) % core]
+
+
+@dataclass(frozen=True)
+class Clipped(Averaging):
+    """Gossip in which nobody pulls harder than a public length.
+
+    Examples
+    --------
+    >>> Clipped(1.0).mix(np.full((2, 2), 0.5), np.array([[0.0], [100.0]])).ravel().tolist()
+    [0.5, 99.5]
+    """
+
+    radius: float
+    linear: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        """A length."""
+        if not 0 < self.radius < math.inf:
+            raise NetworkError(f"differences are clipped to a finite length over 0, not {self.radius!r}")
+
+    def __str__(self) -> str:
+        return write("clipped", self.radius)
+
+    def mix(self, W: Array, messages: Array, unit: float = 1.0) -> Array:
+        """Each row and what it makes of the others."""
+        return np.stack([self._pulled(W[p], messages, own, unit) for p, own in enumerate(messages)])
+
+    def _pulled(self, weights: Array, messages: Array, own: Array, unit: float) -> Array:
+        apart = messages - own
+        factors = weights * self._shares(apart, unit)
+        return own + np.tensordot(factors, np.where(factors[:, None] > 0, apart, 0.0), axes=1)
+
+    def _shares(self, apart: Array, unit: float) -> Array:
+        """The factor on each difference; what is not finite counts as nothing."""
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            lengths = np.sqrt(np.sum(apart * apart, axis=tuple(range(1, apart.ndim))))
+            shares = np.minimum(1.0, self.radius * unit / lengths)
+        return np.where(np.isfinite(lengths), shares, 0.0)
+
+    def exchanges(self, W: Array, place: int) -> tuple[Exchange, ...]:
+        """With all neighbours, once."""
+        return (with_all(W, place),) if linked(W)[place] else ()
+
+    def combine(self, me: int, exchange: Exchange, mine: Array, heard: Mapping[int, Array], unit: float = 1.0) -> Array:
+        """One's own, and the clipped differences of those heard."""
+        there = sorted(heard)
+        weights = np.array([exchange.row[peer] for peer in there])
+        values = np.stack([heard[peer][0] for peer in there]) if there else mine[:0]
+        return self._pulled(weights, values, mine[0], unit)[None]
+
+
+@dataclass(frozen=True)
+class Trimmed(Averaging):
+    """The mean of what is left when the f largest and the f smallest values of each coordinate are dropped.
+
+    Examples
+    --------
+    >>> Trimmed(1).mix(np.full((4, 4), 0.25), np.array([[1.0], [2.0], [3.0], [1e9]])).ravel().tolist()
+    [2.5, 2.5, 2.5, 2.5]
+    """
+
+    f: int = 1
+    linear: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        """Liars are counted."""
+        whole(self.f, 1, "how many values are trimmed at each end")
+
+    def __str__(self) -> str:
+        return write("trimmed", self.f)
+
+    def refuse(self, W: Array) -> None:
+        """Something must be left: more than twice f values."""
+        heard = np.count_nonzero(W > 0, axis=-1) + (np.diagonal(W, axis1=-2, axis2=-1) == 0)
+        few = linked(W) & (heard <= 2 * self.f)
+        if np.any(few):
+            raise NetworkError(
+                f"'{self}' drops {2 * self.f} of a round's values, but a node has only {int(heard[few].min())} of "
+                "them, its own among them; choose a smaller number, more links, or clipped(radius)"
+            )
+
+    def mix(self, W: Array, messages: Array, unit: float = 1.0) -> Array:
+        """Each row and what it makes of the others; those who hear the same make the same of it."""
+        known: dict[bytes, Array] = {}
+        mixed = []
+        for p in range(len(messages)):
+            hears = W[p] > 0
+            hears[p] = True
+            key = hears.tobytes()
+            if key not in known:
+                known[key] = self._middle(messages[hears])
+            mixed.append(known[key])
+        return np.stack(mixed)
+
+    def _middle(self, values: Array) -> Array:
+        """What is not a number counts as large."""
+        f = self.f if len(values) > 2 * self.f else 0  # alone in this round, or left out by all: its own
+        return np.mean(np.sort(values, axis=0)[f : len(values) - f], axis=0) if f else values[0]
+
+    def exchanges(self, W: Array, place: int) -> tuple[Exchange, ...]:
+        """With all neighbours, once."""
+        return (with_all(W, place),) if linked(W)[place] else ()
+
+    def combine(self, me: int, exchange: Exchange, mine: Array, heard: Mapping[int, Array], unit: float = 1.0) -> Array:
+        """The middle of all of them; one's own where too few were heard."""
+        values = [mine[0], *(heard[peer][0] for peer in sorted(heard))]
+        return self._middle(np.stack(values))[None]
+
+
+AVERAGINGS: Choices[Averaging] = Choices(
+    "averaging", {"gossip": Gossip, "exact": Exact, "clipped": Clipped, "trimmed": Trimmed}, NetworkError
+)
+"""Every averaging by name.
+
+Examples
+--------
+>>> AVERAGINGS.read("gossip") == AVERAGINGS.read("gossip(1)"), str(AVERAGINGS.read("clipped:0.5"))
+(True, 'clipped(0.5)')
+>>> AVERAGINGS.read("trimmed(0)")
+Traceback (most recent call last):
+sottovoce.errors.NetworkError: how many values are trimmed at each end is a whole number, at least 1, not 0
+"""

@@ -1,0 +1,685 @@
+"""Noise that pairs of nodes cancel between them: nearly a trusted centre's accuracy, without a centre.
+
+In every round in which node i speaks, with c_i the public factor that its release is multiplied by afterwards,
+
+    c_i ζ_i = c_i ĝ_i + c_i σ_i ξ_i + Σ_j s_ij ρ_ij η_ij        η_ij known to i and j alone, s_ij = −s_ji = ±1
+
+over the j that speak in the same round and share a secret with i. The pair part is divided by c_i before the factor is
+applied, so that it is gone from Σ c_i ζ_i, and only the own noises are left there. (Mechanism: Allouah et al. 2024.)
+
+*The account.* The adversary sees every message and all that a coalition K of at most k nodes knows, whose seeds are
+therefore taken out. What is left of the noise of the honest nodes H that speak in a round has, in every coordinate,
+
+    Σ_H = diag(c_i² σ_i²) + the Laplacian of their pairs, weighted by ρ_ij²
+
+and to a record of node i the run is the composition of its rounds as Gaussian releases of ĝ_i with the deviation
+σ̂_i = 1/(c_i √[Σ_H⁻¹]_ii): at most, and exactly so if the others' batches are known. (The proof is in docs/privacy.md.)
+1/[Σ_H⁻¹]_ii is the effective conductance from i to the ground, in a network whose nodes are grounded by c²σ² and linked
+by ρ². A node that joins K is deleted, which lowers it (Rayleigh): the worst coalitions have k members.
+
+Which ones? Where all share secrets with all and ρ is one number, those with the largest c_j σ_j (`complete`). On other
+graphs the coalitions are gone through one by one (`conductances`); where there are too many, Fiedler's bound on the
+connectivity that k nodes can take away bounds what they leave (`connected`). Where not everybody speaks in every round,
+there is one coalition for all rounds, and rounds in which it leaves different σ̂ are composed as what they are.
+
+*Draws.* Where all share with all, ρ√a(η_i − the mean of η over the a nodes that speak) has the covariance of all pairs'
+noises together, ρ²·Laplacian, at the price of one normal a node instead of one a pair. One process may draw so; real
+nodes draw real pairs (`Pairs.with_peers`).
+"""
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sottovoce._types import Array, IntArray
+from sottovoce.errors import PrivacyError, SpecError
+from sottovoce.notation import Chosen, write
+from sottovoce.privacy.events import CyclicEvent, Event, GaussianEvent, Levels, cancelled, sheltered
+from sottovoce.privacy.release import (
+    SHORT,
+    Attendance,
+    Scales,
+    SecretPairs,
+    Setting,
+    Source,
+    Together,
+    rounded_up,
+)
+from sottovoce.streams import Streams
+
+CUTS = ("refused", "priced")
+WORK = 1e9
+"""Operations that going through all coalitions may take."""
+ROOM = 1e7
+"""Numbers that may be kept of it, where each takes only few."""
+LEVELS = 16
+"""So many different σ̂ are told apart, and the square of it in Gaussian rounds; beyond, they are rounded down."""
+SPARE = 1.0 + 2.0**-15
+"""What a secure release has of its own noise, so that its pairs' noise may be rounded."""
+FEW = 17
+"""Bits of a factor that is multiplied by another number of up to 9 bits, and is still exact then."""
+
+Mask = NDArray[np.bool_]
+
+
+# --- what a coalition leaves
+
+
+def equal(honest: int, ratio: float) -> float:
+    """σ̂²/σ² where so many honest nodes, all alike, share secrets with one another: (1 + r²h)/(1 + r²), at most h.
+
+    Examples
+    --------
+    >>> round(equal(20, 10.0), 2), equal(1, 10.0)
+    (19.81, 1.0)
+    """
+    return (1.0 + ratio**2 * honest) / (1.0 + ratio**2)
+
+
+def together(d: Array, rho2: float, honest: Mask) -> Array:
+    """1/[Σ_H⁻¹]_ii where all in H share with all: Σ_H = D − ρ²11ᵀ, inverted by Sherman and Morrison.
+
+    With D_j = d_j + ρ²h, [Σ_H⁻¹]_ii = 1/D_i + ρ²h/(D_i² S), S = Σ_H d_j/D_j: sums of positive numbers only.
+
+    Parameters
+    ----------
+    d : c_j² σ_j² of all nodes
+    rho2 : ρ²
+    honest : (…, n) who is in H; the answer has its shape, and no meaning where it is False
+    """
+    h = honest.sum(axis=-1, keepdims=True)
+    D = d + rho2 * h
+    with np.errstate(divide="ignore", invalid="ignore"):
+        S = np.sum(np.where(honest, d / D, 0.0), axis=-1, keepdims=True)
+        left = 1.0 / (1.0 / D + rho2 * h / (D * D * S))
+    return np.where((S > 0) & (D > 0), left, 0.0)
+
+
+def complete(d: Array, rho2: float, k: int) -> Array:
+    """1/[Σ_H⁻¹]_ii of every node, for the worst k others: those with the largest c_jσ_j, since S grows with each d_j.
+
+    Examples
+    --------
+    >>> complete(np.ones(20), 100.0, 1).round(2)[:2], round(equal(19, 10.0), 2)
+    (array([18.82, 18.82]), 18.82)
+    """
+    n, order = len(d), np.argsort(-d, kind="stable")
+    honest = np.ones(n, dtype=np.bool_)
+    honest[order[:k]] = False
+    left = together(d, rho2, honest)
+    for i in order[:k].tolist():  # for one of these, the next one colludes in its place
+        mine = honest.copy()
+        mine[[i, order[k]]] = True, False
+        left[i] = together(d, rho2, mine)[i]
+    return left
+
+
+def conductances(d: Array, weights: Array) -> Array:
+    """1/[M⁻¹]_ii of matrices M = diag(d) + Laplacian of the weights, a batch of them, by elimination.
+
+    M = LDLᵀ, node after node, as one takes nodes out of an electrical network (star to mesh): weights and grounds only
+    ever grow, and so does L⁻¹. There is no subtraction, so that every digit is right however large ρ is.
+
+    Examples
+    --------
+    >>> d, weights = np.array([[1.0, 2.0, 4.0]]), np.array([[[0.0, 3.0, 0.0], [3.0, 0.0, 5.0], [0.0, 5.0, 0.0]]])
+    >>> M = np.diag(d[0] + weights[0].sum(axis=0)) - weights[0]
+    >>> conductances(d, weights), 1.0 / np.diag(np.linalg.inv(M))
+    (array([[2.75409836, 5.97222222, 5.71428571]]), array([2.75409836, 5.97222222, 5.71428571]))
+    """
+    d, w = d.astype(np.float64), weights.astype(np.float64)
+    n = d.shape[-1]
+    inverse = np.broadcast_to(np.eye(n), w.shape).copy()
+    diagonal = np.zeros_like(d)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        for v in range(n):
+            later = slice(v + 1, n)
+            total = d[:, v] + w[:, v, later].sum(axis=-1)
+            share = w[:, v, later] / np.where(total > 0, total, 1.0)[:, None]
+            d[:, later] += share * d[:, v, None]
+            w[:, later, later] += share[:, :, None] * w[:, v, None, later]
+            w[:, range(v + 1, n), range(v + 1, n)] = 0.0
+            inverse[:, later] += share[:, :, None] * inverse[:, v, None, :]
+            diagonal += inverse[:, v] ** 2 / total[:, None]
+        return np.where(np.isfinite(diagonal), 1.0 / diagonal, 0.0)
+
+
+def connected(d: Array, weights: Array, k: int) -> float | None:
+    """A bound below 1/[Σ_H⁻¹]_ii of every node, whichever k others collude; None where it says nothing.
+
+    With equal weights ρ², removing a node lowers the second eigenvalue λ of the graph's Laplacian by at most 1 (Fiedler
+    1973). Σ_H is at least min d + ρ²·Laplacian, so [Σ_H⁻¹]_ii ≤ 1/(h·min d) + (1 − 1/h)/(min d + ρ²(λ − k)).
+    """
+    rho2, least, h = float(weights.max()), float(d.min()), len(d) - k
+    if np.any((weights != 0) & (weights != rho2)) or least <= 0:
+        return None
+    links = weights > 0
+    second = float(np.linalg.eigvalsh(np.diag(links.sum(axis=0)) - links.astype(np.float64))[1]) * (1 - 1e-9) - 1e-9
+    if second <= k:
+        return None
+    return 1.0 / (1.0 / (h * least) + (1.0 - 1.0 / h) / (least + rho2 * (second - k)))
+
+
+def in_pieces(links: Mask, honest: Mask) -> bool:
+    """Whether the honest nodes of a secret graph are cut off from one another."""
+    reached = np.zeros_like(honest)
+    reached[int(np.argmax(honest))] = True
+    while True:
+        further = reached | (links[reached].any(axis=0) & honest)
+        if further.sum() == reached.sum():
+            return bool(reached.sum() < honest.sum())
+        reached = further
+
+
+# --- the choice
+
+
+@dataclass(frozen=True)
+class PairsLaw:
+    """Noise that pairs of nodes cancel between them, ρ = `ratio`·max c_jσ_j for each pair.
+
+    Attributes
+    ----------
+    ratio : r
+    coalition : nodes whose seeds count as known; of version 0.1, where 'secret_pairs' has no number
+    graph : who shares a secret with whom; everybody with everybody if not given (in version 0.1: along the links)
+    cut : what to do where k nodes can cut others off from one another: 'refused', or 'priced' as what it is
+
+    Examples
+    --------
+    >>> str(PairsLaw(10.0)), PairsLaw(3.0, cut="priced")
+    ('pairs(10)', PairsLaw(ratio=3.0, coalition=(), graph=None, cut='priced'))
+    """
+
+    ratio: float
+    coalition: tuple[int, ...] = ()
+    graph: Chosen[int, Any] | None = None
+    cut: str = CUTS[0]
+
+    def __post_init__(self) -> None:
+        """Each colluding node once, in order: two spellings of one choice are one value."""
+        if (
+            not 0 < self.ratio < math.inf
+            or not all(isinstance(i, int) and i >= 0 for i in self.coalition)
+            or self.cut not in CUTS
+        ):
+            raise SpecError(
+                f"noise law '{self}' is malformed; write 'pairs(ratio)' with a ratio over 0, and 'graph=ring' for who "
+                "shares secrets and 'cut=priced' for what k nodes may cut off, where these are needed (version 0.1: "
+                "then the numbers of the colluding nodes)"
+            )
+        object.__setattr__(self, "coalition", tuple(sorted(set(self.coalition))))
+        if self.graph is not None and self.graph.name == "complete":
+            object.__setattr__(self, "graph", None)
+
+    def __str__(self) -> str:
+        """In a spec."""
+        named = {} if self.graph is None else {"graph": str(self.graph)}
+        named |= {} if self.cut == CUTS[0] else {"cut": self.cut}
+        return write("pairs", self.ratio, *self.coalition, **named)
+
+    def on(self, of: Setting) -> "Pairs":
+        """For everybody's c_i and the schedule; where no k is named, as version 0.1 had it: along the links."""
+        if of.shape is not None:
+            raise SpecError(f"noise law '{self}' does not fit a method that has a schedule of its own for noise")
+        n, watching = of.graph.n, of.adversary.among(of.graph.n)
+        k = watching.k if isinstance(watching, SecretPairs) else None
+        if not isinstance(k, int):
+            if self.graph is not None or self.cut != CUTS[0]:
+                raise SpecError(f"noise law '{self}' needs to know how many nodes may collude; name 'secret_pairs(k)'")
+            if max(self.coalition, default=0) >= n:
+                raise SpecError(f"noise law '{self}' names a node that there is not: nodes are 0 to {n - 1}")
+            return Pairs(n, float(self.ratio), of.graph.edges, coalition=self.coalition)
+        if self.coalition:
+            raise SpecError(
+                f"noise law '{self}' names nodes that collude, but '{watching}' is any {k} of them; leave them out"
+            )
+        scale = np.ones(n) if of.scale is None else np.asarray(of.scale, dtype=np.float64)
+        edges = None if self.graph is None else self.graph(n).edges
+        law = Pairs(n, float(self.ratio), edges, scale, k, of.attendance)
+        law.check(self.cut == "priced")
+        return law
+
+
+# --- the law
+
+
+class Left(NamedTuple):
+    """What the worst coalition leaves of the noise of every node."""
+
+    sigma: tuple[float, ...]
+    """σ̂_i, the least of all rounds."""
+    levels: tuple[Levels, ...]
+    """The same for the rounds in which each node speaks; empty where everybody always speaks."""
+    worst: tuple[Levels, ...]
+    """Of the one coalition that is worst for Gaussian rounds; `levels` cost no less than any coalition's."""
+    exact: bool
+    """Whether some coalition leaves no more."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """σ_i ξ_i + (1/c_i) Σ_j ±ρ η_ij with η_ij = −η_ji a secret of two: in Σ c_i ζ_i only the ξ_i are left.
+
+    Attributes
+    ----------
+    n : number of nodes
+    ratio : ρ/max c_jσ_j
+    edges : (E, 2) who shares a seed with whom; None for everybody with everybody
+    scale : c_i; None for 1/σ_i, as in version 0.1
+    k : how many nodes, whichever, give all they know to the adversary; None where they are named
+    attendance : who speaks when; None for everybody, always
+    coalition : the nodes that do so, where they are named
+    uneven : (E,) what each pair's ρ is multiplied by, numbers of 9 bits at most, such as 1.25; None for 1
+    """
+
+    n: int
+    ratio: float
+    edges: IntArray | None = None
+    scale: Array | None = None
+    k: int | None = None
+    attendance: Attendance | None = None
+    coalition: tuple[int, ...] = ()
+    uneven: Array | None = None
+    secrets: ClassVar[bool] = True
+    unit: ClassVar[str] = "gaussian"
+
+    def __post_init__(self) -> None:
+        """Factors that a secure release can multiply by without rounding."""
+        whole = None if self.uneven is None else np.frexp(self.uneven)[0] * 2.0 ** (SHORT - FEW)
+        if whole is not None and not np.all((whole > 0) & (whole == np.floor(whole))):
+            raise SpecError("the factors of single pairs must be over 0, and have 9 bits at most, as 0.5 or 1.25")
+
+    def against(self, k: int) -> "Pairs":
+        """The same noise, and another number of nodes that collude: 0 is for outsiders."""
+        return replace(self, k=k, coalition=())
+
+    @cached_property
+    def pairs(self) -> IntArray:
+        """(E, 2) who shares a seed with whom, the smaller number first."""
+        if self.edges is None:
+            return np.stack(np.triu_indices(self.n, 1), axis=1)
+        return np.sort(self.edges, axis=1)
+
+    @cached_property
+    def whole(self) -> bool:
+        """Whether everybody shares with everybody, and alike."""
+        return self.uneven is None and (self.edges is None or len(self.edges) == self.n * (self.n - 1) // 2)
+
+    @cached_property
+    def shares(self) -> Array:
+        """(n, n) ρ_ij² over ρ²."""
+        weights = np.zeros((self.n, self.n))
+        weights[self.pairs[:, 0], self.pairs[:, 1]] = 1.0 if self.uneven is None else np.square(self.uneven)
+        return weights + weights.T
+
+    def check(self, cuts: bool) -> None:
+        """Refuse what hides nobody, and, unless `cuts` are to be priced, what k nodes can cut to pieces."""
+        k = self.k or 0
+        if self.n - k < 2:
+            raise PrivacyError(
+                f"noise that pairs of nodes share hides nothing where {k} of {self.n} nodes may collude: it takes two "
+                "honest ones; use independent noise (law 'gaussian', adversary 'transcript'), or more nodes"
+            )
+        if cuts or self.whole:
+            return
+        links, everybody = self.shares > 0, np.ones(self.n, dtype=np.bool_)
+        cut: tuple[int, ...] = ()
+        if not self._many(1):
+            found = (some for some in self._coalitions() if in_pieces(links, _without(everybody, some)))
+            cut = next(found, ())
+        elif connected(np.ones(self.n), links.astype(np.float64), k) is None:
+            raise PrivacyError(
+                f"whether {k} nodes can cut others off from one another in this graph of secrets cannot be told for so "
+                f"many as {self.n}; let all share with all ('pairs(r)' without a graph), or take a denser graph"
+            )
+        if cut:
+            raise PrivacyError(
+                f"nodes {', '.join(map(str, cut))} can cut others off from one another in this graph of secrets, and "
+                "leave little of their noise; let everybody share with everybody ('pairs(r)' without a graph), take a "
+                "denser graph, or have it priced as what it is with 'cut=priced'"
+            )
+
+    def _coalitions(self) -> Iterator[tuple[int, ...]]:
+        return itertools.combinations(range(self.n), self.k or 0)
+
+    def _many(self, sets: int) -> bool:
+        """Whether it would take too long to go through all coalitions."""
+        times = math.comb(self.n, self.k or 0) * sets * self.n
+        return times > ROOM if self.whole else times * self.n**2 > WORK
+
+    # --- draws
+
+    def _weights(self, sigma: Scales) -> tuple[Array, Array, float]:
+        """c_i, c_iσ_i and ρ; without σ, for c_iσ_i = 1."""
+        if not sigma:
+            sigma = self.units(self.n)
+        given = np.asarray(sigma, dtype=np.float64)
+        if self.scale is None:
+            with np.errstate(divide="ignore"):
+                return 1.0 / given, (given > 0).astype(np.float64), self.ratio
+        tau = self.scale * given
+        return self.scale, tau, self.ratio * float(tau.max())
+
+    def units(self, n: int) -> Scales:
+        """c_iσ_i alike: then no coalition can take more than its share."""
+        return (1.0,) * n if self.scale is None else tuple((1.0 / self.scale).tolist())
+
+    def speaking(self, rounds: IntArray) -> Attendance:
+        """Who speaks in each of these rounds."""
+        if self.attendance is None:
+            count = len(rounds)
+            return Attendance(self.n * np.arange(count + 1), np.tile(np.arange(self.n), count))
+        starts, nodes = self.attendance
+        first, sizes = starts[rounds - 1], np.diff(starts)[rounds - 1]
+        begins = np.concatenate([[0], np.cumsum(sizes)])
+        places = np.arange(begins[-1]) - np.repeat(begins[:-1], sizes) + np.repeat(first, sizes)
+        return Attendance(begins, nodes[places].astype(np.int64))
+
+    def _here(self, rounds: IntArray) -> Mask:
+        """(rounds, n) who speaks."""
+        starts, nodes = self.speaking(rounds)
+        here = np.zeros((len(rounds), self.n), dtype=np.bool_)
+        here[np.repeat(np.arange(len(rounds)), np.diff(starts)), nodes] = True
+        return here
+
+    def draw(self, streams: Streams, nodes: IntArray, t: IntArray, m: int, sigma: Scales) -> Array:
+        """Own normals, at the address (node, round); and what pairs share, divided by c_i.
+
+        Where everybody shares with everybody, that is drawn together, a normal a node at the address (n + node, round);
+        else pair e has one at (n + e, round), added at its first end, taken away at its second.
+        """
+        nodes, t = np.asarray(nodes, dtype=np.int64), np.asarray(t, dtype=np.int64)
+        if not np.any(sigma):
+            return np.zeros((len(nodes), m))
+        own = np.take(sigma, nodes)[:, None] * streams.normals(nodes, t, m)
+        shared = self._drawn_together(streams, nodes, t, m) if self.whole else self._by_pair(streams, nodes, t, m)
+        return own + self.parts(sigma)[nodes][:, None] * shared
+
+    def parts(self, sigma: Scales) -> Array:
+        """ρ/c_i of every node: what its unit noise of a pair is multiplied by."""
+        c, _, rho = self._weights(sigma)
+        return np.asarray(rho / c)
+
+    def _drawn_together(self, streams: Streams, nodes: IntArray, t: IntArray, m: int) -> Array:
+        """√a(η_i − mean η): its covariance is a·I − 11ᵀ, the Laplacian of the complete graph on the a that speak."""
+        rounds, which = np.unique(t, return_inverse=True)
+        starts, members = self.speaking(rounds)
+        sizes = np.diff(starts)
+        drawn = streams.normals(self.n + members, np.repeat(rounds, sizes), m)
+        sums = np.add.reduceat(drawn, starts[:-1], axis=0)
+        root = np.sqrt(sizes)[which][:, None]
+        return root * drawn[self._places(starts, members, which, nodes)] - sums[which] / root
+
+    def _places(self, starts: IntArray, members: IntArray, which: IntArray, nodes: IntArray) -> IntArray:
+        """Where each node is among those that speak in its round."""
+        keys = np.repeat(np.arange(len(starts) - 1), np.diff(starts)) * self.n + members
+        order = np.argsort(keys, kind="stable")
+        wanted = which * self.n + nodes
+        found = order[np.minimum(np.searchsorted(keys, wanted, sorter=order), len(keys) - 1)]
+        if not np.array_equal(keys[found], wanted):
+            raise PrivacyError("noise was asked for of a node in a round in which it does not speak by the schedule")
+        return found
+
+    def _by_pair(self, streams: Streams, nodes: IntArray, t: IntArray, m: int) -> Array:
+        """One row a pair, with opposite signs at its two ends."""
+        total = np.zeros((len(nodes), m))
+        rounds, which = np.unique(t, return_inverse=True)
+        here = self._here(rounds)
+        for e, (i, j) in enumerate(self.pairs.tolist()):
+            both = np.flatnonzero(here[:, i] & here[:, j])
+            at_i, at_j = (np.flatnonzero((nodes == end) & here[which, i] & here[which, j]) for end in (i, j))
+            if at_i.size or at_j.size:
+                shared = streams.normals(np.full(both.size, self.n + e), rounds[both], m)
+                shared *= 1.0 if self.uneven is None else self.uneven[e]
+                total[at_i] += shared[np.searchsorted(both, which[at_i])]
+                total[at_j] -= shared[np.searchsorted(both, which[at_j])]
+        return total
+
+    def share(self, t: IntArray) -> Array:
+        """σ, always."""
+        return np.ones(len(t))
+
+    @property
+    def busiest(self) -> int:
+        """How many unit noises there are at most in one release."""
+        if self.whole:
+            most = self.n if self.attendance is None else int(np.diff(self.attendance.starts).max(initial=0))
+            return 1 + most
+        return 1 + int(np.bincount(self.pairs.ravel(), minlength=self.n).max())
+
+    def sources(self, nodes: IntArray, t: IntArray, sigma: Scales = ()) -> list[Source]:
+        """A node's own, and what it shares, for a process that makes the noise of all.
+
+        A release has (1 + 2⁻¹⁵)σ of its own noise, and what pairs share rounded up by no more than that, to so few bits
+        that all products are exact and that the factors of each shared noise are exactly zero together.
+        """
+        nodes, t = np.asarray(nodes, dtype=np.int64), np.asarray(t, dtype=np.int64)
+        own = Source(np.arange(len(nodes)), nodes, t, np.full(len(nodes), SPARE))
+        factors = self._factors(sigma)
+        if not self.whole:
+            return [own, *self._pair_sources(nodes, t, factors)]
+        rounds, which = np.unique(t, return_inverse=True)
+        starts, members = self.speaking(rounds)
+        sizes = np.diff(starts)
+        self._places(starts, members, which, nodes)
+        rows = np.flatnonzero(sizes[which] > 1)
+        a, mine = sizes[which[rows]], factors[nodes[rows]]
+        off = rounded_up(mine / np.sqrt(a), FEW)
+        sums = Together(members, np.repeat(rounds, sizes), starts, which[rows], -off)
+        return [own, Source(rows, nodes[rows], t[rows], a * off, shared=True, together=sums)]
+
+    def _factors(self, sigma: Scales) -> Array:
+        """ρ/(c_iσ_i) of every node: its part in a pair, in units of its own noise."""
+        _, tau, rho = self._weights(sigma)
+        if np.any(tau <= 0):
+            raise PrivacyError("every node needs noise of its own where pairs of nodes share some; give all a σ over 0")
+        return np.asarray(rho / tau)
+
+    def _pair_sources(self, nodes: IntArray, t: IntArray, factors: Array) -> list[Source]:
+        """Of every node, one for each pair that it is in, the first of all nodes together, then the second."""
+        mine: list[list[tuple[int, int, float]]] = [[] for _ in range(self.n)]
+        for e, (i, j) in enumerate(self.pairs.tolist()):
+            times = 1.0 if self.uneven is None else float(self.uneven[e])
+            mine[i].append((e, j, times))
+            mine[j].append((e, i, -times))
+        rounds, which = np.unique(t, return_inverse=True)
+        here, found, bits = self._here(rounds), [], SHORT if self.uneven is None else FEW
+        for place in range(max(map(len, mine), default=0)):
+            rows = np.array(
+                [
+                    row
+                    for row, i in enumerate(nodes.tolist())
+                    if place < len(mine[i]) and here[which[row], i] and here[which[row], mine[i][place][1]]
+                ],
+                dtype=np.int64,
+            )
+            if rows.size:
+                links, _, signs = zip(*(mine[i][place] for i in nodes[rows].tolist()), strict=True)
+                sizes = np.array(signs) * rounded_up(factors[nodes[rows]], bits)
+                found.append(Source(rows, np.array(links), t[rows], sizes, shared=True))
+        return found
+
+    def with_peers(self, node: int, t: IntArray, sigma: Scales = ()) -> list[Source]:
+        """Of one real node in these rounds: its own noise, and what it really shares with each peer.
+
+        Source after source names its `peer`; the address, the pair's number and the round, is the same at both ends.
+        """
+        t = np.asarray(t, dtype=np.int64)
+        bits = SHORT if self.uneven is None else FEW
+        me, factor = np.full(len(t), node), float(rounded_up(self._factors(sigma)[node : node + 1], bits)[0])
+        here = self._here(t)
+        found = [Source(np.arange(len(t)), me, t, np.full(len(t), SPARE))]
+        for e in np.flatnonzero(np.any(self.pairs == node, axis=1)).tolist():
+            first, second = self.pairs[e].tolist()
+            rows = np.flatnonzero(here[:, first] & here[:, second])
+            if rows.size:
+                size = factor * (1.0 if self.uneven is None else float(self.uneven[e]))
+                factors = np.full(rows.size, size if node == first else -size)
+                peer = second if node == first else first
+                found.append(Source(rows, np.full(rows.size, e), t[rows], factors, shared=True, peer=peer))
+        return found
+
+    # --- the account
+
+    def covariance(self, coalition: tuple[int, ...] | None = None, sigma: Scales = (), t: int | None = None) -> Array:
+        """Of c_i times the noise, between the nodes, in each coordinate; the coalition's seeds are taken out.
+
+        Those named are the law's own if none are given; of the nodes that speak in round t, if that is given.
+        """
+        _, tau, rho = self._weights(sigma)
+        honest = _without(np.ones(self.n, dtype=np.bool_), self.coalition if coalition is None else coalition)
+        if t is not None:
+            honest &= self._here(np.array([t]))[0]
+        weights = rho**2 * self.shares * np.outer(honest, honest)
+        return np.diag(tau**2 + weights.sum(axis=0)) - weights
+
+    def event(self, node: int, plain: GaussianEvent, sigma: Scales = ()) -> Event:
+        """The same participation with σ̂_i for σ_i, for the worst coalition."""
+        if self.k is None:
+            given = sigma or (plain.sigma,) * self.n
+            matrix = self.covariance(sigma=given)
+            off = -matrix * (1 - np.eye(self.n))
+            left = float(conductances((np.diag(matrix) - off.sum(axis=0))[None], off[None])[0, node])
+            return replace(plain, sigma=plain.sigma * math.sqrt(left), note=cancelled(self.coalition))
+        if not sigma:
+            assert self.scale is not None
+            sigma = tuple((plain.sigma * self.scale[node] / self.scale).tolist())
+        left_of = self.left(sigma)
+        note = sheltered(self.k, left_of.exact)
+        listed = left_of.worst if plain.part.gaussian else left_of.levels
+        levels = listed[node] if listed else ()
+        if len(levels) < 2 or isinstance(plain, CyclicEvent):
+            return replace(plain, sigma=left_of.sigma[node], note=note)
+        if plain.rounds > sum(count for _, count in levels):
+            raise PrivacyError(f"node {node} is said to speak {plain.rounds} times, more often than by the schedule")
+        rounds = plain.rounds
+        return replace(plain, note=note).leveled(levels).after(rounds)
+
+    def left(self, sigma: Scales) -> Left:
+        """σ̂_i of every node."""
+        c, tau, _ = self._weights(sigma)
+        top = float(tau.max())
+        if top <= 0:
+            return Left((0.0,) * self.n, (), (), True)
+        relative = tuple((tau / top).tolist())
+        known = self._known.get(relative)
+        if known is None:
+            known = self._known[relative] = self._relative(np.array(relative))
+        unit = top / c
+        least = tuple((unit * np.array(known.sigma)).tolist())
+        levels, worst = (
+            tuple(tuple((float(u * s), count) for s, count in mine) for u, mine in zip(unit, some, strict=False))
+            for some in (known.levels, known.worst)
+        )
+        return Left(least, levels, worst, known.exact)
+
+    @cached_property
+    def _known(self) -> dict[tuple[float, ...], Left]:
+        """What was found before: everything is linear in σ."""
+        return {}
+
+    def _relative(self, tau: Array) -> Left:
+        """c_i σ̂_i where max c_jσ_j = 1."""
+        d, rho2, k = tau**2, self.ratio**2, self.k or 0
+        if self.attendance is None:
+            if self.whole:
+                return Left(tuple(np.sqrt(complete(d, rho2, k)).tolist()), (), (), True)
+            if not self._many(1):
+                everybody = np.ones((1, self.n), dtype=np.bool_)
+                least = np.full(self.n, math.inf)
+                for coalitions, left in self._gone_through(d, rho2, everybody):
+                    honest = ~coalitions
+                    least = np.minimum(least, np.where(honest, left[0], math.inf).min(axis=0))
+                return Left(tuple(np.sqrt(least).tolist()), (), (), True)
+            bound = connected(d, rho2 * self.shares, k)
+            if bound is None:
+                raise PrivacyError(
+                    f"what the worst {k} of {self.n} nodes leave cannot be told for this graph of secrets; let all "
+                    "share with everybody ('pairs(r)' without a graph), or take a denser graph"
+                )
+            return Left((math.sqrt(bound),) * self.n, (), (), False)
+        return self._by_round(d, rho2)
+
+    def _gone_through(self, d: Array, rho2: float, sets: Mask) -> Iterator[tuple[Mask, Array]]:
+        """Some coalitions at a time: who is in them, (some, n), and what they leave, (sets, some, n)."""
+        size = max(1, int(2e6 / (len(sets) * self.n * (1 if self.whole else self.n))))
+        listed = self._coalitions()
+        while some := list(itertools.islice(listed, size)):
+            coalitions = np.zeros((len(some), self.n), dtype=np.bool_)
+            if self.k:
+                coalitions[np.arange(len(some))[:, None], np.array(some)] = True
+            honest = sets[:, None, :] & ~coalitions
+            if self.whole:
+                yield coalitions, together(d, rho2, honest)
+            else:
+                flat = honest.reshape(-1, self.n)
+                weights = rho2 * self.shares * flat[:, :, None] * flat[:, None, :]
+                yield coalitions, conductances(np.where(flat, d, 1.0), weights).reshape(honest.shape)
+
+    def _by_round(self, d: Array, rho2: float) -> Left:
+        """One coalition over all rounds; where there are too many, at worst another one in every round."""
+        assert self.attendance is not None
+        here = self._here(np.arange(1, len(self.attendance.starts)))
+        packed = np.packbits(here, axis=1)
+        _, first, counts = np.unique(packed, axis=0, return_index=True, return_counts=True)
+        sets, k = here[first], self.k or 0
+        exact = not self._many(len(sets)) or k == 0
+        if exact:
+            blocks = list(self._gone_through(d, rho2, sets))
+            coalitions = np.concatenate([some for some, _ in blocks])
+            left = np.concatenate([left for _, left in blocks], axis=1)
+        elif self.whole:
+            order = np.argsort(-d, kind="stable")
+            left = np.zeros((len(sets), 1, self.n))
+            coalitions = np.zeros((1, self.n), dtype=np.bool_)
+            for s, speaking in enumerate(sets):
+                for i in np.flatnonzero(speaking).tolist():
+                    gone = [j for j in order.tolist() if speaking[j] and j != i][:k]
+                    left[s, 0, i] = together(d, rho2, _without(speaking, gone))[i]
+        else:
+            raise PrivacyError(
+                f"what the worst {k} of {self.n} nodes leave of {len(sets):,} different sets of speakers cannot be "
+                "told for this graph of secrets; let all share with all ('pairs(r)' without a graph), or let everybody "
+                "speak in every round"
+            )
+        found = [_levels(np.sqrt(left[sets[:, i]][:, ~coalitions[:, i], i]), counts[sets[:, i]]) for i in range(self.n)]
+        mine, worst = zip(*found, strict=True)
+        floor = np.sqrt(complete(d, rho2, k)) if self.whole else np.sqrt(d)
+        sigma = tuple(levels[0][0] if levels else float(alone) for levels, alone in zip(mine, floor, strict=True))
+        return Left(sigma, tuple(mine), tuple(worst), exact)
+
+
+def _without(nodes: Mask, some: tuple[int, ...] | list[int]) -> Mask:
+    rest = nodes.copy()
+    rest[list(some)] = False
+    return rest
+
+
+def _levels(values: Array, counts: IntArray) -> tuple[Levels, Levels]:
+    """Of what several coalitions leave, (sets, coalitions), in so many rounds each: no less than any, and the worst."""
+    if not values.size:
+        return (), ()
+    with np.errstate(divide="ignore"):
+        worst = values[:, [int(np.argmax(counts @ (1.0 / values**2)))]]
+    return _counted(values, counts, LEVELS), _counted(worst, counts, LEVELS**2)
+
+
+def _counted(values: Array, counts: IntArray, most: int) -> Levels:
+    """So many rounds of each value, the most of any column up to every one of them.
+
+    Values that rounding alone tells apart are one; with too many, neighbours are, at the least of them.
+    """
+    distinct = np.unique(values)
+    begins = distinct[np.concatenate([[True], np.diff(distinct) > 1e-10 * distinct[:-1]])]
+    begins = begins[:: -(-len(begins) // most)]
+    level = np.searchsorted(begins, values, side="right") - 1
+    upto = [int(np.max(counts @ (level <= at))) for at in range(len(begins))]
+    steps = np.diff(upto, prepend=0)
+    return tuple((float(s), int(c)) for s, c in zip(begins, steps, strict=True) if c)
