@@ -94,7 +94,7 @@ def evaluated(evaluation: Mapping[str, Any], title: str = "Evaluation on held-ou
     seeded = bool(evaluation.get("held_out_seeded"))
     text = (
         f"Made of noisy sums over {int(evaluation['records']):,} records that were held out of training, and of "
-        f"nothing else: {'a simulation of a private evaluation' if seeded else 'private, and covered by the statement above'}. "
+        f"nothing else: {'a simulation of an evaluation' if seeded else 'private, covered by the statement above'}. "
         "Intervals count the noise and that these records are a sample."
     )
     return Section(title, (tag("p", text), table(["figure", "value", "95 % interval"], rows, words=["figure"])))
