@@ -1,4 +1,4 @@
-"""Exchanges a second over MPI: the node's own exchange (packed, checked, idempotent) against a bare mpi4py ping.
+"""Exchanges a second over MPI: the node's own exchange (packed, sealed, checked, asked again) against a bare ping.
 
 Starts itself under mpirun with 8 ranks, which form pairs; both are measured in the same run, in turn, and the better of
 two is taken of each. So is the loop with secure releases really drawn: exact sum, noise, rounding, step, exchange, mix.
@@ -75,16 +75,23 @@ def ping(comm, size, peers):
 
 
 def measure():
-    from sottovoce.node.links import Links, Skips
+    from sottovoce.node.envelope import Envelope, RunKeys
+    from sottovoce.node.identity import OwnKey
+    from sottovoce.node.links import Links
     from sottovoce.node.message import Header, array_of, pack
+    from sottovoce.node.skips import Skips
     from sottovoce.node.store import Saved
     from sottovoce.node.transport import MpiTransport, world
 
     args, comm = options(), world()
     me, numbers = comm.Get_rank(), args.bytes // 8
     run = run_for(comm.Get_size(), numbers, 2 * args.exchanges)
-    links = Links(run, me, Saved(0, None, {}, {}, {}), lambda t: None)
-    transport = MpiTransport(links, Skips(run, me, None, {}, 0), comm)
+    envelope = Envelope(run.digest, run.nodes, me, RunKeys.born(), OwnKey(os.urandom(32)))
+    for peer, introduction in enumerate(comm.allgather(envelope.introduction)):
+        if peer != me:
+            envelope.meet(peer, introduction)
+    links = Links(run, me, Saved(0, None, {}, {}, {}), lambda t: None, envelope, os.urandom(32))
+    transport = MpiTransport(links, Skips(run, me, None, {}, 0, envelope), comm)
     vector = np.random.default_rng(me).normal(size=(1, numbers))
     peers = {t: run.links(t, me)[0][0] for t in run.rounds(me).tolist()}
 

@@ -12,8 +12,15 @@ from sottovoce._version import __version__
 from sottovoce.errors import DataError, NetworkError, PrivacyError, PrivacyLeakWarning, SottovoceError, SpecError
 
 if TYPE_CHECKING:
+    from sottovoce.auditing import Audit, audit
     from sottovoce.data.embedded import embedded
-    from sottovoce.estimators import PrivateClassifier, PrivateRegressor, PublicScaler, RowNormalizer
+    from sottovoce.estimators import (
+        PrivateClassifier,
+        PrivateRegressor,
+        PrivateSearchCV,
+        PublicScaler,
+        RowNormalizer,
+    )
     from sottovoce.experiments.sweep import sweep
     from sottovoce.planner import Facts, plan
     from sottovoce.privacy.planning import account, calibrate
@@ -33,6 +40,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "AlgorithmSpec": "run",
+    "Audit": "auditing",
     "Execution": "run",
     "Facts": "planner",
     "History": "run",
@@ -41,6 +49,7 @@ _HOMES = {
     "PrivacyStatement": "privacy.statement",
     "PrivateClassifier": "estimators",
     "PrivateRegressor": "estimators",
+    "PrivateSearchCV": "estimators",
     "ProblemSpec": "run",
     "PublicScaler": "estimators",
     "Result": "run",
@@ -48,6 +57,7 @@ _HOMES = {
     "Shards": "problem",
     "Spec": "run",
     "account": "privacy.planning",
+    "audit": "auditing",
     "calibrate": "privacy.planning",
     "embedded": "data.embedded",
     "even": "problem",
@@ -59,6 +69,7 @@ _HOMES = {
 
 __all__ = [
     "AlgorithmSpec",
+    "Audit",
     "DataError",
     "Execution",
     "Facts",
@@ -71,6 +82,7 @@ __all__ = [
     "PrivacyStatement",
     "PrivateClassifier",
     "PrivateRegressor",
+    "PrivateSearchCV",
     "ProblemSpec",
     "PublicScaler",
     "Result",
@@ -81,6 +93,7 @@ __all__ = [
     "SpecError",
     "__version__",
     "account",
+    "audit",
     "calibrate",
     "embedded",
     "even",

@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from nvflare.fuel.f3.cellnet.core_cell import Message, MessageHeaderKey, ReturnCode, make_reply
+from nvflare.fuel.f3.cellnet.registry import Callback, Registry
 
 from sottovoce.consortium.flare import Channel
 from sottovoce.consortium.node import ConsortiumNode
@@ -15,19 +16,27 @@ JOB = "job-1"
 
 
 class Cells:
-    """A network that keeps a copy of everything that passes."""
+    """A network that keeps a copy of everything that passes; `meddle` is what a hostile relay does to a message."""
 
     def __init__(self):
-        self.cells, self.passed = {}, []
+        self.cells, self.passed, self.meddle = {}, [], lambda message: message
 
     def cell(self, site, secure=True):
         self.cells[f"{site}.{JOB}"] = cell = Cell(self, f"{site}.{JOB}", secure)
         return cell
 
+    def carry(self, topic, message):
+        """Over the relay: bytes that are encrypted cannot be changed, only replaced."""
+        self.passed.append((topic, message.get_header(MessageHeaderKey.ENCRYPTED, False), message.payload))
+        return self.meddle(message)
+
 
 class Cell:
+    """As FLARE's: filters, then decryption where SECURE and ENCRYPTED are both set, else none; then the handler."""
+
     def __init__(self, net, name, secure):
         self.net, self.name, self.secure, self.handlers = net, name, secure, {}
+        self.in_filter_reg = Registry()
 
     def is_secure(self):
         return self.secure
@@ -35,18 +44,48 @@ class Cell:
     def supports_secure_messages(self):
         return self.secure
 
+    def add_incoming_filter(self, channel, topic, cb, *args, **kwargs):
+        self.in_filter_reg.append(channel, topic, Callback(cb, args, kwargs))
+
     def register_request_cb(self, channel, topic, cb):
         self.handlers[topic] = cb
+
+    def receive(self, message):
+        """Whether a message gets past the filters; what FLARE decrypts loses its header ENCRYPTED."""
+        channel, topic = (message.get_header(key, "") for key in (MessageHeaderKey.CHANNEL, MessageHeaderKey.TOPIC))
+        for filter in self.in_filter_reg.find(channel, topic) or ():
+            if filter.cb(message, *filter.args, **filter.kwargs):
+                return False
+        if message.get_header(MessageHeaderKey.SECURE, False):
+            message.remove_header(MessageHeaderKey.ENCRYPTED)
+        return True
+
+    def handle(self, message):
+        """The reply to a request that came here; none where the request was dropped."""
+        topic, secure = (message.get_header(key) for key in (MessageHeaderKey.TOPIC, MessageHeaderKey.SECURE))
+        if not self.receive(message):
+            return None
+        reply = self.handlers[topic](message)
+        headers = {key: message.get_header(key) for key in (MessageHeaderKey.CHANNEL, MessageHeaderKey.TOPIC)}
+        reply.add_headers({**headers, MessageHeaderKey.ORIGIN: self.name, MessageHeaderKey.SECURE: secure})
+        reply.set_header(MessageHeaderKey.ENCRYPTED, bool(secure))
+        return self.net.carry(topic, reply)
 
     def send_request(self, channel, topic, target, request, timeout, secure=False, optional=False):
         other = self.net.cells.get(target)
         if other is None or topic not in other.handlers:
             return make_reply(ReturnCode.COMM_ERROR)
-        self.net.passed.append((topic, secure, request.payload))
-        message = Message({MessageHeaderKey.ORIGIN: self.name, MessageHeaderKey.SECURE: secure}, request.payload)
-        reply = other.handlers[topic](message)
-        reply.set_header(MessageHeaderKey.SECURE, secure)
-        self.net.passed.append((topic, secure, reply.payload))
+        headers = {
+            MessageHeaderKey.CHANNEL: channel,
+            MessageHeaderKey.TOPIC: topic,
+            MessageHeaderKey.ORIGIN: self.name,
+            MessageHeaderKey.SECURE: secure,
+            MessageHeaderKey.ENCRYPTED: secure,
+        }
+        request = self.net.carry(topic, Message(headers, request.payload))
+        reply = None if request is None else other.handle(request)
+        if reply is None or not self.receive(reply):
+            return make_reply(ReturnCode.TIMEOUT)
         return reply
 
 

@@ -1,11 +1,17 @@
 """A small consortium on disk, without FLARE's provisioning: agreement, schema, records, state folders with budgets."""
 
 import shutil
+from datetime import UTC, datetime, timedelta
+from functools import cache
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import numpy as np
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from sottovoce.consortium.agreement import read_agreement
 from sottovoce.node.budget import Budget
@@ -36,6 +42,7 @@ run = "first"
 schedule_seed = 5
 held_out = {held_out}
 timeout = {timeout}
+{more}
 [server]
 host = "localhost"
 port = {port}
@@ -60,6 +67,28 @@ sampling = "{sampling}"
 """
 
 
+@cache
+def issued(name):
+    """(key, certificate) of a site; the authority signs itself."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    by, _ = (key, None) if name == "authority" else issued("authority")
+    names = [x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)]) for text in (name, "authority")]
+    made = x509.CertificateBuilder().subject_name(names[0]).issuer_name(names[1]).public_key(key.public_key())
+    now = datetime.now(UTC)
+    made = made.serial_number(x509.random_serial_number()).not_valid_before(now - timedelta(1))
+    return key, made.not_valid_after(now + timedelta(1)).sign(by, hashes.SHA256())
+
+
+def certify(folder, name):
+    """What provisioning gives a site, as far as its node needs it."""
+    pem, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    (key, own), (_, root) = issued(name), issued("authority")
+    folder.mkdir(exist_ok=True)
+    (folder / "client.crt").write_bytes(own.public_bytes(pem))
+    (folder / "client.key").write_bytes(key.private_bytes(pem, form, serialization.NoEncryption()))
+    (folder / "rootCA.pem").write_bytes(root.public_bytes(pem))
+
+
 class Small:
     """Kits of a small consortium under one folder."""
 
@@ -76,7 +105,14 @@ class Small:
         self.root, self.names, self.records = root, names, records
         sites = "".join(f'[sites.{name}]\norg = "{name}"\nrecords = {records}\n' for name in names)
         given = dict(
-            held_out=0.25, timeout=30, port=8002, graph="complete", activation="everyone", rounds=20, loss="logistic"
+            held_out=0.25,
+            timeout=30,
+            port=8002,
+            graph="complete",
+            activation="everyone",
+            rounds=20,
+            loss="logistic",
+            more="",
         )
         text = AGREEMENT.format(**{**given, "sampling": "full", **settings}, sites=sites)
         (root / "schema.toml").write_text(SCHEMA.format(classes=list(classes), unit='unit = "who"' if people else ""))
@@ -99,6 +135,8 @@ class Small:
         """
         local = kit / "local"
         local.mkdir(parents=True, exist_ok=True)
+        if not (kit / "startup" / "client.crt").exists():  # a provisioned kit has its own
+            certify(kit / "startup", name)
         for file in ("consortium.toml", "schema.toml"):
             (local / file).write_text((self.root / file).read_text())
         source = f'dataset = "people"\nstate = "../{state}"\nfile = "{self.root / name}.csv"\n'

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from cryptography.x509 import load_pem_x509_certificate
 
 from sottovoce.consortium import evaluation as evaluate
 from sottovoce.consortium import node as consortium_node
@@ -14,7 +15,8 @@ from sottovoce.consortium.evaluation import evaluation, noise_of, statement
 from sottovoce.consortium.flare import ORDER, PROGRESS, Channel
 from sottovoce.consortium.node import ConsortiumNode
 from sottovoce.errors import FolderInUse, NetworkError, PrivacyError, SpecError, StoreError
-from sottovoce.node.links import SkipOrders
+from sottovoce.node.message import Header, pack
+from sottovoce.node.skips import SkipOrders
 from sottovoce.node.store import Store
 from sottovoce.run.result import Result
 
@@ -122,7 +124,7 @@ def test_the_test_counts_right_answers_on_records_that_were_not_trained_on(small
         right = np.count_nonzero(np.where(test.margins(model) >= 0, 1.0, -1.0) == test.y)
         assert abs(answers[name]["right"] - right) < 6 * noise_of(events[i]) + 1
     found = evaluation(made.agreement, {name: answer["right"] for name, answer in answers.items()})
-    assert found.accuracy > 0.5
+    assert found.accuracy == min(max(sum(answer["right"] for answer in answers.values()) / 90, 0.0), 1.0)
 
 
 def test_every_message_is_sent_encrypted_and_a_plaintext_one_is_refused(small, cells):
@@ -135,6 +137,117 @@ def test_every_message_is_sent_encrypted_and_a_plaintext_one_is_refused(small, c
     cells.run(nodes)
     assert len(net.passed) > 24
     assert all(secure for topic, secure, _ in net.passed[1:] if topic != PROGRESS)
+
+
+def plain(message, **headers):
+    """What a relay writes in somebody's name: it cannot encrypt, but any header is its own to set."""
+    message.headers = {**message.headers, **headers}
+    message.payload = b"forged"
+    return message
+
+
+@pytest.mark.parametrize("headers", [{"SECURE": True, "ENCRYPTED": False}, {"SECURE": False, "ENCRYPTED": True}])
+def test_a_relay_that_writes_headers_gets_nothing_into_a_node(cells, headers):
+    """FLARE decrypts and verifies what has both headers: a message with one of them is whatever the relay wrote."""
+    from nvflare.fuel.f3.cellnet.core_cell import MessageHeaderKey
+
+    net, heard = cells.Cells(), []
+    given = {getattr(MessageHeaderKey, name): value for name, value in headers.items()}
+    one, other = Channel(net.cell("ash"), cells.JOB), Channel(net.cell("birch"), cells.JOB)
+    other.serve("message", lambda site, payload: heard.append((site, payload)) or b"an answer")
+    assert one.ask("birch", "message", b"as it was sent") == b"an answer"
+    assert heard == [("ash", b"as it was sent")]
+    net.meddle = lambda message: plain(message, **given)  # the request is forged
+    assert one.ask("birch", "message", b"as it was sent") is None and len(heard) == 1
+    net.meddle = lambda message: plain(message, **given) if message.payload == b"an answer" else message
+    assert one.ask("birch", "message", b"as it was sent") is None and len(heard) == 2  # the reply is forged
+    elsewhere = given | {MessageHeaderKey.CHANNEL: "another"}  # past the filter of our channel
+    net.meddle = lambda message: plain(message, **elsewhere) if message.payload == b"an answer" else message
+    assert one.ask("birch", "message", b"as it was sent") is None and len(heard) == 3
+
+
+def hostile(net, forged, sent):
+    """A relay for which FLARE's encryption does not exist: it reads, forges, replays, reflects and misdirects."""
+    from nvflare.fuel.f3.cellnet.core_cell import Message, MessageHeaderKey
+
+    earlier, busy = {}, []
+
+    def inject(kind, target, origin, message, payload):
+        headers = message.headers | {MessageHeaderKey.ORIGIN: origin, MessageHeaderKey.ENCRYPTED: True}
+        cell = net.cells.get(target)
+        if cell is not None and message.get_header(MessageHeaderKey.TOPIC) in cell.handlers:
+            sent.append(kind)
+            cell.handle(Message(headers, payload))
+
+    def meddle(message):
+        topic, origin = (message.get_header(key) for key in (MessageHeaderKey.TOPIC, MessageHeaderKey.ORIGIN))
+        if topic not in ("message", "model") or busy or len(sent) > 400:
+            return message
+        busy.append(True)
+        try:
+            for target in [name for name in net.cells if name != origin]:
+                inject("forged", target, origin, message, forged)
+                inject("misdirected", target, origin, message, message.payload[:-1] + b"x")
+                if (origin, target) in earlier:
+                    inject("replay", target, origin, message, earlier[origin, target])
+                earlier[origin, target] = message.payload
+            inject("reflection", origin, next(name for name in net.cells if name != origin), message, message.payload)
+        finally:
+            busy.clear()
+        return message
+
+    return meddle
+
+
+def test_a_relay_that_broke_flare_s_encryption_changes_nothing(small, cells):
+    """Our own envelopes stand alone: the model is the simulation's, and every round was released once."""
+    made = small(rounds=12, timeout=60)
+    kits, net, sent = made.kits(), cells.Cells(), []
+    nodes = cells.join(made, kits, net)
+    run, problems = made.agreement.run, [node.node.problem for node in nodes.values()]
+    net.meddle = hostile(net, pack(Header(run.mark, 1, 0), np.full(run.shape, 1e6)), sent)
+    answers = cells.run(nodes)
+    assert all(answer["finished"] for answer in answers.values()), answers
+    assert {kind: sent.count(kind) > 10 for kind in sent} == dict.fromkeys(
+        ("forged", "misdirected", "replay", "reflection"), True
+    )
+    expected = cells.simulated(run, problems, cells.keys(run, [kit / "state" for kit in kits.values()]))
+    for name, kept in result(kits).items():
+        np.testing.assert_allclose(kept.models, expected, rtol=0, atol=1e-9)
+        rows = Store(kits[name] / "state", reading=True).rows()
+        assert len([row for row in rows if row.kind == "release" and row.run == run.digest]) == 12
+
+
+def test_a_revoked_certificate_s_introduction_is_refused(small, cells):
+    made = small(rounds=4)
+    serial = load_pem_x509_certificate((made.kits()["ash"] / "startup" / "client.crt").read_bytes()).serial_number
+    again = small(rounds=4, more=f'revoked = ["{serial:x}"]', timeout=2)
+    kits = {name: made.root / "kits" / name for name in made.names}
+    for kit in kits.values():
+        (kit / "local" / "consortium.toml").write_text((made.root / "consortium.toml").read_text())
+    answers = cells.run(cells.join(again, kits))
+    assert all(isinstance(answer, NetworkError) for answer in answers.values()), answers
+    for name in ("birch", "cedar"):
+        assert not any(row.kind == "release" for row in Store(kits[name] / "state", reading=True).rows())
+
+
+def test_the_filters_that_were_there_still_run(cells):
+    """FLARE takes the filters of a channel in place of those of all channels."""
+    net, before = cells.Cells(), []
+    cell = net.cell("ash")
+    cell.add_incoming_filter("*", "*", before.append)
+    Channel(cell, cells.JOB).serve("message", lambda site, payload: b"yes")
+    assert Channel(net.cell("birch"), cells.JOB).ask("ash", "message", b"") == b"yes" and len(before) == 1
+
+
+def test_no_error_in_a_handler_tells_what_it_says(cells):
+    def fail(site, payload):
+        raise RuntimeError("PGPASSWORD is swordfish")
+
+    net = cells.Cells()
+    Channel(net.cell("ash"), cells.JOB).serve("message", fail)
+    assert Channel(net.cell("birch"), cells.JOB).ask("ash", "message", b"") is None
+    assert not any(b"swordfish" in bytes(payload or b"") for _, _, payload in net.passed)
 
 
 def test_a_node_without_a_certificate_sends_nothing(cells):
@@ -211,7 +324,7 @@ def test_progress_says_nothing_but_rounds(small, cells):
 
 
 def test_an_edge_to_a_straggler_is_skipped_at_both_ends(small, cells, tmp_path):
-    made = small(rounds=3)
+    made = small(rounds=3, more="skip_after = 0.2")
     net = cells.Cells()
     kits = made.kits()
     nodes = cells.join(made, kits, net)
@@ -223,8 +336,9 @@ def test_an_edge_to_a_straggler_is_skipped_at_both_ends(small, cells, tmp_path):
         going = pool.submit(cells.run, quick)
         nodes["cedar"].node.greet()
         until = time.monotonic() + 20
-        while (nodes["ash"].progress()["waits"] or {}).get("for") != "cedar" and time.monotonic() < until:
-            time.sleep(0.05)
+        for name in quick:
+            while (nodes[name].progress()["waits"] or {"seconds": 0})["seconds"] < 0.4 and time.monotonic() < until:
+                time.sleep(0.05)
         assert controller.skip(1, 0, 2) and controller.skip(1, 1, 2)
         while min(m.progress()["round"] for m in quick.values()) < 1 and time.monotonic() < until:
             time.sleep(0.05)

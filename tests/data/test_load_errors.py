@@ -2,7 +2,6 @@
 
 import datetime
 import gzip
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,7 +15,7 @@ REFUSED = {
     # name of the file: content, arguments, message
     "empty.svm": (b"", {}, r"the file is empty; it should hold lines of 'label index:value …'"),
     "comments.svm": (b"# nothing\n\n", {}, r"the file is empty"),
-    "empty.csv": (b"", {}, r"the file is empty; it should hold UTF-8 text with a header line"),
+    "empty.csv": (b"", {}, r"the file is empty; it should hold text with a header line"),
     "empty.parquet": (b"", {}, r"the file is empty; it should hold a Parquet file"),
     "empty.csv.gz": (gzip.compress(b""), {}, r"cannot be read as csv \(Empty CSV file\)"),
     "header.csv": (b"a,label\n", {}, r"holds no records, only the names of its columns; add"),
@@ -33,14 +32,17 @@ REFUSED = {
     "inf.svm": (b"1\n1 1:-inf\n", {}, r"record 2 has the value -inf in its entry 1"),
     "nanlabel.svm": (b"1 1:1\nnan 1:1\n", {}, r"the label of record 2 is nan; give it a finite number"),
     "not.svm.xz": (GOOD, {}, r"cannot be read as svmlight \(Input format not supported"),
-    "not.svm.bz2": (GOOD, {}, r"cannot be read as svmlight \(Invalid data stream"),
-    "not.svm.gz": (GOOD, {}, r"cannot be read as svmlight \(Not a gzipped file"),
+    "not.svm.bz2": (GOOD, {}, r"cannot be read as svmlight \(bz2 decompress failed"),
+    "not.svm.gz": (GOOD, {}, r"cannot be read as svmlight \(zlib inflate failed"),
     "short.svm.gz": (gzip.compress(GOOD)[:-12], {}, r"cannot be read as svmlight"),
-    "broken.svm.gz": (gzip.compress(GOOD)[:10] + b"\xff" * 20, {}, r"cannot be read as svmlight \(Error -3"),
+    "broken.svm.gz": (gzip.compress(GOOD)[:10] + b"\xff" * 20, {}, r"cannot be read as svmlight \(zlib inflate failed"),
     "broken.csv.gz": (gzip.compress(GOOD)[:12] + b"\xff" * 20, {}, r"cannot be read as csv"),
-    "ragged.csv": (b"a,label\n1,2\n3\n", {}, r"cannot be read as csv \(CSV parse error: Expected 2 columns, got 1"),
-    "latin.csv": ("âge,label\n1,2\n".encode("latin-1"), {}, r"cannot be read as csv \('utf-8' codec .* UTF-8 text"),
-    "bytes.csv": ("a,label\né,2\n".encode("latin-1"), {}, r"column 'a' holds bytes that are not UTF-8 text"),
+    "ragged.csv": (
+        b"a,label\n1,2\n3\n",
+        {},
+        r"cannot be read as csv \(CSV parse error: Row #3: Expected 2 columns, got 1",
+    ),
+    "bytes.csv": (b"a,label\n" + b"1,2\n" * 80_000 + "é,2\n".encode("latin-1"), {}, "letters are not utf-8; name its"),
     "not.parquet": (b"a,label\n1,2\n", {}, r"cannot be read as parquet \(.*\); it should hold a Parquet file"),
     "packed.parquet.gz": (b"", {}, r"parquet files are not read from \.gz; decompress"),
     "odd.scale": (
@@ -83,7 +85,6 @@ REFUSED = {
         r"first line holds numbers .*; add a header",
     ),
     "index.csv": (b",a,y\n0,1,2\n", {}, r"column 1 is an index without a name, which is no feature; .*index=False"),
-    "tabs.csv": (b"a\ty\n1\t2\n", {}, r"name of column 1 holds a tab or a line break; check .* \(--format tsv\)"),
     "quote.csv": (b'"a,y\n1,2\n"\n1\n', {}, r"name of column 1 holds a tab or a line break; check the quotes"),
     "lines.csv": (b'a,y\n"p\nq",2\n', {}, r"column 'a' holds text; .* \(record 1 has 'p�q'\)$"),
     "twice.csv": (b"a,b,a,y\n1,2,3,4\n", {}, r"2 columns are called 'a'; give every column a name of its own"),
@@ -153,5 +154,5 @@ def test_forbidden_file(tmp_path, monkeypatch):
 
     path = tmp_path / "secret.svm"
     path.write_bytes(GOOD)
-    monkeypatch.setattr(Path, "open", refuse)  # root, who may run this, can read every file
+    monkeypatch.setattr("sottovoce.data.load.opened", refuse)  # root, who may run this, can read every file
     check(path, {}, r"the file may not be read; give yourself permission")

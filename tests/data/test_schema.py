@@ -1,6 +1,9 @@
 """A schema encodes every record by itself, within public bounds, whatever the values are."""
 
 import math
+import tomllib
+from dataclasses import replace
+from datetime import date
 
 import numpy as np
 import pytest
@@ -8,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
+from sottovoce.data.draft import draft, read_codebook
 from sottovoce.data.schema import from_lists, plain_schema, read_columns, read_schema, schema_of
 from sottovoce.data.tables import Table, save_table
 from sottovoce.errors import DataError, SpecError
@@ -193,3 +197,112 @@ def test_numbered_features_come_from_svmlight_and_npz_and_from_nothing_else(tmp_
         plain_schema(["a"], "y", [-1, 1]).read(tmp_path / "r.svm")
     with pytest.raises(DataError, match="features"):
         plain_schema(2, classes=[-1, 1]).read(tmp_path / "r.svm")
+
+
+HOSPITAL = """patient;aufnahme;alter;größe;station;raucher;notiz;haus;krank
+p1;31.07.2019;51;1,75;A;ja;Husten und Fieber;Nord;ja
+p1;02.08.2019;51;1,75;B;ja;Fieber;Nord;nein
+p2;15.01.2020;;1,62;C;nein;;Süd;nein
+p3;01.12.2024;130;1,80;;nein;Fieber, Fieber;Süd;ja
+"""
+TOLD = """
+unit = "patient"
+group = "haus"
+[dialect]
+separator = ";"
+decimal = ","
+[label]
+column = "krank"
+classes = ["nein", "ja"]
+[columns.aufnahme]
+type = "date"
+low = 2015-01-01
+high = 2025-01-01
+format = "%d.%m.%Y"
+[columns.alter]
+low = 0
+high = 120
+missing = 60
+[columns."größe"]
+low = 1.0
+high = 2.0
+[columns.station]
+type = "category"
+categories = ["A", "B"]
+missing = "none"
+[columns.raucher]
+type = "flag"
+categories = ["nein", "ja"]
+[columns.notiz]
+type = "text"
+buckets = 8
+"""
+
+
+def hospital(tmp_path):
+    path = tmp_path / "patienten.csv"
+    path.write_bytes(HOSPITAL.encode("latin-1"))
+    return path
+
+
+def test_a_messy_file_is_encoded_by_its_schema_alone(tmp_path):
+    schema = schema_of(tomllib.loads(TOLD))
+    found = schema.read(hospital(tmp_path))
+    assert found.X.shape == (4, schema.m) == (4, 1 + 1 + 1 + 2 + 1 + 8)
+    assert found.units.tolist() == ["p1", "p1", "p2", "p3"] and found.groups.tolist() == ["Nord", "Nord", "Süd", "Süd"]
+    assert found.y.tolist() == [1.0, -1.0, -1.0, 1.0]
+    days = (date(2019, 7, 31) - date(2015, 1, 1)).days / (date(2025, 1, 1) - date(2015, 1, 1)).days
+    assert found.X[0, 0] == pytest.approx(2 * days - 1)
+    assert found.X[:, 1].tolist() == pytest.approx([2 * 51 / 120 - 1] * 2 + [0.0, 1.0])  # missing 60, 130 clipped
+    assert found.X[:, 3:5].tolist() == [[1, 0], [0, 1], [0, 0], [0, 0]]
+    words = np.linalg.norm(found.X[:, 6:], axis=1)
+    assert words[[0, 1, 3]] == pytest.approx(1.0) and words[2] == 0.0 and np.all(words <= 1.0)
+    assert np.array_equal(np.abs(found.X[1, 6:]) > 0, np.abs(found.X[3, 6:]) > 0)  # the same word, once and twice
+    assert np.all(row_norms(found.X) <= schema.row_norm)
+
+
+def test_a_row_is_encoded_by_itself(tmp_path):
+    """The same records in another order, and each alone, give the same rows: nothing is learnt from the others."""
+    schema, path = schema_of(tomllib.loads(TOLD)), hospital(tmp_path)
+    whole = schema.read(path).X
+    head, *rows = HOSPITAL.splitlines()
+    for k, row in enumerate(rows):
+        path.write_bytes(f"{head}\n{row}\n".encode("latin-1"))
+        alone = replace(schema, dialect=replace(schema.dialect, encoding="latin-1")).read(path)
+        assert np.array_equal(alone.X[0], whole[k])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"type": "date", "low": "soon", "high": "2025-01-01"}, "is a date such as"),
+        ({"type": "date", "low": "2025-01-01"}, "needs the bounds"),
+        ({"type": "text"}, "needs buckets"),
+        ({"type": "number", "low": "?", "high": 1}, "still to be filled in"),
+        ({"low": 0, "high": 1, "buckets": 3}, "which has no buckets"),
+    ],
+)
+def test_columns_that_say_too_little_are_refused(wrong, message):
+    with pytest.raises(SpecError, match=message):
+        schema_of({"label": {"column": "y", "classes": [0, 1]}, "columns": {"a": wrong}})
+
+
+def test_a_draft_becomes_a_schema_once_its_bounds_are_filled_in(tmp_path):
+    path, book = hospital(tmp_path), tmp_path / "codebook.csv"
+    text = draft(path, label="krank", unit="patient", group="haus")
+    with pytest.raises(SpecError, match="still to be filled in, from public knowledge"):
+        schema_of(tomllib.loads(text))
+    assert 'separator = ";"' in text and 'decimal = ","' in text and 'type = "date"' in text and '"%d.%m.%Y"' in text
+    book.write_text(
+        "column,type,low,high,values\nalter,number,0,120,\ngröße,number,1,2,\nstation,category,,,A|B|C\n"
+        "aufnahme,date,2015-01-01,2025-01-01,\n",
+        encoding="utf-8",
+    )
+    text = draft(path, label="krank", unit="patient", group="haus", codebook=read_codebook(book))
+    tables = tomllib.loads(text)
+    tables["columns"]["aufnahme"]["format"] = "%d.%m.%Y"
+    tables["columns"]["alter"]["missing"] = 60
+    tables["columns"]["station"]["missing"] = "none"
+    assert schema_of(tables).read(path).X.shape[0] == 4
+    looked = [line for line in text.splitlines() if "read off the data" in line]
+    assert not any(name in line for line in looked for name in ("120", 'categories = ["A"'))

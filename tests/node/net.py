@@ -3,6 +3,7 @@
 import threading
 
 import numpy as np
+from cryptography.exceptions import InvalidTag
 
 from sottovoce.data.schema import from_lists
 from sottovoce.engine.job import gradients
@@ -10,6 +11,10 @@ from sottovoce.engine.secure import SecureDraws
 from sottovoce.errors import SottovoceError
 from sottovoce.node.budget import Budget, budgets
 from sottovoce.node.entropy import own_keys, own_secret
+from sottovoce.node.envelope import MARK, NONCE, Envelope, RunKeys, _context
+from sottovoce.node.identity import OwnKey
+from sottovoce.node.links import _ABOUT, INTRODUCES, MESSAGE, REFUSES, Links
+from sottovoce.node.message import read, unpack_text
 from sottovoce.node.node import DurableNode
 from sottovoce.node.runfile import make_run
 from sottovoce.node.site import own_problem
@@ -71,14 +76,14 @@ def encoded(run, name, tables):
     return schema.encode(from_lists(tables[name], name, schema.numbers, schema.texts))
 
 
-def simulated(run, tables, keys, schedule=None, plainly=()):
+def simulated(run, tables, keys, schedule=None, plainly=(), pairs=()):
     """The models of all nodes together, in one process, from the very draws that the nodes make with these keys.
 
-    `plainly` says of each node which rounds version 0.1 released, and from which draws.
+    `plainly` says of each node which rounds version 0.1 released, and from which draws; `pairs` what it shares.
     """
     job = run.prepared.job
     problems = [own_problem(run, name, encoded(run, name, tables)) for name in run.nodes]
-    own = [run.draws(i, p, keys[i]) for i, p in enumerate(problems)]
+    own = [run.draws(i, p, keys[i], pairs[i] if pairs else None) for i, p in enumerate(problems)]
     schedule, only, loud = schedule or job.schedule, np.array([0]), np.array([True])
 
     def zeta(i, t, x):
@@ -100,6 +105,46 @@ def simulated(run, tables, keys, schedule=None, plainly=()):
         done = job.method.step(before, t, nodes, speaks, released, np.zeros_like(before.z), mix)
         state.put(nodes, done.state)
     return job.method.average(state, run.T)
+
+
+def secret_of(i):
+    return bytes([i + 1]) * 32
+
+
+def envelopes(run):
+    """Those of all nodes, who know each other."""
+    made = [Envelope(run.digest, run.nodes, i, RunKeys.born(), OwnKey(secret_of(i))) for i in range(run.n)]
+    for one in made:
+        for other in made:
+            if one is not other:
+                one.meet(other.me, other.introduction)
+    return made
+
+
+def linked(run, me, envelope, saved, released=lambda t: None):
+    return Links(run, me, saved, released, envelope, secret_of(me))
+
+
+def overheard(envelope, sender, data):
+    """The messages of rounds in what a node was sent, with its own keys; its links do not notice."""
+    if not data or envelope is None or data.startswith((INTRODUCES, REFUSES)):
+        return []
+    start = len(MARK) + NONCE
+    for reply in (False, True):
+        try:
+            cipher = envelope._pairs[sender].opens
+            return messages(cipher.decrypt(data[len(MARK) : start], data[start:], _context(MESSAGE, reply)))
+        except (InvalidTag, KeyError):
+            continue
+    return []
+
+
+def messages(letter):
+    """The message in a letter, and those that are attached to it."""
+    message = read(letter[_ABOUT.size + _ABOUT.unpack_from(letter)[1] :])
+    if message.array.dtype != np.uint8:
+        return [message]
+    return [one for part in unpack_text(message)[1] for one in messages(part)]
 
 
 class Net:

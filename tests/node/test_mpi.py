@@ -63,7 +63,7 @@ def start(root, *more):
 
 def pid_of(folder):
     """The process that holds a node's lock."""
-    inode = (folder / "lock").stat().st_ino
+    inode = (folder / "node.sqlite").stat().st_ino
     for line in Path("/proc/locks").read_text().splitlines():
         fields = line.split()
         if fields[1] == "FLOCK" and int(fields[5].split(":")[2]) == inode:

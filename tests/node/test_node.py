@@ -7,7 +7,18 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from net import Net, assert_as_simulated, models, open_node, play, records, run_of, whole_run
+from net import (
+    Net,
+    assert_as_simulated,
+    envelopes,
+    models,
+    open_node,
+    overheard,
+    play,
+    records,
+    run_of,
+    whole_run,
+)
 
 from sottovoce.errors import (
     DataError,
@@ -22,7 +33,8 @@ from sottovoce.errors import (
 )
 from sottovoce.network.mixing import Gossip
 from sottovoce.node import transport
-from sottovoce.node.message import Header, pack, pack_text, read
+from sottovoce.node.links import MESSAGE
+from sottovoce.node.message import Header, pack, pack_text
 from sottovoce.node.node import DurableNode, Outcome
 from sottovoce.node.store import Store
 
@@ -70,21 +82,23 @@ def test_nodes_never_share_randomness(tmp_path):
 
 
 class Chaos:
-    """Loses, repeats, delays, reorders, cuts and forges messages; every release that arrives whole is recorded."""
+    """Loses, repeats, delays, reorders, cuts and forges messages; every release that is sent is recorded."""
 
     def __init__(self, seed, run):
+        self.forgers = envelopes(run)  # with keys of their own
         self.rng, self.lock, self.run = np.random.default_rng(seed), threading.Lock(), run
         self.kept, self.wire, self.made = [], {}, Counter()
+        self.links = {}
 
-    def record(self, payload):
-        message = read(payload)
-        if 0 < message.header.round <= self.run.T:
-            self.wire.setdefault((message.header.sender, message.header.round), set()).add(message.digest.hex())
-        return message.header
+    def record(self, sender, receiver, payload):
+        """Of what was sent: a forger's bytes never get here."""
+        if receiver in self.links:
+            for message in overheard(self.links[receiver].envelope, sender, payload):
+                self.wire.setdefault((message.header.sender, message.header.round), set()).add(message.digest.hex())
 
     def __call__(self, sender, receiver, payload):
         with self.lock:
-            header = self.record(payload)
+            self.record(sender, receiver, payload)
             self.kept = [*self.kept[-30:], (sender, receiver, payload)]
             kind = self.rng.choice(
                 ["pass", "lose", "repeat", "old", "cut", "flip", "forge", "delay"], p=[0.3] + [0.1] * 7
@@ -103,13 +117,11 @@ class Chaos:
                 return [payload[:place], payload]
             case "flip":
                 return [payload[:place] + bytes([payload[place] ^ 1]) + payload[place + 1 :]]
-            case "forge":  # right checksums, but another sender, another run, a round in which the two do not speak
-                shared = self.run.neighbours(sender)[receiver].tolist()
-                never = next(t for t in range(1, self.run.T) if t not in shared)
-                other = Header(header.run, header.round, (header.sender + 1) % self.run.n)
-                alien = Header(bytes(16), header.round, header.sender)
-                forged = (other, alien, Header(header.run, never, header.sender))
-                return [*(pack(h, np.full((1, self.run.m), 9.0)) for h in forged), payload]
+            case "forge":  # in clear, with a right checksum; in an envelope of the forger's own; and a reflection
+                clear = pack(Header(self.run.mark, 1, sender), np.full((1, self.run.m), 9.0))
+                sealed = self.forgers[sender].seal(receiver, MESSAGE, bytes(18), clear)
+                back = [p for a, b, p in self.kept if (a, b) == (receiver, sender)]
+                return [clear, sealed, *back[-1:], payload]
             case "delay":
                 time.sleep(0.005)
         return [payload]
@@ -117,6 +129,10 @@ class Chaos:
 
 class FaultyNet(Net):
     """Every copy that a fault makes is delivered on its own; one that is refused does not keep the next one out."""
+
+    def join(self, node):
+        super().join(node)
+        self.fault.links[node.number] = node.links
 
     def ask(self, sender, receiver, payload):
         reply = None
@@ -128,7 +144,7 @@ class FaultyNet(Net):
         arrived = self.fault(receiver, sender, reply) if reply else []
         for extra in arrived[:-1]:
             try:
-                self.links[sender].deliver(receiver, extra)
+                self.links[sender].deliver(receiver, extra, reply=True)
             except SottovoceError:
                 continue
         return arrived[-1] if arrived else reply
@@ -258,11 +274,36 @@ def test_a_restored_old_folder_stops_for_good(tmp_path):
 
 
 def test_an_empty_folder_in_the_middle_of_a_run_stops_for_good(tmp_path):
-    """A lost folder means fresh noise for rounds that are out: a second release."""
+    """A lost folder means fresh noise for rounds that are out: nobody accepts its new keys, and nothing is released."""
     run = run_of(rounds=12, timeout=0.5)
-    assert isinstance(whole_run(run, TABLES, tmp_path)["east"], Outcome)
+    ends = whole_run(run, TABLES, tmp_path, names=run.nodes[:3])
+    assert all(isinstance(end, Paused) for end in ends.values())
     shutil.rmtree(tmp_path / "east")
-    assert isinstance(whole_run(run, TABLES, tmp_path)["east"], OldCopy)
+    end = whole_run(run, TABLES, tmp_path)["east"]
+    assert isinstance(end, Stranger) and "other keys of this node" in str(end)
+    rows = Store(tmp_path / "east", reading=True).rows()
+    assert not any(row.kind in ("release", "stop") for row in rows)
+
+
+def test_a_folder_from_before_the_run_that_has_its_key_knows_its_own_future(tmp_path):
+    """Its new keys are refused, with a proof of what it once sent under its own secret: it stops for good."""
+    run = run_of(rounds=12, timeout=0.5)
+    open_node(run_of(rounds=3, run="other"), "south", TABLES, tmp_path / "south").store.close()
+    shutil.copytree(tmp_path / "south", tmp_path / "copy")
+    nodes = {name: open_node(run, name, TABLES, tmp_path / name) for name in run.nodes}
+    turn = nodes["south"].turn
+
+    def crashing_turn(state, t):
+        if t == run.rounds(2)[4]:
+            raise Crash
+        return turn(state, t)
+
+    nodes["south"].turn = crashing_turn
+    assert isinstance(play(Net(), nodes)["south"], Crash)
+    shutil.rmtree(tmp_path / "south")
+    shutil.move(tmp_path / "copy", tmp_path / "south")
+    ends = whole_run(run, TABLES, tmp_path)
+    assert isinstance(ends["south"], OldCopy) and "stops for good" in str(ends["south"])
 
 
 def test_other_records_cannot_go_on_with_a_run(tmp_path):
@@ -296,10 +337,12 @@ def test_a_node_with_less_noise_than_planned_is_found_out(tmp_path):
     """The digest is the same, but the release was tampered with: the hello says so before anything is sent."""
     run = run_of(rounds=12, timeout=0.4)
     nodes = {name: open_node(run, name, TABLES, tmp_path / name) for name in run.nodes}
-    value = {"node": "north", "digest": run.digest, "version": "1", "sigma": 0.01, "seen": None}
-    box = nodes["east"].links
+    value = {"to": "east", "version": "1", "sigma": 0.01, "seen": None}
+    north, east = nodes["north"].envelope, nodes["east"].links
+    north.meet(1, nodes["east"].envelope.introduction)
+    east.deliver(0, north.introduction)
     with pytest.raises(NetworkError, match=r"would add noise of σ = 0.01"):
-        box.deliver(0, pack_text(Header(run.mark, 0, 0), value))
+        east.deliver(0, north.seal(1, MESSAGE, bytes(18), pack_text(Header(run.mark, 0, 0), value)))
     for p in nodes.values():
         p.store.close()
 

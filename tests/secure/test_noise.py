@@ -14,7 +14,7 @@ from scripted import Scripted
 from sottovoce.errors import PrivacyError
 from sottovoce.secure import balls, noise
 from sottovoce.secure.generator import Generator
-from sottovoce.secure.noise import UNCERTAIN, Law, Layer, Noise, noisy_counts, release_grid, scale_of
+from sottovoce.secure.noise import UNCERTAIN, Law, Layer, Noise, Same, noisy_counts, release_grid, scale_of
 
 SUM_GRID = 2.0**-41
 BOTH = pytest.mark.parametrize("compiled", [False, True], ids=["NumPy", "Numba"])
@@ -283,8 +283,40 @@ def test_what_cannot_be_rounded_is_refused(generator):
     twice = Layer(generator, np.array([0, 0]), np.array([0, 1]), np.array([0, 0]), np.ones(2))
     with pytest.raises(PrivacyError, match="layer"):
         Noise(2, np.array([1.0]), [twice])
+    for law, most in noise.SOURCES.items():
+        with pytest.raises(PrivacyError, match=f"at most {most}"):
+            Noise(2, np.array([1.0]), [layer] * (most + 1), law)
+    many = np.arange(noise.SOURCES[Law.GAUSSIAN] + 1)
+    crowd = Same(many, np.zeros_like(many), np.array([0, len(many)]), np.array([0]), np.ones(1))
     with pytest.raises(PrivacyError, match="at most"):
-        Noise(2, np.array([1.0]), [layer] * 65)
+        Noise(2, np.array([1.0]), [layer._replace(same=crowd)])
+    others = Same(np.array([3, 4]), np.zeros(2, dtype=int), np.array([0, 2]), np.array([0]), np.ones(1))
+    with pytest.raises(PrivacyError, match="among those of its sum"):
+        Noise(2, np.array([1.0]), [layer._replace(same=others)])
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_sums_that_several_releases_share_are_added_as_if_one_by_one(generator, compiled, monkeypatch):
+    """Two rounds with three and two nodes: rounded as the unit noises alone say; also where all is computed again."""
+    nodes, rounds = np.array([0, 2, 5, 1, 2]), np.array([1, 1, 1, 2, 2])
+    off = np.array([0.75, 0.75, 0.75, -0.5, -0.5])
+    same = Same(nodes, rounds, np.array([0, 3, 5]), np.array([0, 0, 0, 1, 1]), -off)
+    rows, counts = np.arange(5), np.array([3, 3, 3, 2, 2])
+    layer = Layer(generator, rows, nodes, rounds, counts * off, same)
+    apart = [
+        Layer(generator, rows, np.full(5, j), rounds, np.where(nodes == j, counts - 1, -1) * off * here)
+        for j in range(6)
+        for here in [np.array([j in (0, 2, 5)] * 3 + [j in (1, 2)] * 2)]
+    ]
+    m, grids = 301, np.full(5, 2.0**-20)
+    sums = sums_of(5, m)
+    expected = Noise(m, grids, apart).added_to(sums, 2.0**-24)
+    made = Noise(m, grids, [layer], compiled=compiled)
+    assert np.array_equal(made.added_to(sums, 2.0**-24), expected)
+    exact = [[made.exactly(row, j, int(sums[row, j]), 4) for j in (0, 150, 151, 300)] for row in range(5)]
+    assert np.array_equal(exact, expected[:, [0, 150, 151, 300]])
+    total = made.approx[:3].sum(axis=0)
+    assert np.all(np.abs(total) <= 1e-9 * np.abs(made.approx[:3]).sum(axis=0).max())  # what they share cancels
 
 
 def test_a_generator_that_repeats_itself_is_noticed():

@@ -8,6 +8,7 @@ from sottovoce.algorithm.descent import Descent, Mixup, Stale
 from sottovoce.algorithm.dual_averaging import DualAveraging
 from sottovoce.algorithm.method import ALL, Counted, Method, StepSizes
 from sottovoce.algorithm.oneshot import ObjectivePerturbation, OutputPerturbation
+from sottovoce.algorithm.statistics import Statistics
 from sottovoce.algorithm.synchronous import Admm, Huang, Muffliato, Scaffold, Tracking
 from sottovoce.errors import SpecError
 from sottovoce.notation import Choices, Chosen
@@ -62,6 +63,8 @@ METHODS = Choices.of_functions(
         "scaffold": lambda i, warm=0: Scaffold(i.h, i.a, i.eta, i.scale, i.every, warm),
         "output_perturbation": lambda i: OutputPerturbation(i.problem, len(i.a), i.row),
         "objective_perturbation": lambda i: ObjectivePerturbation(i.problem, len(i.a), i.row),
+        "statistics": lambda i, weight=1.0: Statistics(i.problem, len(i.a), i.scale, weight),
+        "mean": lambda i: Statistics(i.problem, len(i.a), i.scale, i.problem.shards.intercept, columns=False),
     },
 )
 """Every method by name; numbers in brackets are its own parameters."""

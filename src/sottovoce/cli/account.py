@@ -187,8 +187,7 @@ def _frame(watcher: Adversary, delta: float) -> dict[str, Any]:
 def _fine_print(watcher: Adversary, delta: float) -> str:
     what_if = f" [bold]A what-if only:[/] {watcher.refusal}." if watcher.refusal else ""
     return (
-        f"δ = {delta:g}; adversary '{watcher.name}' sees {watcher.sees}; neighbouring data: {ADJACENCY}; {EXACT}."
-        f"{what_if}"
+        f"δ = {delta:g}; adversary '{watcher}' sees {watcher.sees}; neighbouring data: {ADJACENCY}; {EXACT}.{what_if}"
     )
 
 
@@ -290,7 +289,7 @@ def show(found: Comparison) -> None:
     screen.out.print(
         f"σ = {claim.sigma:.4g} for L = {claim.lipschitz:g}, q = {claim.records:,}, ι = {claim.iota:.4g}, "
         f"T = {claim.rounds:,}. The theorem's condition on T {state}: it asks for {claim.rounds_needed:.3g} rounds, "
-        f"{_times(factor)} as many.\nAdversary '{found.adversary.name}' sees {found.adversary.sees}; neighbouring "
+        f"{_times(factor)} as many.\nAdversary '{found.adversary}' sees {found.adversary.sees}; neighbouring "
         f"data: {ADJACENCY}.",
         soft_wrap=True,
     )

@@ -2,17 +2,19 @@
 
 import inspect
 from collections.abc import Callable
-from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import numpy as np
 import typer
 
+from sottovoce.data.dialect import Dialect
 from sottovoce.data.load import as_reals, as_signs, format_of, load
+from sottovoce.data.schema import Encoded, Schema, read_schema
 from sottovoce.data.tables import Table, unit_rows
 from sottovoce.errors import DataError, SpecError
-from sottovoce.notation import Choices
+from sottovoce.notation import Choices, write
 from sottovoce.problem.losses import Loss
 from sottovoce.problem.shards import Partition, Shards, by_group, dirichlet, even
 
@@ -80,7 +82,10 @@ DATA = "Data"
 Label = Annotated[str | None, option("--label", "The target's column (CSV, Parquet).", DATA)]
 Group = Annotated[str | None, option("--group", "The owner's column: one node for each value.", DATA)]
 Format = Annotated[str | None, option("--format", "svmlight, csv or parquet, if the name lies.", DATA)]
-"""Data flags that verbs without a whole group take too."""
+Separator = Annotated[str | None, option("--separator", "Between columns: comma, semicolon, tab, bar.", DATA)]
+Decimal = Annotated[str | None, option("--decimal", "Before decimals: point or comma.", DATA)]
+Encoding = Annotated[str | None, option("--encoding", "Of a text: utf-8, cp1252, latin-1, utf-16.", DATA)]
+"""Data flags that verbs without a whole group take too. A text's dialect is found from its first lines if not given."""
 
 
 @dataclass(frozen=True)
@@ -105,16 +110,55 @@ class DataFlags:
         int | None, option("--first-index", "Whether indices count from 0 or 1 (svmlight), likewise.", DATA)
     ] = None
     unit_rows: Annotated[bool, option("--unit-rows", "Scale rows over the bound down to it.", DATA)] = False
+    schema: Annotated[
+        Path | None, option("--schema", "What the columns are, publicly: see `sottovoce schema FILE`.", DATA)
+    ] = None
+    separator: Separator = None
+    decimal: Decimal = None
+    encoding: Encoding = None
+
+    @property
+    def dialect(self) -> Dialect:
+        """As much of it as was given."""
+        return Dialect(self.separator, self.decimal, self.encoding)
+
+    def columns(self) -> Schema | None:
+        """The schema, if one was named, in the dialect that was given."""
+        if self.schema is None:
+            return None
+        said = ("label", "classes", "positive", "group", "features", "first_index", "unit_rows")
+        twice = [name for name in said if getattr(self, name)]
+        if twice:
+            raise SpecError(f"the schema says what --{twice[0].replace('_', '-')} would; leave the option out")
+        schema = read_schema(self.schema)
+        given = {name: value for name, value in vars(self.dialect).items() if value is not None and name != "quote"}
+        return replace(schema, dialect=replace(schema.dialect, **given))
+
+    def implied(self) -> dict[str, Any]:
+        """The fields of a spec that follow from the schema; of the loss, what it is if nobody says."""
+        schema = self.columns()
+        if schema is None:
+            return {}
+        label, K = schema.label, schema.label.outputs
+        loss = "softmax" if K > 1 else "hinge"
+        if label.classes is None:  # quadratic up to an eighth of the range, as in PrivateRegressor
+            loss = write("huber", (label.high - label.low) / 8)
+        return {"problem__loss": loss, "problem__row_norm": schema.row_norm, "problem__outputs": K}
 
     def read(self, loss: Loss, row_norm: float, seed: int | None) -> "Ingested":
         """The files, dealt out to the nodes."""
         if self.group is not None and self.deal != "even":
             raise SpecError("--group and --deal contradict each other; give one of them")
+        schema = self.columns()
+        if schema is not None:
+            others = None if self.test is None else schema.read(self.test, self.format)
+            return by_schema(schema, schema.read(self.file, self.format), others, self, loss, seed)
         form: dict[str, Any] = {
             "format": self.format,
             "label": self.label,
             "group": self.group,
             "first_index": self.first_index,
+            "dialect": self.dialect,
         }
         table = load(self.file, **form, n_features=self.features)
         held_out = None if self.test is None else load(self.test, **form, n_features=table.m)
@@ -143,7 +187,9 @@ class DataFlags:
 
     def leaks(self, loss: Loss) -> list[str]:
         """What was read off the data although it ought to be public, in the estimators' words."""
-        found = []
+        found: list[str] = []
+        if self.schema is not None:
+            return found
         if self.classes is None and loss.targets == "binary":
             found.append(
                 "classes was not given: the classes were read off the data, and that somebody has a rare one may be "
@@ -173,6 +219,44 @@ class Ingested:
     names: dict[str, Any]
 
 
+def by_schema(
+    schema: Schema, found: Encoded, test: Encoded | None, flags: DataFlags, loss: Loss, seed: int | None
+) -> Ingested:
+    """Records that a schema has encoded, dealt out to their owners or to so many nodes."""
+    label, names = schema.label, {"classes": schema.label.classes, "features": schema.features}
+    if (label.classes is None) != (loss.targets == "real"):
+        raise SpecError(
+            f"the schema's label is {'a number' if label.classes is None else 'one of some classes'}, and loss "
+            f"'{loss}' is for the other kind; choose one that fits, as huber:1 for numbers or hinge for classes"
+        )
+    dealing = DEALS.read(flags.deal)
+    _refuse_looking(dealing, flags.deal, seed)
+    if found.units is not None and found.groups is None and seed is None and flags.nodes != 1:
+        raise SpecError(
+            "people cannot be dealt to simulated nodes in a run with a guarantee: another id in one place would move "
+            "others to other nodes; name the owners with group in the schema, take --nodes 1, or simulate (--seed)"
+        )
+    if found.groups is not None:
+        if flags.nodes is not None:
+            raise SpecError("the schema's group already says whose each record is; leave --nodes out")
+        (offsets, order), owners = by_group(found.groups.astype(np.str_))
+        names["nodes"] = tuple(owners)
+    else:
+        count = flags.nodes if flags.nodes is not None else NODES
+        offsets, order = dealing.deal(found.y, count, np.random.default_rng(seed))
+    shards = Shards.of(found.X, found.y, offsets, order, units=found.units)
+    held_out = None if test is None else Shards.of(test.X, test.y, np.array([0, len(test.y)]))
+    return Ingested(str(flags.file), shards, held_out, names)
+
+
+def _refuse_looking(dealing: Deal, text: str, seed: int | None) -> None:
+    if dealing.looks and seed is None:
+        raise SpecError(
+            f"--deal {text} looks at the labels, so that who has which record tells of them; give --seed, which makes "
+            "the run a simulation, or deal evenly"
+        )
+
+
 def ingest(
     table: Table,
     loss: Loss,
@@ -190,11 +274,7 @@ def ingest(
     Labels become signs, owners nodes. Simulation only: a real node reads its own file.
     """
     dealing = DEALS.read(deal)
-    if dealing.looks and seed is None:
-        raise SpecError(
-            f"--deal {deal} looks at the labels, so that who has which record tells of them; give --seed, which makes "
-            "the run a simulation, or deal evenly"
-        )
+    _refuse_looking(dealing, deal, seed)
     y, found = _targets(table, loss, positive, classes)
     names: dict[str, Any] = {"classes": found, "features": table.features}
     X = table.X if unit_norm is None else unit_rows(table.X, unit_norm)

@@ -9,14 +9,18 @@ import typer
 from sottovoce._version import __version__
 from sottovoce.cli import consortium, data, node, screen
 from sottovoce.cli.account import account, calibrate
+from sottovoce.cli.audit import audit
 from sottovoce.cli.compare import compare
 from sottovoce.cli.demo import demo
+from sottovoce.cli.evaluate import evaluate
 from sottovoce.cli.plan import plan
 from sottovoce.cli.predict import predict
 from sottovoce.cli.report import report
 from sottovoce.cli.reproduce import reproduce
+from sottovoce.cli.schema import schema
 from sottovoce.cli.sweep import sweep
 from sottovoce.cli.train import train
+from sottovoce.cli.tune import tune
 from sottovoce.errors import SottovoceError
 
 app = typer.Typer(
@@ -43,7 +47,9 @@ def _root(
     """Train linear models over many owners' private data, by gossip between their nodes."""
 
 
-for verb in (demo, train, predict, sweep, compare, report, plan, account, calibrate, reproduce):
+for verb in (demo, schema, train, tune, predict, evaluate, sweep, compare, report):
+    app.command()(verb)
+for verb in (plan, account, calibrate, audit, reproduce):
     app.command()(verb)
 
 app.add_typer(data.app, name="data")

@@ -12,6 +12,7 @@ from sottovoce.cli import screen
 from sottovoce.errors import SpecError
 from sottovoce.planner import Facts, choose
 from sottovoce.planner.price import price
+from sottovoce.planner.trust import Offer, offers, read_trust
 from sottovoce.privacy.events import ADJACENCY
 
 
@@ -37,7 +38,9 @@ def plan(
     clip: Annotated[float | None, typer.Option("--clip", help="Fix L.")] = None,
     weigh: Annotated[str | None, typer.Option("--weigh", help="Fix the weights: nodes, records, records:κ.")] = None,
     correct: Annotated[bool, typer.Option("--correct", help="Weigh unevenly active nodes.")] = False,
-    adversary: Annotated[str, typer.Option("--adversary", help="Who is watching.")] = "transcript",
+    trust: Annotated[str, typer.Option("--trust", help="nobody, majority, centre, or how many collude.")] = "nobody",
+    adversary: Annotated[str | None, typer.Option("--adversary", help="In its place: who is watching.")] = None,
+    lost: Annotated[float, typer.Option("--lost", help="Share of releases that never appear, a public guess.")] = 0.0,
     plot: Annotated[
         Path | None, typer.Option("--plot", help="Draw accuracy against bytes into this file (PNG, SVG, PDF).")
     ] = None,
@@ -47,29 +50,35 @@ def plan(
     if nodes > 0 and len(records) not in (1, nodes):
         raise SpecError(f"give --records once, or once for each of the {nodes} nodes, not {len(records)} times")
     sizes = tuple(records * nodes if len(records) == 1 else records)
+    if adversary is not None and trust != "nobody":
+        raise SpecError("--trust and --adversary say the same thing in two ways; give one of them")
+    watching = read_trust(trust).adversary(nodes) if adversary is None else adversary
     facts = Facts(
-        sizes, features, epsilon, delta, loss, outputs, adversary, graph, row_norm, intercept, penalty, max_rounds,
-        max_bytes,
+        sizes, features, epsilon, delta, loss, outputs, watching, graph, row_norm, intercept, penalty, max_rounds,
+        max_bytes, lost=lost,
     )  # fmt: skip
-    choice = choose(
-        facts, sampling=sampling, activation=activation, rounds=rounds, h=h, gamma=gamma, clip=clip, weights=weigh,
-        correct=correct or None,
-    )  # fmt: skip
+    fixed = {
+        "sampling": sampling, "activation": activation, "rounds": rounds, "h": h, "gamma": gamma, "clip": clip,
+        "weights": weigh, "correct": correct or None,
+    }  # fmt: skip
+    choice, others = choose(facts, **fixed), offers(facts, **fixed)
     exact = price(choice.spec, np.array(sizes), facts.m, epsilon)
     if plot is not None:
         draw(choice.alternatives, plot)
     watcher = facts.adversary
     if json:
-        frame = {"epsilon": epsilon, "delta": delta, "adversary": watcher.name, "adjacency": ADJACENCY}
+        frame = {"epsilon": epsilon, "delta": delta, "adversary": str(watcher), "adjacency": ADJACENCY}
+        frame["trust"] = [offer._asdict() for offer in others]
         found = {"spec": choice.spec.to_dict(), "price": asdict(exact), "predicted_loss": choice.predicted}
         screen.say_json(frame | found | {"reasons": choice.reasons, "plans": choice.alternatives})
         return
     screen.out.print(_table(choice.alternatives, epsilon, delta))
+    screen.out.print(_trust(others))
     for reason in choice.reasons:
         screen.out.print(f"· {reason}", soft_wrap=True, highlight=False)
     screen.out.print(
         f"The worst node adds σ = {exact.sigma:.3g} to each coordinate of each release, accounted exactly. "
-        f"Adversary '{watcher.name}' sees {watcher.sees}; neighbouring data: {ADJACENCY}.",
+        f"Adversary '{watcher}' sees {watcher.sees}; neighbouring data: {ADJACENCY}.",
         soft_wrap=True,
     )
     if plot is not None:
@@ -87,6 +96,18 @@ def _table(plans: list[dict[str, Any]], epsilon: float, delta: float) -> Table:
             "" if place else "→", p["sampling"], p["activation"], f"{p['rounds']:,}", f"{p['noise']:.2g}",
             f"{100 * p['loss']:.1f}", screen.bytes_text(p["bytes"]),
         )  # fmt: skip
+    return table
+
+
+def _trust(offers: list[Offer]) -> Table:
+    """What each choice of whom to trust would give."""
+    table = Table(title="whom to trust (--trust), and what it would give", title_justify="left", box=None)
+    table.add_column("trust")
+    table.add_column("who may do what", overflow="fold")
+    table.add_column("noise", justify="right")
+    table.add_column("points lost", justify="right")
+    for offer in offers:
+        table.add_row(offer.trust, offer.words, f"{offer.noise:.2g}", f"{100 * offer.loss:.1f}")
     return table
 
 

@@ -5,6 +5,7 @@ Everything for people goes to stderr where `--json` is given, so that stdout is 
 
 import json
 import math
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -131,6 +132,7 @@ def privacy_panel(result: Result) -> Panel:
         f"[bold]{plain(statement.verdict())}[/]",
         f"adversary: {statement.adversary}, who sees {ADVERSARIES.read(statement.adversary).sees}",
         f"neighbouring data: {statement.adjacency}",
+        *([f"at the same δ it would be {statement.collusion}"] if statement.others else []),
     ]
     if math.isfinite(statement.epsilon):
         event, units = statement.worst.event, UNITS.make(statement.unit).plural
@@ -190,6 +192,14 @@ def writable(out: Path | None) -> None:
         raise SpecError(f"the folder '{out}' cannot be written to; give another one with --out") from None
 
 
+def writable_file(out: Path | None) -> None:
+    """The same for a file: its folder is there, and it is no folder itself."""
+    if out is None:
+        return
+    if out.is_dir() or not out.parent.is_dir() or not os.access(out.parent, os.W_OK):
+        raise SpecError(f"the file '{out}' cannot be written; give a file in a folder that there is with --out")
+
+
 def _finite(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
@@ -201,5 +211,6 @@ def _finite(value: Any) -> Any:
 
 
 def plain(text: str) -> str:
-    """Text that Rich shows as it is."""
-    return text.replace("[", r"\[")
+    """Text that Rich shows as it is; a terminal's escapes, and other signs that are not to be seen, become marks."""
+    shown = "".join(sign if sign.isprintable() or sign == "\n" else "\ufffd" for sign in text)
+    return shown.replace("[", r"\[")

@@ -10,9 +10,11 @@ from sottovoce._types import IntArray
 from sottovoce.cli import screen
 from sottovoce.cli.flags import DataFlags, grouped, option
 from sottovoce.cli.report import NAME, write_report
+from sottovoce.data.schema import FILE as SCHEMA_FILE
 from sottovoce.engine import ENGINES
 from sottovoce.errors import PrivacyLeakWarning, SpecError
 from sottovoce.planner import Facts, choose
+from sottovoce.planner.trust import read_trust
 from sottovoce.privacy.calibration import Private
 from sottovoce.problem.objective import ByRecords
 from sottovoce.problem.optimum import optimum
@@ -125,6 +127,9 @@ class PrivacyFlags:
     on_violation: Annotated[str | None, option("--on-violation", "A row over the bound: raise or clip.", PRIVACY)] = (
         None
     )
+    trust: Annotated[
+        str | None, option("--trust", "nobody, majority, centre, or how many nodes may collude (see plan).", PRIVACY)
+    ] = None
     adversary: Annotated[
         str | None, option("--adversary", "Who is watching; a run faces transcript, all messages.", PRIVACY)
     ] = None
@@ -139,8 +144,15 @@ class PrivacyFlags:
             "privacy__noise": self.noise or Private(1.0 if self.epsilon is None else self.epsilon),
             "privacy__delta": self.delta,
             "privacy__clip": self.clip,
-            "privacy__adversary": self.adversary,
+            "privacy__adversary": self._watching(),
         }
+
+    def _watching(self) -> Any:
+        if self.trust is None:
+            return self.adversary
+        if self.adversary is not None:
+            raise SpecError("--trust and --adversary say the same thing in two ways; give one of them")
+        return read_trust(self.trust).adversary(1)  # how many nodes there are is seen when records are dealt out
 
 
 @dataclass(frozen=True)
@@ -165,7 +177,9 @@ def train(
     """Train a linear model on FILE by gossip between simulated nodes."""
     screen.writable(run.out)
     changes = model.changes() | network.changes() | steps.changes() | privacy.changes() | {"seed": run.seed}
-    given = {key: value for key, value in changes.items() if value is not None}
+    given = data.implied() | {key: value for key, value in changes.items() if value is not None}
+    if data.schema is not None and model.row_norm is not None:
+        raise SpecError("row_norm is the schema's; leave --row-norm out, or change it there")
     spec = PRESETS.make("private" if model.preset == "auto" else model.preset)(1).but(**given)
     dealt = data.read(spec.problem.loss, spec.problem.row_norm, run.seed)
     sizes = dealt.shards.sizes
@@ -201,6 +215,8 @@ def train(
     title = f"{dealt.name}: {spec.problem.loss} + {spec.problem.h}"
     if run.out is not None:
         saved = str(result.save(run.out))
+        if data.schema is not None:  # with which `predict` reads raw columns
+            (run.out / SCHEMA_FILE).write_bytes(data.schema.read_bytes())
         (run.out / "checkpoint.npz").unlink(missing_ok=True)
         report = str(write_report([result], run.out / NAME, title))
     if run.json:
@@ -254,6 +270,7 @@ def _planned(spec: Spec, given: set[str], shards: Shards, steps: StepFlags) -> t
         loss=problem.loss,
         adversary=privacy.adversary,
         graph=spec.network.graph,
+        outputs=problem.outputs,
         row_norm=problem.row_norm,
         intercept=problem.intercept,
     )

@@ -2,8 +2,8 @@
 
 The job brings a digest and nothing else. What is run is the site's own copy of the agreement; a job for another one is
 refused. What goes back to the server is: that the site is ready, how far it is (rounds are public), and at the end
-the noisy count of right answers. An error goes back as its kind only, since its sentence may quote a record; the
-sentence itself stays in the site's own log.
+the noisy count of right answers. An error goes back as a code of a fixed list (`job.Code`), since its sentence may
+quote a record; the sentence itself stays in the site's own log.
 """
 
 import json
@@ -16,11 +16,12 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
 
+from sottovoce.consortium import gate
 from sottovoce.consortium.flare import Channel, kit_of, simulated
+from sottovoce.consortium.job import PREPARE, TRAIN, code_of
 from sottovoce.consortium.node import ConsortiumNode
-from sottovoce.errors import SottovoceError
+from sottovoce.errors import SottovoceError, SpecError
 
-PREPARE, TRAIN = "prepare", "train"
 log = logging.getLogger(__name__)
 
 
@@ -49,10 +50,10 @@ class GossipExecutor(Executor):  # type: ignore[misc]
             return make_reply(ReturnCode.TASK_UNKNOWN)
         except SottovoceError as error:
             log.error("%s", error)
-            return _reply({"error": type(error).__name__})
-        except Exception:
+            return _reply({"error": code_of(error)})
+        except Exception as error:
             log.exception("an error that should not be; please report it")
-            return _reply({"error": "a fault in the software"})
+            return _reply({"error": code_of(error)})
         finally:
             if task_name == TRAIN and self._node is not None:
                 self._node.close()
@@ -60,6 +61,8 @@ class GossipExecutor(Executor):  # type: ignore[misc]
     def _prepare(self, fl_ctx: FLContext) -> dict[str, Any]:
         name = str(fl_ctx.get_identity_name())
         cell = fl_ctx.get_engine().get_cell().core_cell
+        if gate.closed() is None and not simulated(cell):
+            raise SpecError("this site was not started with `sottovoce consortium start`: it obeys more than it should")
         kit = kit_of(fl_ctx.get_prop(FLContextKey.WORKSPACE_OBJECT), name, cell)
         channel = Channel(cell, str(fl_ctx.get_job_id()), plaintext=simulated(cell))
         self._node = ConsortiumNode(kit, name, self.digest, channel, self._stopped)

@@ -16,12 +16,15 @@ from typing import Any
 import numpy as np
 
 from sottovoce._types import Array
-from sottovoce.consortium.agreement import FILE, Agreement, read_agreement
+from sottovoce.consortium.agreement import FILE, SERVER, Agreement, read_agreement
 from sottovoce.consortium.evaluation import Examiner, deal, refuse_moved, statement
 from sottovoce.consortium.flare import MODEL, ORDER, PROGRESS, Channel, FlareTransport
+from sottovoce.consortium.project import certificate_files
+from sottovoce.consortium.vault import lent
 from sottovoce.data.schema import FILE as SCHEMA_FILE
 from sottovoce.errors import FolderInUse, NetworkError, SpecError
 from sottovoce.node.budget import spendings
+from sottovoce.node.identity import Certified, Identity
 from sottovoce.node.message import Header, pack, unpack
 from sottovoce.node.node import DurableNode
 from sottovoce.node.site import FILE as SITE_FILE
@@ -34,7 +37,6 @@ from sottovoce.run.result import History, Result, environment
 RESULTS = "results"
 ENGINE = "nodes over FLARE"
 LOCKED = 40.0  # seconds that an ended job's process may still hold the node's folder
-SERVER = "server"
 log = logging.getLogger(__name__)
 
 
@@ -59,10 +61,13 @@ class ConsortiumNode:
                 f"the job is for another run ({digest[:12]}) than this site's agreement ({run.digest[:12]}); compare "
                 f"{FILE} and the schema with the other sites"
             )
-        site = read_site(kit / "local" / SITE_FILE)
+        with lent():
+            site = read_site(kit / "local" / SITE_FILE)
         self.store = _opened(site.state)
         try:
-            self.node, self.examiner = own_records(self.agreement, name, site, self.store)
+            identity = identity_of(kit, self.agreement, channel)
+            with lent():
+                self.node, self.examiner = own_records(self.agreement, name, site, self.store, identity)
         except BaseException:
             self.store.close()
             raise
@@ -89,7 +94,7 @@ class ConsortiumNode:
     def take_part(self) -> dict[str, Any]:
         """Train, agree on the mean of all models, test it, keep the results."""
         began = time.perf_counter()
-        outcome = self.node.take_part()
+        outcome = self.node.take_part(leave=False)
         seconds = time.perf_counter() - began
         models = self._gather(outcome.model)
         with np.errstate(over="ignore"):
@@ -97,23 +102,25 @@ class ConsortiumNode:
         if not np.all(np.isfinite(mean)):
             raise NetworkError("the mean of all models is not finite: a site sent numbers of no ordinary size; refused")
         count = None if self.examiner is None else self.examiner.count(mean)
-        folder = save_results(self.kit, self.store.path, self.agreement, models, seconds)
+        folder = save_results(self.kit, self.store.path, self.agreement, models, seconds, outcome.skips)
         log.info("the model and its statement are in %s", folder)
-        return {"finished": True, "right": count, "unheard": list(outcome.unheard)}
+        self.node.leave(outcome)
+        return {"finished": True, "right": count, "unheard": list(outcome.unheard), "skips": outcome.skips}
 
     def _gather(self, mine: Array) -> Array:
         """Everybody's final model, which is made of released messages only; they travel encrypted all the same."""
         self._models[self.number] = mine
         watch, others = Stopwatch(), [i for i in range(self.run.n) if i != self.number]
         payload = self._model_message()
+        self.transport.meet(others)  # whom this node knows already it need not ask
         while missing := [i for i in others if i not in self._models]:
             if self.stopped() or watch.read() > self.run.timeout:
                 names = ", ".join(self.run.nodes[i] for i in missing)
                 raise NetworkError(f"no final model came from {names}; the run is paused: submit it again")
             for i in missing:
-                answer = self.channel.ask(self.run.nodes[i], MODEL, payload)
+                answer = self.channel.ask(self.run.nodes[i], MODEL, self.node.envelope.seal(i, MODEL, b"", payload))
                 if answer:
-                    self._take_model(i, answer)
+                    self._take_model(i, answer, reply=True)
             if len(self._models) < self.run.n:
                 time.sleep(0.1)
         return np.stack([self._models[i] for i in range(self.run.n)])
@@ -121,13 +128,19 @@ class ConsortiumNode:
     def _model_message(self) -> bytes:
         return pack(Header(self.run.mark, self.run.T + 2, self.number), self._models[self.number])
 
-    def _take_model(self, sender: int, payload: bytes) -> None:
+    def _take_model(self, sender: int, data: bytes, reply: bool = False) -> None:
+        if len(data) > self.node.links.limit:
+            raise NetworkError(f"a model of {len(data)} bytes came from site {sender}; refused")
+        payload = self.node.envelope.open(sender, MODEL, data, reply)
         expected = Header(self.run.mark, self.run.T + 2, sender)
         self._models[sender] = np.array(unpack(payload, expected, (self.run.m,)))
 
     def _swap(self, site: str, payload: bytes) -> bytes:
-        self._take_model(self.run.number(site), payload)
-        return self._model_message() if self.number in self._models else b""
+        sender = self.run.number(site)
+        self._take_model(sender, payload)
+        if self.number not in self._models:
+            return b""
+        return self.node.envelope.seal(sender, MODEL, b"", self._model_message(), reply=True)
 
     def _obey(self, site: str, payload: bytes) -> bytes:
         if site != SERVER:
@@ -140,13 +153,23 @@ class ConsortiumNode:
         self.store.close()
 
 
-def own_records(agreement: Agreement, name: str, site: Site, store: Store) -> tuple[DurableNode, Examiner | None]:
+def identity_of(kit: Path, agreement: Agreement, channel: Channel) -> Identity | None:
+    """The site's certificate; in FLARE's simulator, where one owner has everything, nobody has one."""
+    if channel.plaintext:
+        return None
+    certificate, key, authority = (kit / path for path in certificate_files("site"))
+    return Certified(certificate, key, authority, agreement.revoked)
+
+
+def own_records(
+    agreement: Agreement, name: str, site: Site, store: Store, identity: Identity | None = None
+) -> tuple[DurableNode, Examiner | None]:
     """The node over its training records, and the test over those that are held out; both within the budget."""
     run, public = agreement.run, agreement.site(name)
     train, test = deal(
         site.read(agreement.schema), public.records, public.held_out(agreement.held_out), store.secret, site.dataset
     )
-    node = DurableNode(run, name, problem_of(run, train), store, site.dataset)
+    node = DurableNode(run, name, problem_of(run, train), store, site.dataset, identity)
     examiner = None
     if test is not None:
         examiner = Examiner(agreement, name, problem_of(run, test), store, site.dataset)
@@ -156,7 +179,7 @@ def own_records(agreement: Agreement, name: str, site: Site, store: Store) -> tu
     return node, examiner
 
 
-def save_results(kit: Path, state: Path, agreement: Agreement, models: Array, seconds: float) -> Path:
+def save_results(kit: Path, state: Path, agreement: Agreement, models: Array, seconds: float, skips: int) -> Path:
     """What a site keeps: a `Result` for `sottovoce predict` and `sottovoce account --verify`, statement and schema."""
     run, made = agreement.run, statement(agreement)
     result = Result(
@@ -164,7 +187,7 @@ def save_results(kit: Path, state: Path, agreement: Agreement, models: Array, se
         models=models,
         history=History(),
         statement=made,
-        public=run.prepared.public | Public(run=run.digest, schedule_seed=run.spec.seed),
+        public=run.prepared.public | Public(run=run.digest, schedule_seed=run.spec.seed, skips=skips),
         classes=agreement.schema.label.classes,
         features=agreement.schema.features,
         nodes=run.nodes,

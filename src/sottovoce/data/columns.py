@@ -7,12 +7,11 @@ all. A node reads its records by a public schema instead (`schema.py`), which lo
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv
 import pyarrow.parquet
 from numpy.typing import NDArray
 
@@ -23,16 +22,6 @@ LABELS = ("label", "y", "target", "class")
 """The names under which a label column is found without being named."""
 
 SHOWN = 12  # columns that a message lists at the most
-
-
-def read_csv(file: IO[bytes], delimiter: str, group: str | None) -> Any:
-    """The file as an Arrow table; the owner's column is kept as written, so that '007' is not 7."""
-    types = {} if group is None else {group: pa.string()}
-    return pa.csv.read_csv(
-        file,
-        parse_options=pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
-        convert_options=pa.csv.ConvertOptions(column_types=types),
-    )
 
 
 def read_parquet(path: Path) -> Any:
@@ -53,15 +42,16 @@ def to_table(columns: Any, name: str, label: str | None, group: str | None, requ
     features = [column for column in names if column not in (label, group)]
     if not features:
         raise DataError(f"{name}: there are no columns besides the label and the owner; add at least one feature")
-    numbers = [_numbers(columns.column(names.index(column)), column, name) for column in features]
+    at = {column: j for j, column in enumerate(names)}
+    numbers = [_numbers(columns.column(at[column]), column, name) for column in features]
     single = all(column.dtype == np.float32 for column in numbers)
     X = np.empty((columns.num_rows, len(features)), dtype=np.float32 if single else np.float64)
     for j, column in enumerate(numbers):
         X[:, j] = column
     return Table(
         X=X,
-        y=None if label is None else _labels(columns.column(names.index(label)), label, name),
-        groups=None if group is None else _text(columns.column(names.index(group)), group, name),
+        y=None if label is None else _labels(columns.column(at[label]), label, name),
+        groups=None if group is None else _text(columns.column(at[group]), group, name),
         features=tuple(features),
         name=name,
     )

@@ -3,15 +3,16 @@
 Whatever is wrong with a file ends in one sentence, a `DataError`.
 """
 
-import bz2
-import gzip
+import io
 import lzma
 import os
 import struct
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +20,7 @@ import scipy  # not its parts: they load when first used
 from numpy.typing import ArrayLike, NDArray
 
 from sottovoce._types import Array
+from sottovoce.data.dialect import DIALECT, Dialect, opened, read_text
 from sottovoce.data.tables import Table, load_table
 from sottovoce.errors import DataError, SottovoceError, SpecError
 from sottovoce.rows import is_sparse
@@ -32,13 +34,13 @@ FORMATS = {
 }
 """Every format with the endings of its files' names."""
 
-OPEN: dict[str, Callable[[Path], Any]] = {".bz2": bz2.open, ".xz": lzma.open, ".gz": gzip.open}
+COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 """The endings of compressed files."""
 
 EXPECTED = {
     "svmlight": "lines of 'label index:value …' with a number for a label and rising indices",
-    "csv": "UTF-8 text with a header line and the same number of commas in every line",
-    "tsv": "UTF-8 text with a header line and the same number of tabs in every line",
+    "csv": "text with a header line and the same number of columns in every line",
+    "tsv": "text with a header line and the same number of tabs in every line",
     "parquet": "a Parquet file",
     "npz": "a table written by `sottovoce data make`",
 }
@@ -58,12 +60,13 @@ def load(
     positive: str | float | None = None,
     require_label: bool = True,
     columns: Sequence[str] | None = None,
+    dialect: Dialect = DIALECT,
 ) -> Table:
     r"""Read the records of a file.
 
     Parameters
     ----------
-    path : the file; svmlight, CSV and TSV may be compressed (.gz, .bz2, .xz)
+    path : the file; svmlight, CSV and TSV may be compressed (.gz, .bz2, .xz, .zst)
     format : 'svmlight', 'csv', 'tsv', 'parquet' or 'npz'; by default told from the name
     label : the label's column in a CSV or Parquet file; by default the one called label, y, target or class
     group : the column that names every record's owner; kept as text
@@ -74,6 +77,7 @@ def load(
     require_label : False for files to predict, where a missing label column gives y = None
     columns : the features to take from a CSV or Parquet file, by name and in this order; all others, but for a
         label and a group that are named, are left alone
+    dialect : how CSV is written, as far as that is known; the rest is found from the first lines
 
     Notes
     -----
@@ -92,47 +96,54 @@ def load(
     """
     path = Path(path)
     name = str(path)
-    format, compression = _format(path, format)
+    format = format_of(path, format)
     if format in ("svmlight", "npz") and (label is not None or group is not None):
         raise SpecError(f"{format} files have no named columns, so no label or group can be named; use CSV or Parquet")
     if label is not None and label == group:
         raise SpecError(f"the label and the group cannot both be the column '{label}'; name two columns")
-    try:
+    with one_sentence(path, format):
         if format == "npz":
             table = load_table(path)
         elif format == "svmlight":
             if first_index not in (None, 0, 1):
                 raise SpecError(f"the indices of an svmlight file count from 0 or from 1, not from {first_index}")
-            X, y = _read(path, format, compression, group, "auto" if first_index is None else first_index == 0)
+            X, y = _read_svmlight(path, "auto" if first_index is None else first_index == 0)
             table = _from_svmlight(X, y, name)
         else:
             from sottovoce.data.columns import chosen, to_table  # here: Arrow's parts are slow to load
 
-            raw = _read(path, format, compression, group)
+            raw = read_arrow(path, format, dialect, {} if group is None else {group: pa.string()})
             if columns is not None:
                 raw = chosen(raw, [*columns, *(other for other in (label, group) if other is not None)], name)
                 require_label = label is not None
             table = to_table(raw, name, label, group, require_label)
-    except SottovoceError:
-        raise
-    except FileNotFoundError:
-        raise DataError(f"{name}: there is no such file; check the path") from None
-    except IsADirectoryError:
-        raise DataError(f"{name}: this is a folder, and a file is needed; name a file in it") from None
-    except PermissionError:
-        raise DataError(f"{name}: the file may not be read; give yourself permission, or copy it") from None
-    except GARBLED as error:
-        if path.is_file() and path.stat().st_size == 0:
-            raise DataError(f"{name}: the file is empty; it should hold {EXPECTED[format]}") from None
-        raise DataError(
-            f"{name}: the file cannot be read as {format} ({_reason(error)}); "
-            f"it should hold {EXPECTED[format]}: mend it, or name another format"
-        ) from None
     if n_features is not None:
         table = _widened(table, n_features)
     if positive is not None and table.y is not None:
         table = Table(table.X, as_signs(table.y, positive)[0], table.groups, table.features, name)
     return table
+
+
+@contextmanager
+def one_sentence(path: Path, format: str) -> Iterator[None]:
+    """Whatever is wrong with a file while it is read, in one sentence that says what it should hold."""
+    try:
+        yield
+    except SottovoceError:
+        raise
+    except FileNotFoundError:
+        raise DataError(f"{path}: there is no such file; check the path") from None
+    except IsADirectoryError:
+        raise DataError(f"{path}: this is a folder, and a file is needed; name a file in it") from None
+    except PermissionError:
+        raise DataError(f"{path}: the file may not be read; give yourself permission, or copy it") from None
+    except GARBLED as error:
+        if path.is_file() and path.stat().st_size == 0:
+            raise DataError(f"{path}: the file is empty; it should hold {EXPECTED[format]}") from None
+        raise DataError(
+            f"{path}: the file cannot be read as {format} ({_reason(error)}); "
+            f"it should hold {EXPECTED[format]}: mend it, or name another format"
+        ) from None
 
 
 Classes = tuple[str | float, str | float]
@@ -224,13 +235,8 @@ def as_reals(y: ArrayLike) -> Array:
 
 def format_of(path: Path, format: str | None = None) -> str:
     """The format of a file: the one named, else the one that its ending says."""
-    return _format(path, format)[0]
-
-
-def _format(path: Path, format: str | None) -> tuple[str, str]:
-    """The format and, if any, the ending of the compression."""
     ending = path.suffix.lower()
-    compression = ending if ending in OPEN else ""
+    compression = ending if ending in COMPRESSED else ""
     if compression:
         ending = Path(path.stem).suffix.lower()
     if format is None:
@@ -243,23 +249,29 @@ def _format(path: Path, format: str | None) -> tuple[str, str]:
         raise SpecError(f"'{format}' is no format known here; choose one of {', '.join(FORMATS)}")
     if format in ("parquet", "npz") and compression:
         raise DataError(f"{path}: {format} files are not read from {compression}; decompress this one first")
-    return format, compression
+    return format
 
 
-def _read(path: Path, format: str, compression: str, group: str | None, zero_based: str | bool = "auto") -> Any:
+def read_arrow(path: Path, format: str, dialect: Dialect, types: Mapping[str, Any], **convert: Any) -> Any:
+    """A CSV, TSV or Parquet file as an Arrow table; columns of a type that is named are kept so: '007' is not 7."""
     if path.is_dir():
         raise IsADirectoryError
-    from sottovoce.data.columns import read_csv, read_parquet
-
     if format == "parquet":
-        return read_parquet(path)
-    file: IO[bytes]
-    with OPEN[compression](path) if compression else path.open("rb") as file:
-        if format == "svmlight":
-            from sklearn.datasets import load_svmlight_file  # here: seconds to import, and only this format needs it
+        from sottovoce.data.columns import read_parquet
 
-            return load_svmlight_file(file, zero_based=zero_based)
-        return read_csv(file, "," if format == "csv" else "\t", group)
+        return read_parquet(path)
+    if format == "tsv" and dialect.separator is None:
+        dialect = replace(dialect, separator="\t")
+    return read_text(path, dialect, column_types=types, **convert)
+
+
+def _read_svmlight(path: Path, zero_based: str | bool) -> Any:
+    if path.is_dir():
+        raise IsADirectoryError
+    from sklearn.datasets import load_svmlight_file  # here: seconds to import, and only this format needs it
+
+    with io.BufferedReader(opened(path), 1 << 20) as file:
+        return load_svmlight_file(file, zero_based=zero_based)
 
 
 def _from_svmlight(X: Any, y: Array, name: str) -> Table:
@@ -339,7 +351,7 @@ BRIGHTEST = 255.0  # of a byte: a public bound, whatever the pictures hold
 
 
 def read_idx(path: str | os.PathLike[str]) -> NDArray[np.uint8]:
-    """The array of an idx file of unsigned bytes, which may be compressed (.gz, .bz2, .xz).
+    """The array of an idx file of unsigned bytes, which may be compressed (.gz, .bz2, .xz, .zst).
 
     Examples
     --------
@@ -352,8 +364,7 @@ def read_idx(path: str | os.PathLike[str]) -> NDArray[np.uint8]:
     """
     path = Path(path)
     try:
-        ending = path.suffix.lower()
-        with OPEN[ending](path) if ending in OPEN else path.open("rb") as file:
+        with opened(path) as file:
             content: bytes = file.read()
     except FileNotFoundError:
         raise DataError(f"{path}: there is no such file; check the path") from None

@@ -3,11 +3,14 @@
 A reader that guesses (is this column of numbers, is '007' a 7?) looks at everybody's records to decide how each is
 read. Here the schema says what a column is, and every value is read by itself: a number or nothing, a text or nothing.
 Then every record is encoded by itself from public numbers: a number is clipped to its public bounds and brought to
-[−1, 1], a category becomes an indicator for each of its public values, a flag −1 or +1. So a row's norm is at most
-the square root of the number of columns, whatever the data holds. `row_norm`, if given, scales longer rows down.
+[−1, 1], and so is a date; a category becomes an indicator for each of its public values, a flag −1 or +1, a text its
+words, each hashed to one of so many features with a sign and the whole scaled to norm 1. So a row's norm is at most the
+square root of the number of columns, whatever the data holds. `row_norm`, if given, scales longer rows down.
 
     row_norm = 1.0
     unit = "patient"                      # whose a row is: one person's rows count together
+    group = "hospital"                    # who owns it: a node for each, where a file holds several owners' records
+    ignored = ["visit_number"]            # columns that are there, and are left alone as all are that are not named
 
     [label]
     column = "outcome"
@@ -28,6 +31,21 @@ the square root of the number of columns, whatever the data holds. `row_norm`, i
     type = "flag"
     categories = ["no", "yes"]
 
+    [columns.admitted]
+    type = "date"
+    low = 2015-01-01
+    high = 2025-12-31
+    format = "%d.%m.%Y"                   # if not 2019-07-31
+
+    [columns.note]
+    type = "text"
+    buckets = 64
+
+    [dialect]                             # of text files, if it is not to be found from the first lines
+    separator = ";"
+    decimal = ","
+    encoding = "cp1252"
+
 A file without named columns (svmlight) has `features` and their common bounds in place of the columns. A run file
 without a schema has a *plain* one (`plain_schema`): columns of numbers that are taken as they are.
 """
@@ -35,34 +53,38 @@ without a schema has a *plain* one (`plain_schema`): columns of numbers that are
 import hashlib
 import json
 import math
+import re
 import tomllib
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from decimal import Decimal
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv
 import scipy  # not its parts: they load when first used
 from numpy.typing import NDArray
 
 from sottovoce._types import Array, Matrix
-from sottovoce.data.load import GARBLED, OPEN, format_of, load
+from sottovoce.data.dialect import DIALECT, Dialect
+from sottovoce.data.load import format_of, load, one_sentence, read_arrow
 from sottovoce.data.tables import unit_rows
 from sottovoce.errors import DataError, SpecError
 
 FILE = "schema.toml"
 NONE = "none"
 REFUSE = "refuse"
-KINDS = ("number", "category", "flag")
+KINDS = ("number", "category", "flag", "date", "text")
+MOST = 1 << 20
+"""Features of one text at the most."""
 MISSING = ("", "NA", "NaN", "nan", "null", "NULL", "None")
 """What counts as no value in a text file, unless the schema lists its own."""
 NUMBERED = ("svmlight", "npz")
 """Formats whose features have numbers and no names."""
-DELIMITERS = {"csv": ",", "tsv": "\t"}
 
 
 # -- values, read one by one --
@@ -78,7 +100,12 @@ class Columns:
 
 
 def read_columns(
-    path: Path, format: str, numbers: Sequence[str], texts: Sequence[str], missing: Sequence[str] = MISSING
+    path: Path,
+    format: str,
+    numbers: Sequence[str],
+    texts: Sequence[str],
+    missing: Sequence[str] = MISSING,
+    dialect: Dialect = DIALECT,
 ) -> Columns:
     r"""Read the named columns of a CSV, TSV or Parquet file; all others are left alone.
 
@@ -92,41 +119,30 @@ def read_columns(
     >>> columns.numbers["age"], columns.texts["school"].tolist()
     (array([ 9., nan]), ['007', 'north'])
     """
-    if not path.is_file():
-        raise DataError(f"{path}: there is no such file; check the path")
-    try:
-        if format == "parquet":
-            from sottovoce.data.columns import read_parquet  # here: Arrow's parts are slow to load
-
-            raw = read_parquet(path)
-        else:
-            raw = _read_text(path, DELIMITERS[format], numbers, texts, missing)
-    except KeyError as error:
-        raise DataError(f"{path}: the schema names a column that is not there ({error.args[0]}); add it") from None
-    except GARBLED as error:
-        raise DataError(f"{path}: the file cannot be read as {format} ({type(error).__name__}); mend it") from None
+    with one_sentence(path, format):
+        try:
+            raw = _read(path, format, dialect, numbers, texts, missing)
+        except KeyError as error:
+            raise DataError(f"{path}: the schema names a column that is not there ({error.args[0]}); add it") from None
     columns = {str(name): raw.column(i) for i, name in enumerate(raw.column_names) if name in {*numbers, *texts}}
     return from_lists(columns, str(path), numbers, texts, missing)
 
 
-def _read_text(path: Path, delimiter: str, numbers: Sequence[str], texts: Sequence[str], missing: Sequence[str]) -> Any:
+def _read(
+    path: Path, format: str, dialect: Dialect, numbers: Sequence[str], texts: Sequence[str], missing: Sequence[str]
+) -> Any:
     """The file as an Arrow table; numbers as texts, to be looked at one by one, where one of them is none to Arrow."""
 
     def read(kind: Any) -> Any:
-        file: IO[bytes]
-        opener = OPEN.get(path.suffix.lower())
-        with opener(path) if opener else path.open("rb") as file:
-            return pa.csv.read_csv(
-                file,
-                read_options=pa.csv.ReadOptions(use_threads=False),
-                parse_options=pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
-                convert_options=pa.csv.ConvertOptions(
-                    include_columns=[*numbers, *texts],
-                    column_types={**dict.fromkeys(numbers, kind), **dict.fromkeys(texts, pa.string())},
-                    null_values=list(missing),
-                    strings_can_be_null=True,
-                ),
-            )
+        return read_arrow(
+            path,
+            format,
+            dialect,
+            {**dict.fromkeys(numbers, kind), **dict.fromkeys(texts, pa.string())},
+            include_columns=[*numbers, *texts],
+            null_values=list(missing),
+            strings_can_be_null=True,
+        )
 
     try:
         return read(pa.float64())
@@ -246,16 +262,28 @@ class Column:
     high: float = 1.0
     categories: tuple[str, ...] = ()
     missing: str | float = REFUSE
+    format: str = ""
+    buckets: int = 0
 
     def __post_init__(self) -> None:
         """Refuse what does not bound a value."""
         if self.kind not in KINDS:
             raise SpecError(f"schema: column '{self.name}' is a {self.kind!r}; its type is one of {', '.join(KINDS)}")
-        if self.kind == "number":
+        extra = {"categories": ("category", "flag"), "format": ("date",), "buckets": ("text",)}
+        odd = [name for name, kinds in extra.items() if getattr(self, name) and self.kind not in kinds]
+        if odd:
+            raise SpecError(f"schema: column '{self.name}' is a {self.kind}, which has no {odd[0]}; leave it out")
+        if self.kind in ("number", "date"):
             if not -math.inf < self.low < self.high < math.inf:
                 raise SpecError(f"schema: column '{self.name}' needs finite bounds low < high")
             if isinstance(self.missing, str) and self.missing != REFUSE:
-                raise SpecError(f"schema: '{self.name}' has missing = '{self.missing}'; give a number or '{REFUSE}'")
+                raise SpecError(f"schema: '{self.name}' has missing = '{self.missing}'; give a {self.kind}, '{REFUSE}'")
+            return
+        if self.kind == "text":
+            if not 1 <= self.buckets <= MOST:
+                raise SpecError(f"schema: column '{self.name}' needs buckets, from 1 to {MOST:,}: its features")
+            if self.missing not in (NONE, REFUSE):
+                raise SpecError(f"schema: '{self.name}' has missing = '{self.missing}'; give '{NONE}' or '{REFUSE}'")
             return
         least = 2 if self.kind == "flag" else 1
         few = len(set(self.categories)) != len(self.categories) or len(self.categories) < least
@@ -267,12 +295,17 @@ class Column:
     @property
     def features(self) -> tuple[str, ...]:
         """Names of the features that the column becomes."""
+        if self.kind == "text":
+            return tuple(f"{self.name}#{k}" for k in range(self.buckets))
         return tuple(f"{self.name}={value}" for value in self.categories) if self.kind == "category" else (self.name,)
 
     def encode(self, columns: Columns) -> Array:
         """(records, features) with rows of norm at most 1, each from its own value alone."""
-        if self.kind == "number":
-            values = np.asarray(columns.numbers[self.name], dtype=np.float64)
+        if self.kind == "text":
+            return self._hashed(columns.texts[self.name])
+        if self.kind in ("number", "date"):
+            date = self.kind == "date"
+            values = self._days(columns.texts[self.name]) if date else columns.numbers[self.name].astype(np.float64)
             gaps = np.isnan(values)
             if self.missing == REFUSE:
                 refuse(gaps, self.name, "has no value")
@@ -286,6 +319,53 @@ class Column:
         filled = np.where(known, texts, self.missing)
         hot = (filled[:, None] == np.array(self.categories, dtype=object)[None, :]).astype(np.float64)
         return hot if self.kind == "category" else hot[:, 1:] - hot[:, :1]
+
+    def _days(self, texts: NDArray[np.object_]) -> Array:
+        """Days since the year 1, with fractions; NaN for a missing one."""
+        days = np.array([math.nan if text is None else day_of(text, self.format) for text in texts], dtype=np.float64)
+        written = f"as in {datetime(2019, 7, 31).strftime(self.format or '%Y-%m-%d')}"
+        refuse(np.isinf(days), self.name, f"is a date in the schema ({written}), but holds something else", "mend it")
+        return days
+
+    def _hashed(self, texts: NDArray[np.object_]) -> Array:
+        """Words counted in their buckets, with their signs, and brought to norm 1."""
+        out = np.zeros((len(texts), self.buckets))
+        if self.missing == REFUSE:
+            refuse(np.array([text is None for text in texts], dtype=bool), self.name, "has no value")
+        for row, text in enumerate(texts):
+            for word in _WORD.findall((text or "").casefold()):
+                bucket, sign = _place(self.name, word, self.buckets)
+                out[row, bucket] += sign
+        norms = np.linalg.norm(out, axis=1, keepdims=True)
+        return np.divide(out, norms * (1.0 + 2.0**-50), out=out, where=norms > 0)
+
+
+_WORD = re.compile(r"\w+")
+
+
+@lru_cache(maxsize=1 << 16)
+def _place(column: str, word: str, buckets: int) -> tuple[int, float]:
+    """Where a word of a column is counted, and with which sign: the same for everybody, for good."""
+    drawn = int.from_bytes(hashlib.blake2b(word.encode(), key=column.encode()[:64], digest_size=8).digest(), "little")
+    return (drawn >> 1) % buckets, 1.0 if drawn & 1 else -1.0
+
+
+def day_of(text: str, format: str = "") -> float:
+    """A date or time as days since the year 1; infinite where the text is none.
+
+    Examples
+    --------
+    >>> day_of("2019-07-31") == day_of("31.7.2019", "%d.%m.%Y"), day_of("2019-07-31 12:00") - day_of("2019-07-31")
+    (True, 0.5)
+    >>> day_of("soon")
+    inf
+    """
+    try:
+        when = datetime.strptime(text, format) if format else datetime.fromisoformat(text)
+    except ValueError:
+        return math.inf
+    seconds = when.hour * 3600 + when.minute * 60 + when.second
+    return when.toordinal() + seconds / 86400.0
 
 
 @dataclass(frozen=True)
@@ -347,11 +427,12 @@ class Label:
 
 @dataclass(frozen=True, eq=False)
 class Encoded:
-    """Records ready to train on: rows within the public bound, targets, and whose each row is."""
+    """Records ready to train on: rows within the public bound, targets, whose each row is, and who has it."""
 
     X: Matrix
     y: Array
     units: NDArray[np.object_] | None
+    groups: NDArray[np.object_] | None = None
 
 
 @dataclass(frozen=True)
@@ -368,6 +449,9 @@ class Schema:
     row_norm : R, the public bound on a row; by default the one that the columns imply
     missing_values : texts that count as no value
     plain : whether numbers are taken as they are, in no bounds of their own; see `plain_schema`
+    group : the column that says who owns a row, where several owners' records lie in one file
+    ignored : columns that are known to be there, and are not used
+    dialect : how text files are written, as far as that is agreed
     """
 
     label: Label
@@ -379,16 +463,20 @@ class Schema:
     row_norm: float = 0.0
     missing_values: tuple[str, ...] = MISSING
     plain: bool = False
+    group: str | None = None
+    ignored: tuple[str, ...] = ()
+    dialect: Dialect = DIALECT
 
     def __post_init__(self) -> None:
         """Names once, bounds that bound, and the default of the row's."""
-        names = [self.label.column, *([self.unit] if self.unit else []), *(c.name for c in self.columns)]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise SpecError(f"schema: column '{twice[0]}' is named twice; a column is a feature, the label or the unit")
+        roles = [self.label.column, *{name: 0 for name in (self.unit, self.group) if name}]
+        named = Counter([*roles, *self.ignored, *(column.name for column in self.columns)])
+        name, uses = max(named.items(), key=lambda item: item[1])
+        if uses > 1:
+            raise SpecError(f"schema: column '{name}' is named twice; give each one use, or none")
         if bool(self.columns) == bool(self.numbered):
             raise SpecError("schema: give either columns, or features = … for numbered ones (svmlight)")
-        if self.numbered and self.unit:
+        if self.numbered and (self.unit or self.group):
             raise SpecError("schema: svmlight files have no columns, so no unit can be named; use CSV or Parquet")
         if not self.row_norm:
             object.__setattr__(self, "row_norm", self.widest)
@@ -430,13 +518,18 @@ class Schema:
     def texts(self) -> tuple[str, ...]:
         """Columns to read as text."""
         mine = () if self.label.is_number else (self.label.column,)
-        return (*mine, *((self.unit,) if self.unit else ()), *(c.name for c in self.columns if c.kind != "number"))
+        roles = dict.fromkeys(name for name in (self.unit, self.group) if name)
+        return (*mine, *roles, *(c.name for c in self.columns if c.kind != "number"))
 
     @property
     def digest(self) -> str:
         """SHA-256 of everything that the schema says, however the file is laid out."""
         said = asdict(self)
         del said["plain"], said["label"]["outputs"]  # no entries of a file
+        del said["dialect"], said["group"], said["ignored"]  # of one file: records are the same without them
+        for column in said["columns"]:
+            for name in [name for name in ("format", "buckets") if not column[name]]:
+                del column[name]  # version 0.1 had no dates and no words
         return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
     def read(self, path: Path, format: str | None = None) -> Encoded:
@@ -447,7 +540,7 @@ class Schema:
             if table.y is None:
                 raise DataError(f"{path}: the file has no labels; give one that has")
             return self.encode_numbered(table.X, table.y)
-        return self.encode(read_columns(path, kind, self.numbers, self.texts, self.missing_values))
+        return self.encode(read_columns(path, kind, self.numbers, self.texts, self.missing_values, self.dialect))
 
     def read_rows(self, path: Path, format: str | None = None) -> Matrix:
         """The rows of a file of records to predict: no label or unit is needed."""
@@ -456,7 +549,7 @@ class Schema:
             return self._clipped(load(path, format=kind, n_features=self.numbered, require_label=False).X)
         numbers = [c.name for c in self.columns if c.kind == "number"]
         texts = [c.name for c in self.columns if c.kind != "number"]
-        return self.encode_features(read_columns(path, kind, numbers, texts, self.missing_values))
+        return self.encode_features(read_columns(path, kind, numbers, texts, self.missing_values, self.dialect))
 
     def _format(self, path: Path, format: str | None) -> str:
         kind = format_of(path, format)
@@ -470,11 +563,16 @@ class Schema:
         """Rows, targets and units of named columns."""
         name = self.label.column
         y = self.label.encode((columns.numbers if self.label.is_number else columns.texts)[name])
-        units = None if self.unit is None else columns.texts[self.unit]
-        if units is not None:
-            nobody: NDArray[np.bool_] = np.array([unit is None for unit in units], dtype=bool)
-            refuse(nobody, str(self.unit), "has no value", "say whose the record is")
-        return Encoded(self.encode_features(columns), y, units)
+        units, groups = self._whose(self.unit, columns), self._whose(self.group, columns)
+        return Encoded(self.encode_features(columns), y, units, groups)
+
+    def _whose(self, column: str | None, columns: Columns) -> NDArray[np.object_] | None:
+        if column is None:
+            return None
+        found = columns.texts[column]
+        nobody: NDArray[np.bool_] = np.array([value is None for value in found], dtype=bool)
+        refuse(nobody, column, "has no value", "say whose the record is")
+        return found
 
     def encode_features(self, columns: Columns) -> Matrix:
         """The rows of named columns, each from its own values and the schema alone."""
@@ -557,6 +655,7 @@ def schema_of(data: dict[str, Any]) -> Schema:
         label = _floats(dict(rest.pop("label")))
         classes = label.pop("classes", None)
         columns = tuple(_column(name, dict(table)) for name, table in rest.pop("columns", {}).items())
+        dialect = Dialect(**rest.pop("dialect", {}))
         if "plain" in rest or "outputs" in label:
             raise TypeError("'plain' and 'outputs' are no entries")
         return Schema(
@@ -564,6 +663,8 @@ def schema_of(data: dict[str, Any]) -> Schema:
             columns,
             numbered=int(rest.pop("features", 0)),
             missing_values=tuple(rest.pop("missing_values", MISSING)),
+            ignored=tuple(rest.pop("ignored", ())),
+            dialect=dialect,
             **rest,
         )
     except KeyError as error:
@@ -581,13 +682,26 @@ def _floats(table: dict[str, Any]) -> dict[str, Any]:
 
 
 def _column(name: str, table: dict[str, Any]) -> Column:
-    missing = table.pop("missing", REFUSE)
     kind = table.pop("type", "number")
+    missing = table.pop("missing", NONE if kind == "text" else REFUSE)
+    blank = [end for end in ("low", "high", "missing") if (missing if end == "missing" else table.get(end)) == "?"]
+    if blank:
+        raise SpecError(f"schema: '{blank[0]}' of column '{name}' is still to be filled in, from public knowledge")
+    if kind == "date":
+        if not {"low", "high"} <= set(table):
+            raise SpecError(f"schema: column '{name}' is a date, and needs the bounds low and high")
+        ends = {"low": table["low"], "high": table["high"], "missing": missing}
+        days = {end: value if value == REFUSE else day_of(str(value)) for end, value in ends.items()}
+        odd = [end for end, day in days.items() if day == math.inf]
+        if odd:
+            raise SpecError(f"schema: '{odd[0]}' of column '{name}' is a date such as 2019-07-31, not {ends[odd[0]]!r}")
+        missing = days.pop("missing")
+        table.update(days)
     _floats(table)
     return Column(
         name,
         kind,
         categories=tuple(map(as_text, table.pop("categories", ()))),
-        missing=float(missing) if kind == "number" and missing != REFUSE else as_text(missing),
+        missing=float(missing) if kind in ("number", "date") and missing != REFUSE else as_text(missing),
         **table,
     )

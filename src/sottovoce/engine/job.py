@@ -20,7 +20,9 @@ from sottovoce.engine.secure import SecureDraws
 from sottovoce.errors import SpecError
 from sottovoce.network.schedule import Schedule
 from sottovoce.privacy.release import Release
+from sottovoce.privacy.statistics import Products
 from sottovoce.problem.losses import Loss
+from sottovoce.problem.moments import packed_moments
 from sottovoce.problem.objective import Problem, clipped_mean
 from sottovoce.problem.regularisers import Entropy, Euclidean
 
@@ -56,7 +58,16 @@ class Job:
 
 
 def gradients(problem: Problem, release: Release, nodes: IntArray, records: list[IntArray | None]) -> Gradient:
-    """x of some nodes -> ĝ_i, their clipped mean subgradients over the given records, (nodes, m)."""
+    """x of some nodes -> ĝ_i, their clipped mean subgradients over the given records, (nodes, m).
+
+    Where not subgradients are let out but the products of all records' numbers: the mean of those, whatever x is.
+    """
+    how = release.sampling
+    if isinstance(how, Products):
+        shards = problem.shards
+        return lambda x: np.stack(
+            [packed_moments(shards, i, how.weight, how.row_norm, how.columns) / shards.sizes[i] for i in nodes.tolist()]
+        )
 
     def gradient(x: Array) -> Array:
         rows = zip(nodes.tolist(), x, records, strict=True)
@@ -205,8 +216,6 @@ class Engine:
         row = loss if self.losses is None else self.losses.get(loss.name)
         if row is None or row.slope_formula is not loss.slope_formula:
             yield f"loss '{loss.name}' (it knows those that were in the table when it was first used)"
-        if self.losses is not None and job.problem.shards.weights is not None:
-            yield "weights of single records"
         if not self.secure and job.secure:
             yield "secure release (of a run without a seed; secure=False or --no-secure would do without)"
 

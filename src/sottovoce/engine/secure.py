@@ -12,7 +12,7 @@ their grid when they are first asked for, once, and kept in float32; a row over 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from sottovoce._types import Array, IntArray
 from sottovoce.algorithm.method import Gradient, Method, Speaks
 from sottovoce.privacy.release import Release, Source, rounded_up
 from sottovoce.privacy.sampling import Cyclic, Fixed, Full, Poisson, Sampling
+from sottovoce.privacy.statistics import Products
 from sottovoce.problem.losses import IEEE_SLOPES, LOGISTIC, SOFTMAX, Joint
 from sottovoce.problem.objective import Problem
 from sottovoce.secure import noise, sampling
@@ -27,6 +28,7 @@ from sottovoce.secure.functions import logistic_slope, softmax_slope
 from sottovoce.secure.generator import Generator, Purpose
 from sottovoce.secure.grids import GridRows, Grids, choose_grids, on_grid
 from sottovoce.secure.noise import SOURCES, Layer, Noise, Same, release_grid
+from sottovoce.secure.products import ProductSums, product_grids
 from sottovoce.secure.sums import Slope, clipped_sum
 
 WORDS = 1 << 20
@@ -58,7 +60,13 @@ def _no_uniforms(first: int, count: int) -> Array:
     raise AssertionError("records in a fixed order are not drawn")
 
 
-SAMPLERS: Mapping[type, Records] = {Poisson: _poisson, Fixed: _fixed, Full: _undrawn, Cyclic: _undrawn}
+SAMPLERS: Mapping[type, Records] = {
+    Poisson: _poisson,
+    Fixed: _fixed,
+    Full: _undrawn,
+    Cyclic: _undrawn,
+    Products: _undrawn,
+}
 """How records are drawn, so that their law is exactly the one that is accounted."""
 
 
@@ -82,11 +90,12 @@ def slope_of(joint: Joint) -> Slope | None:
 def hindrance(problem: Problem, method: Method, release: Release) -> str | None:
     """Why a run cannot be a secure one, in a clause; None where it can."""
     released, how, law = method.released, release.sampling, release.law
-    if not released.iterates:
+    products = isinstance(how, Products)
+    if not released.iterates and not products:
         return "its noise goes with a minimiser, which is no exact sum"
     if not released.at_once:
         return "its noise is added after a proximal map, whose result is no exact sum"
-    if slope_of(problem.joint) is None:
+    if not products and slope_of(problem.joint) is None:
         return f"the slope of loss '{problem.loss.name}' is not known to be the same bits in every place of a batch"
     if type(how) not in SAMPLERS:
         return f"there is no exact way to draw records by '{how}'"
@@ -153,6 +162,58 @@ class ExactSums:
         return clipped_sum(self.rows, model, shards.y, self.slope, mine, counts, shards.weights).ravel()
 
 
+class Sums(Protocol):
+    """Sums over records without an error."""
+
+    @property
+    def grids(self) -> Grids:
+        """On which they are."""
+
+    def total(self, node: int, x: Array, records: IntArray | None) -> IntArray:
+        """The sum at x over these units of a node, in units of the sums' grid."""
+
+
+@dataclass(frozen=True, eq=False)
+class ExactProducts:
+    """The sums of products over the records of nodes 0 … n − 1, without an error.
+
+    Attributes
+    ----------
+    problem : the records
+    how : bounds, and the weight of the targets
+    largest : the largest number of units that a node may have, public
+    """
+
+    problem: Problem
+    how: Products
+    largest: int
+
+    @cached_property
+    def grids(self) -> Grids:
+        """From public numbers."""
+        return product_grids(self.largest, self.how.row_norm * self.how.columns, self.how.intercept, self.how.weight)
+
+    @cached_property
+    def sums(self) -> ProductSums:
+        """Over the records on their grid."""
+        shards = self.problem.shards
+        X = shards.X if self.how.columns else shards.X[:, :0]
+        return ProductSums(X, shards.y, self.grids, self.how.weight)
+
+    def total(self, node: int, x: Array, records: IntArray | None) -> IntArray:
+        """Of all units of a node, whatever x is."""
+        shards = self.problem.shards
+        rows, counts = shards.rows(node), shards.counts(node)
+        return self.sums.total(np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows, counts)
+
+
+def exact_sums(problem: Problem, release: Release, row_norm: float, intercept: float, largest: int) -> Sums:
+    """The sums that a release is made of."""
+    if isinstance(release.sampling, Products):
+        return ExactProducts(problem, release.sampling, largest)
+    return ExactSums(problem, release.clip, row_norm, intercept, largest)
+
+
 @dataclass(frozen=True, eq=False)
 class SecureDraws:
     """The randomness of a secure run, and its releases.
@@ -169,7 +230,7 @@ class SecureDraws:
     """
 
     release: Release
-    sums: ExactSums
+    sums: Sums
     keys: Mapping[Purpose, Generator] = field(repr=False)
     sizes: IntArray
     m: int

@@ -2,6 +2,14 @@
 
 from sottovoce.estimators.classifier import PrivateClassifier
 from sottovoce.estimators.regressor import PrivateRegressor
+from sottovoce.estimators.search import PrivateSearchCV
 from sottovoce.estimators.transformers import PublicProjection, PublicScaler, RowNormalizer
 
-__all__ = ["PrivateClassifier", "PrivateRegressor", "PublicProjection", "PublicScaler", "RowNormalizer"]
+__all__ = [
+    "PrivateClassifier",
+    "PrivateRegressor",
+    "PrivateSearchCV",
+    "PublicProjection",
+    "PublicScaler",
+    "RowNormalizer",
+]

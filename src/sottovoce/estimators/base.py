@@ -7,7 +7,8 @@ is done to that record by itself: its row is scaled down to the public bound, it
 """
 
 import warnings
-from typing import Any, NamedTuple, Self
+from dataclasses import replace
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,7 @@ from sottovoce.problem.regularisers import Euclidean
 from sottovoce.problem.shards import Shards, by_group
 from sottovoce.rows import row_norms
 from sottovoce.run.build import ROW_SLACK
+from sottovoce.run.result import Result
 from sottovoce.run.solve import solve
 from sottovoce.run.spec import Execution, Spec
 
@@ -148,6 +150,8 @@ class PrivateLinearModel(Evaluates, BaseEstimator):
     track: bool
     warm_start: bool
     _last: Last
+    _column: ClassVar[float] = settings.INTERCEPT
+    """B."""
 
     def fit(self, X: Any, y: Any, nodes: Any = None, units: Any = None) -> Self:
         """Train on everybody's records.
@@ -166,7 +170,7 @@ class PrivateLinearModel(Evaluates, BaseEstimator):
 
     def _fit(self, X: Any, y: Any, nodes: Any, units: Any, sample_weight: Any = None) -> Self:
         run = self._prepare(X, y, nodes, units, sample_weight)
-        spec = self._started(run.spec)
+        spec = run.spec
         statements: tuple[PrivacyStatement, ...] = ()
         if self.warm_start and hasattr(self, "_last"):
             if self._last.problem != run.problem:
@@ -183,9 +187,28 @@ class PrivateLinearModel(Evaluates, BaseEstimator):
         self.privacy_, self.history_ = result.statement, result.history
         self._last = Last(run.problem, tuple(result.model.tolist()), (*statements, result.statement))
         self.spent_ = remember(run.records, result.statement, run.owner)
-        self._trained = run.records
+        self._trained, self._result = run.records, result
         self._keep(result.models)
+        self._learn(result)
         return self
+
+    def to_result(self, features: tuple[str, ...] | None = None) -> Result:
+        """The run as `sottovoce train` keeps it, its model in units of the records: to save, report and verify."""
+        check_is_fitted(self)
+        scale = np.ones(self._result.models.shape[1]).reshape(self.spec_.problem.outputs, -1)
+        scale[:, : self.n_features_in_] /= self.row_norm_
+        names = getattr(self, "feature_names_in_", None) if features is None else features
+        return replace(
+            self._result,
+            models=self._result.models * scale.ravel(),
+            statement=self.privacy_,
+            classes=self._named(),
+            features=None if names is None else tuple(str(name) for name in names),
+        )
+
+    def _named(self) -> tuple[Any, ...] | None:
+        """The classes of a result; None of a regression."""
+        return None
 
     def _prepare(self, X: Any, y: Any, nodes: Any, units: Any, sample_weight: Any = None) -> Prepared:
         if y is None:
@@ -239,7 +262,8 @@ class PrivateLinearModel(Evaluates, BaseEstimator):
             outputs=outputs,
             adversary=settings.watching(self.trust, self.adversary, len(sizes)),
             graph="complete" if self.graph == "auto" else self.graph,
-            intercept=settings.INTERCEPT if self.fit_intercept else 0.0,
+            intercept=self._column if self.fit_intercept else 0.0,
+            shape=epsilon is not None and self._shaped(),
             penalty=settings.penalty_name(self.penalty),
             weight=self._mean_weight(),
         )
@@ -280,7 +304,7 @@ class PrivateLinearModel(Evaluates, BaseEstimator):
         """Weights (…, m) and constant terms (…,) of models (…, m'), in the units of the records."""
         if not self.fit_intercept:
             return models / self.row_norm_, np.zeros(models.shape[:-1])
-        return models[..., :-1] / self.row_norm_, settings.INTERCEPT * models[..., -1]
+        return models[..., :-1] / self.row_norm_, self._column * models[..., -1]
 
     def _targets(self, y: NDArray[Any]) -> tuple[Array, int]:
         """Targets as the loss takes them, and how many outputs a record has."""
@@ -294,13 +318,13 @@ class PrivateLinearModel(Evaluates, BaseEstimator):
         """The same on average, as far as that is public."""
         return 1.0
 
+    def _shaped(self) -> bool:
+        """Whether a share of the budget may go to the shape of the data."""
+        return False
+
     def _given(self) -> dict[str, Any]:
         """The parameters, for the planner: α in units of the loss that is minimised."""
         return self.get_params(deep=False)
-
-    def _started(self, spec: Spec) -> Spec:
-        """The run from where public numbers say that it may start."""
-        return spec
 
     def _labels(self) -> tuple[Any, ...]:
         """What the targets stand for: classes, or the ends of a range."""
@@ -314,6 +338,9 @@ class PrivateLinearModel(Evaluates, BaseEstimator):
         """Set `coef_`, `intercept_` and their kin from every node's model."""
         raise NotImplementedError
 
+    def _learn(self, result: Result) -> None:
+        """Set what else can be made of what was released."""
+
     def __sklearn_tags__(self) -> Any:
         """Sparse records are welcome; without a seed no two fits agree."""
         tags = super().__sklearn_tags__()
@@ -324,7 +351,7 @@ class PrivateLinearModel(Evaluates, BaseEstimator):
 
 def one_column(y: Any) -> NDArray[Any]:
     """Targets, one a record."""
-    shape = np.shape(y)
+    shape = np.asarray(y).shape
     if len(shape) == 2 and shape[1] > 1:
         raise DataError(
             f"y has {shape[1]} columns, but a model has one target a record (multi-output is not supported); fit one "

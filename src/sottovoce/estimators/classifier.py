@@ -14,16 +14,12 @@ from sottovoce._types import Array
 from sottovoce.errors import DataError, PrivacyError, SpecError
 from sottovoce.estimators import settings
 from sottovoce.estimators.base import PrivateLinearModel, known_loss, leak, refuse_missing
+from sottovoce.evaluation.curves import public_link
 from sottovoce.evaluation.private import Evaluation, answers
 from sottovoce.problem import losses
 from sottovoce.problem.losses import Loss
-from sottovoce.problem.regularisers import Euclidean
-from sottovoce.run.spec import Spec
 
 LOSSES = "auto, hinge, smoothed_hinge, logistic, squared_hinge, softmax"
-STEEP = 1.5
-"""Slope of the probabilities of losses that have none of their own, at margins of about 1: public, and as good on
-average as those of the logistic loss, which is less accurate (docs/estimators.md)."""
 
 
 class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
@@ -41,7 +37,9 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
         against the rest, all at once, in a single release
     penalty, alpha, l1_ratio : "l2", "l1", "elasticnet" or None, with weight `alpha` as in scikit-learn's
         `SGDClassifier`, on rows in units of `row_norm`. The intercept is penalised too
-    trust : whom the owners trust: "nobody" (every message may be read), or "centre" (one node holds all records)
+    trust : whom the owners trust: "nobody" (every message may be read, every other node be curious), "majority" or a
+        number (so many nodes may collude, the others keep secrets that they share in pairs), or "centre" (one node
+        holds all records)
     adversary : the same by the name of who is watching, such as "transcript"; "auto" follows from `trust`
     n_nodes : to how many simulated owners rows are dealt in turn where `fit` is given no `nodes`; "auto" is one owner
     graph, activation : who is linked with whom, and who speaks in a round, such as "ring" and "matching(2)"
@@ -49,12 +47,14 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
     row_norm : a public bound on the length of a row. Without it rows are scaled down to length 1, with a warning
     on_violation : "clip" scales a row over the bound down to it, in `fit` and `predict`; "raise" refuses it
     fit_intercept : whether there is a constant term
+    shape : "auto" spends a share of the budget on the shape of the data where public numbers say that it pays: noisy
+        means by which rows are centred, scaled and brought to a common length; False spends all on the model
     classes : the labels there may be, public. Inferred from the data, with a warning, where not given
     class_weight : what a record of each class counts, {class: number over 0}, public; or "balanced": by the `prior`
         all classes count the same together. The largest weight counts as 1 in the mechanism, so that weights change no
         ε: they lower what the others say beside the same noise
     prior : how likely each class is, {class: share} or shares in the order of `classes`, public. With it the plan
-        knows what is left of the data's weight, and the constant term starts where the prior puts it
+        knows what is left of the data's weight beside the noise
     max_weight : a public bound on `sample_weight` in `fit`, clipped to it. Without it 1, with a warning
     random_state : None draws secret noise; a whole number makes a simulation, and the statement says so
     secure : whether noise and sums are exact and the generator a cryptographic one, so that the guarantee holds of the
@@ -92,6 +92,8 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
     SIMULATION: with secret noise every record would have (ε = 1, δ = 1e-05)-differential privacy against ...
     """
 
+    _column = settings.SMALL_INTERCEPT
+
     def __init__(
         self,
         epsilon: float | None = 1.0,
@@ -112,6 +114,7 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
         row_norm: float | None = None,
         on_violation: str = "clip",
         fit_intercept: bool = True,
+        shape: bool | str = "auto",
         classes: Any = None,
         class_weight: Any = None,
         prior: Any = None,
@@ -139,6 +142,7 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
         self.row_norm = row_norm
         self.on_violation = on_violation
         self.fit_intercept = fit_intercept
+        self.shape = shape
         self.classes = classes
         self.class_weight = class_weight
         self.prior = prior
@@ -248,8 +252,16 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
         outputs = len(self.classes_) if len(self.classes_) > 2 else 1
         return (2.0 * codes - 1.0 if outputs == 1 else codes.astype(np.float64)), outputs
 
+    def _shaped(self) -> bool:
+        if self.shape not in ("auto", True, False):
+            raise SpecError(f"shape must be 'auto', True or False, not {self.shape!r}")
+        return bool(self.shape)
+
     def _labels(self) -> tuple[Any, ...]:
         return tuple(self.classes_.tolist())
+
+    def _named(self) -> tuple[Any, ...]:
+        return self._labels()
 
     def _loss(self, outputs: int) -> Loss:
         if self.loss == "auto":
@@ -259,11 +271,12 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
         else:
             loss = known_loss(self.loss, "binary", LOSSES)
         self.loss_ = str(loss)
-        self.threshold_, self.link_ = 0.0, (1.0 if loss.name in ("logistic", "softmax") else STEEP, 0.0)
+        self.threshold_, self.link_ = 0.0, public_link(loss.name)
         return loss
 
     def _weights(self, targets: Array, sample_weight: Any) -> Array | None:
         per_class = self._class_weights()
+        self._largest = 1.0 if per_class is None else float(per_class.max())
         if per_class is None and sample_weight is None:
             return None
         weights = np.ones(len(targets))
@@ -310,12 +323,15 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
             raise DataError(
                 "sample_weight must be finite numbers that are not negative; mend them, or drop the records"
             )
+        if not np.any(weights):
+            raise DataError("every sample_weight is zero: there is nothing to learn from; give some record a weight")
         if self.max_weight is None:
             leak(
                 "max_weight was not given: weights of records are clipped to 1, each by itself. That leaks nothing but "
                 "may not be what was meant; give a bound that is public, never one that was read off the data."
             )
         bound = 1.0 if self.max_weight is None else settings.over_zero(self.max_weight, "max_weight")
+        self._largest *= bound
         return np.minimum(weights, bound) / bound
 
     def _mean_weight(self) -> float:
@@ -330,23 +346,8 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
 
     def _given(self) -> dict[str, Any]:
         """As in scikit-learn α stands beside the loss with its weights; here they are divided by the largest."""
-        given, weights = super()._given(), self._class_weights()
-        if weights is None or isinstance(self.alpha, str):
-            return given
-        return given | {"alpha": self.alpha / float(weights.max())}
-
-    def _started(self, spec: Spec) -> Spec:
-        """With a prior the constant terms start at the log-odds of each class, as the weights leave them."""
-        prior, weights = self._prior(), self._class_weights()
-        if prior is None or not spec.problem.intercept:
-            return spec
-        shares = prior if weights is None else prior * weights / np.dot(prior, weights)
-        odds = np.log(shares[1:] / shares[:1]) if len(shares) == 2 else np.log(shares / (1 - shares))
-        if self.loss_ == "softmax":
-            odds = np.log(shares) - np.mean(np.log(shares))
-        centre = np.zeros((len(odds), self.n_features_in_ + 1))
-        centre[:, -1] = odds / spec.problem.intercept
-        return spec.but(algorithm__distance=Euclidean(tuple(centre.ravel().tolist()))) if np.any(odds) else spec
+        given, alpha = super()._given(), self.alpha
+        return given | ({} if isinstance(alpha, str) or self._largest == 1.0 else {"alpha": alpha / self._largest})
 
     def _keep(self, models: Array) -> None:
         each = 1 if len(self.classes_) == 2 else len(self.classes_)

@@ -21,7 +21,7 @@ from sottovoce.estimators import settings
 from sottovoce.estimators.spent import KNOWN, digest, remember
 from sottovoce.evaluation import Evaluation, Held, Model, Tally, seeded
 from sottovoce.evaluation import evaluate as ask_all
-from sottovoce.privacy.release import ADVERSARIES, Gaussian, Law
+from sottovoce.privacy.release import ADVERSARIES, Gaussian, Law, Setting
 from sottovoce.privacy.sampling import Full
 from sottovoce.privacy.statement import PERSON, RECORD, statement_of, with_held_out
 
@@ -161,11 +161,12 @@ def owners_of(model: Any, records: int, nodes: Any) -> IntArray:
 
 def law_of(model: Any, there: IntArray, sizes: IntArray) -> Law:
     """Noise of each node's own, or cancelled between pairs as in training."""
-    spec = model.spec_
-    graph = spec.network.graph(len(model.nodes_))
-    law = spec.privacy.law.on(graph, None, Full(), sizes, 1)
-    if not law.secrets:
+    from sottovoce.privacy.pairs import PairsLaw  # for those who need it
+
+    privacy, n = model.spec_.privacy, len(model.nodes_)
+    if not isinstance(privacy.law, PairsLaw):
         return Gaussian()
-    if len(there) < len(model.nodes_):
+    if len(there) < n:
         raise SpecError("noise that nodes cancel between them needs all of them; let every node hold records out")
-    return law
+    graph = model.spec_.network.graph(n)  # what is summed are counts: means times sizes
+    return privacy.law.on(Setting(graph, Full(), sizes, 1, adversary=privacy.adversary, scale=sizes.astype(float)))

@@ -137,6 +137,10 @@ class Evaluation:
             for name, formula in formulas.items()
         }
 
+    def value(self, figure: str) -> float:
+        """A figure without its error, which takes a while."""
+        return float(self._formulas()[figure](self.sums))
+
     def __getattr__(self, name: str) -> Any:
         """A figure by its name, such as `accuracy` or `auc`."""
         if name.startswith("_") or name == "figures":

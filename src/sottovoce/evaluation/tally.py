@@ -25,10 +25,10 @@ from sottovoce._types import Array, IntArray
 from sottovoce.errors import PrivacyError
 from sottovoce.privacy.calibration import Circumstances, Private
 from sottovoce.privacy.events import Event
-from sottovoce.privacy.release import Adversary, Gaussian, Law, Release, Transcript, rounded_up
+from sottovoce.privacy.release import Adversary, Gaussian, Law, Release, Source, Transcript, rounded_up
 from sottovoce.privacy.sampling import Full
 from sottovoce.secure.generator import Generator, Purpose, fresh, generators
-from sottovoce.secure.noise import Layer, Noise, release_grid
+from sottovoce.secure.noise import Layer, Noise, Same, release_grid
 
 HALF = 0.5
 """L of an answer that is 0 or 1, seen from the middle: what one record can move is 2L."""
@@ -90,7 +90,8 @@ class Tally:
     ) -> "Tally":
         """With as much noise as (ε, δ) needs."""
         n = len(sizes)
-        unit = Release(Full(), HALF, (1.0,) * n, adversary or Transcript(), law or Gaussian())
+        law = law or Gaussian()
+        unit = Release(Full(), HALF, law.units(n), adversary or Transcript(), law)
         known = Circumstances(unit, np.asarray(sizes), np.ones(n, dtype=np.int64), delta, 1.0, 1)
         return cls(replace(unit, sigma=Private(epsilon).scales(known)[0]), np.asarray(sizes))
 
@@ -122,20 +123,19 @@ class Tally:
         scales = rounded_up(self.noise(part)[who])
         if len(sums) != len(who) or not np.all(scales > 0):
             raise PrivacyError("a tally has a row of sums for each node, and noise for each row")
-        layers = [
-            Layer(
-                keys[Purpose.PAIRS if source.shared else Purpose.COUNTS],
-                source.rows,
-                source.owners,
-                source.rounds,
-                source.factors * scales[source.rows],
-            )
-            for source in self.release.law.sources(who, np.full(len(who), part.round))
-        ]
+        sources = self.release.law.sources(who, np.full(len(who), part.round), self.release.sigma)
+        layers = [_layer(source, scales[source.rows], keys) for source in sources]
         # a count stays a count: its grid is 1, however small the noise
         grids = [part.unit if part.unit == 1.0 else release_grid(scale, part.unit) for scale in scales.tolist()]
         made = Noise(sums.shape[1], np.array(grids), layers)
         return made.added_to(sums, part.unit) * np.array(grids)[:, None]
+
+
+def _layer(source: Source, scales: Array, keys: Keys) -> Layer:
+    """A source of unit noise, times every node's scale."""
+    key, sums = keys[Purpose.PAIRS if source.shared else Purpose.COUNTS], source.together
+    same = None if sums is None else Same(sums.owners, sums.rounds, sums.starts, sums.which, sums.factors * scales)
+    return Layer(key, source.rows, source.owners, source.rounds, source.factors * scales, same)
 
 
 def seeded(seed: int | None, *salt: int) -> Keys:

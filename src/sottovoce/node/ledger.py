@@ -5,9 +5,11 @@ Every row carries the hash of itself and of the row before it. Kinds of rows:
     nonce     the ledger's own random number, born with it: draws come from the key and from this, so that an old key
               beside a new ledger draws nothing that it ever drew. The first row; in a folder of version 0.1 it comes
               before the first run that draws so
+    keys      the public part of this node's keys in a run, born with it
     budget    the owner's total (ε, δ) for a data set
     open      a run begins to release: its name, data set, fingerprint of the records, the event with its exact K_i,
-              how many messages there will be, and whether they are secure releases, which need the nonce
+              how many messages there will be, whether they are secure releases, which need the nonce, and with
+              which keys of which nodes it shares noise
     release   round t of a run: the hash of the one message, whether or not anybody mixes it
     skip      the controller ordered an edge to be left out of round t
     close     all of the run's rounds are done
@@ -31,7 +33,7 @@ from typing import Any, NamedTuple
 from sottovoce.errors import PrivacyError, StoreError
 from sottovoce.privacy.events import read_event
 
-KINDS = ("nonce", "budget", "open", "release", "skip", "close", "stop")
+KINDS = ("nonce", "keys", "budget", "open", "release", "skip", "close", "stop")
 GENESIS = bytes(32)
 HEAD_FILE = "ledger.head"
 
@@ -130,6 +132,11 @@ class Ledger:
         found = self._db.execute("SELECT detail FROM ledger WHERE kind = 'open' AND run = ?", (run,)).fetchone()
         return None if found is None else dict(json.loads(found[0]))
 
+    def detail(self, kind: str, run: str) -> dict[str, Any]:
+        """Of a run's only row of a kind; empty where there is none."""
+        found = self._db.execute("SELECT detail FROM ledger WHERE kind = ? AND run = ?", (kind, run)).fetchone()
+        return {} if found is None else dict(json.loads(found[0]))
+
     def has(self, kind: str, run: str) -> bool:
         """Whether a run has a row of this kind."""
         query = "SELECT 1 FROM ledger WHERE kind = ? AND run = ? LIMIT 1"
@@ -206,6 +213,7 @@ def _impossible(rows: Sequence[Row]) -> list[str]:
     latest: dict[str, int] = {}
     count: dict[str, int] = {}
     over: set[str] = set()
+    keyed: set[str] = set()
     nonce = False
     for row in rows:
         short = row.run[:12]
@@ -215,6 +223,10 @@ def _impossible(rows: Sequence[Row]) -> list[str]:
             if nonce:
                 found.append(f"row {row.seq} is a second nonce: the draws of runs before it could be repeated")
             nonce = True
+        elif row.kind == "keys":
+            if row.run in keyed:
+                found.append(f"row {row.seq} gives run {short} keys a second time: it has one pair for all of it")
+            keyed.add(row.run)
         elif row.kind == "open":
             if row.run in planned:
                 found.append(f"row {row.seq} opens run {short} a second time: a run was replayed")

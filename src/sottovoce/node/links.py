@@ -1,41 +1,84 @@
-"""What a node has said and heard on each of its links, and which links are left out of a round.
+"""What a node has said and heard on each of its links.
+
+Nodes that do not know each other's keys introduce themselves; from then on everything between two of them travels
+sealed (`envelope.py`), and what does not open is not read.
 
 A message is addressed by its round and is the same however often it is sent, so an exchange can be asked for again at
 any time: lost messages are sent again and duplicates ignored. A node keeps its last two messages on every link and
 hands them out whenever a peer says hello: that is all that a restarted peer can lack. What does not fit (another run, a
-round in which the two do not speak, a second and different message for a round) is refused with a reason, and never
-mixed in.
+round in which the two do not speak, a second and different message for a round, numbers that no honest node reaches) is
+refused with a code and a reason, and never mixed in.
+
+*What is taken in is bounded* before it is looked at: by size, then by rounds. A peer's message of a round needs ours of
+the round before on the same link, so nothing is due that would need what this node has not said yet: of each peer at
+most two messages of the plan's size are held, and its notices leave nothing behind but that they came.
 
 Round 0 is the hello, round T + 1 the farewell. In the hello each peer says the highest round that it saw from the
-other, and its hash. A node whose ledger does not know that message is an old copy: it stops for good.
+other, its hash, and the *proof* that came with it: a MAC of round and hash under the sender's own secret, which nobody
+else can make. A node that is shown such a proof of a message that its ledger does not know is an old copy of itself,
+and stops for good. A claim without a proof stops nobody: it is refused.
 
-An edge may be left out of a round, so that W stays doubly stochastic: both ends do it, or neither. Only the controller
-decides, in two steps. It asks both ends to *promise* not to mix the edge in round t; an end that has mixed it already
-declines, and the order is off. Once both have promised, and the decision is on the controller's own disk, it tells both
-to *skip*; each writes that into its ledger before it mixes, and gives the edge's weight to its own message. An end that
-has promised waits for the decision, through any number of restarts. An order that the controller did not get to decide
-is off. What was sent stays released, mixed or not: skipping an edge saves no budget.
+*Vouchers.* With the last message of every stretch of 64 on a link goes a signature of the hashes of all of them, and a
+receiver takes the message in only if they are those that it got. So every message is signed for, with the sender's run
+key, at the cost of one signature for 64; receivers keep vouchers, and can show them to anybody.
 """
 
 import json
 import math
-from bisect import bisect_right
+import struct
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable
-from pathlib import Path
-from threading import Condition, RLock
+from contextlib import suppress
+from hashlib import blake2b
+from threading import Condition
 from typing import Any
 
-import numpy as np
-
 from sottovoce._version import __version__
-from sottovoce.errors import NetworkError, OldCopy, SottovoceError, StoreError, Stranger
-from sottovoce.node.message import Header, Message, check, pack_text, read, unpack_text
+from sottovoce.errors import NetworkError, OldCopy, SottovoceError, Stranger
+from sottovoce.node.envelope import INTRODUCES, LONGEST, OVERHEAD, SIGNATURE, Envelope
+from sottovoce.node.message import (
+    CHECK,
+    Code,
+    Header,
+    Message,
+    Refused,
+    check,
+    pack_text,
+    read,
+    round_of,
+    size_of,
+    unpack_text,
+)
 from sottovoce.node.runfile import Run
-from sottovoce.node.store import Mark, Saved, Store
-from sottovoce.run.result import write_atomically
+from sottovoce.node.store import Mark, Saved
 
-KEPT = 2  # messages on a link that a peer may still lack
+KEPT = 2
+"""Messages on a link that a peer may still lack."""
+STRETCH = 64
+"""Messages of a link that one voucher is for."""
 NOISE_TOLERANCE = 0.01  # σ comes from a search; processors may differ in its last digits
+MEETING = -1
+"""The round in which nodes introduce themselves."""
+MESSAGE = "message"
+"""The topic of everything here."""
+REFUSES = b"svox"
+"""Begins the answer to a node whose keys are not those that are known of it."""
+PROOF = 16
+NOTICE = 4096  # bytes of a notice without what is attached to it
+REMARKS = 100  # refusals that are remembered
+_ABOUT = struct.Struct(f"<{PROOF}sH")  # what goes with a message: its proof, and how long the voucher behind it is
+_NOTHING = _ABOUT.pack(bytes(PROOF), 0)
+_HERE = b"here"
+
+
+def round_in(payload: bytes) -> int:
+    """The round of a message, or of an introduction."""
+    return MEETING if payload.startswith(INTRODUCES) else round_of(payload)
+
+
+def own_proof(secret: bytes, run: str, t: int, message: str) -> bytes:
+    """What only the sender of a message can have made: shown to an old copy of its folder, it knows its own future."""
+    return blake2b(f"{run} {t} {message}".encode(), key=secret, digest_size=PROOF, person=b"own message").digest()
 
 
 class Links:
@@ -47,20 +90,40 @@ class Links:
     me : the node's number
     saved : what the node's folder holds of the run
     released : round -> hash of the message that this node's ledger has for it, or None
+    envelope : what seals and opens
+    secret : the node's own, from which its proofs are made
     """
 
-    def __init__(self, run: Run, me: int, saved: Saved, released: Callable[[int], str | None]) -> None:
-        self.run, self.me, self._released = run, me, released
+    def __init__(
+        self,
+        run: Run,
+        me: int,
+        saved: Saved,
+        released: Callable[[int], str | None],
+        envelope: Envelope,
+        secret: bytes,
+    ) -> None:
+        self.run, self.me, self.envelope, self._T, self._n = run, me, envelope, run.T, run.n
+        self._released, self._secret, self._digest, self._mark = released, secret, run.digest, run.mark
         self.peers = {j: rounds.tolist() for j, rounds in run.neighbours(me).items()}
         """Every node that this one ever speaks with, and in which rounds."""
-        self._shape = run.shape
+        self._shape, self._bounds, self._size = run.shape, run.bounds, size_of(run.shape)
         self._when = {j: frozenset(rounds) for j, rounds in self.peers.items()}
+        letter = _ABOUT.size + SIGNATURE + STRETCH * CHECK + self._size
+        self.limit = max(LONGEST, OVERHEAD + _ABOUT.size + NOTICE + KEPT * letter)
+        """Bytes that anything may have that comes in."""
         self.refused: list[str] = []
         """Why messages were refused, the latest last."""
-        self._mixed = saved.round
+        self.reasons: dict[int, str] = {}
+        """Why the last message of each node was refused; not for being unknown, where there is more to say."""
+        self._mixed = self._said = saved.round
         self._seen = dict(saved.seen)
         self._inbox: dict[int, dict[int, bytes]] = {j: {} for j in self.peers}
+        self._unvouched: dict[int, dict[int, str]] = {j: {} for j in self.peers}
+        self._vouchers: list[tuple[int, int, bytes]] = []
         self._outbox: dict[int, bytes] = {}
+        self._abouts: dict[int, bytes] = {}
+        self._own: dict[int, str] = {}  # round -> hash of what this node said lately
         self._last: dict[int, list[int]] = {j: [] for j in self.peers}
         self._strangers: dict[int, Stranger] = {}
         self._failure: SottovoceError | None = None
@@ -71,16 +134,20 @@ class Links:
     # -- this node's own messages --
 
     def _header(self, t: int) -> Header:
-        return Header(self.run.mark, t, self.me)
+        return Header(self._mark, t, self.me)
 
     def post(self, t: int, payload: bytes) -> None:
         """Hand a message out from now on; it is on the disk already."""
         with self._changed:
             for old in self.stale(t):
-                del self._outbox[old]
+                del self._outbox[old], self._abouts[old]
             for peer in self._peers_of(t):
                 self._last[peer] = [*self._last[peer], t][-KEPT:]
-            self._outbox[t] = payload
+            self._outbox[t], self._own[t], self._said = payload, payload[-CHECK:].hex(), max(t, self._said)
+            proof = own_proof(self._secret, self._digest, t, self._own[t])
+            self._abouts[t] = _ABOUT.pack(proof, 0)
+            if len(self._own) > 2 * STRETCH:
+                del self._own[next(iter(self._own))]  # the ledger has it
 
     def stale(self, t: int) -> list[int]:
         """Which kept messages no peer can lack any more once that of round t is kept; told when there are some."""
@@ -98,93 +165,233 @@ class Links:
         """Who this node is, what it saw from the peer, and what the peer may lack."""
         with self._changed:
             mark, known = self._seen.get(peer), peer not in self._strangers
-            last = [self._outbox[t] for t in sorted(self._outbox) if known and t in self._when[peer]][-KEPT:]
+            last = [t for t in sorted(self._outbox) if known and t in self._when[peer]][-KEPT:]
             value = {
-                "node": self.run.nodes[self.me],
                 "to": self.run.nodes[peer],
-                "digest": self.run.digest,
                 "version": __version__,
                 "sigma": self.run.event(self.me).sigma,
                 "seen": None if mark is None else list(mark),
             }
-            return pack_text(self._header(0), value, tuple(last))
+            return pack_text(self._header(0), value, tuple(self._letter(peer, self._outbox[t]) for t in last))
 
     def farewell(self) -> bytes:
         """The notice that this node has done all of its rounds, and has everything that it needs on the disk."""
-        return pack_text(self._header(self.run.T + 1), "done")
+        return pack_text(self._header(self._T + 1), "done")
+
+    def sealed(self, peer: int, payload: bytes, reply: bool = False) -> bytes:
+        """A message as it travels to a peer; an introduction travels as it is."""
+        if payload.startswith(INTRODUCES):
+            return payload
+        return self.envelope.seal(peer, MESSAGE, self._about(peer, payload), payload, reply)
+
+    def _letter(self, peer: int, payload: bytes) -> bytes:
+        return self._about(peer, payload) + payload
+
+    def _about(self, peer: int, payload: bytes) -> bytes:
+        """The proof of a message, and the voucher where one is due; a notice has neither."""
+        t = round_of(payload)
+        about = self._abouts.get(t, _NOTHING)
+        if about is _NOTHING or not (stretch := self._stretch(peer, t)):
+            return about
+        voucher = self._voucher(peer, stretch)
+        return about[:PROOF] + len(voucher).to_bytes(2, "little") + voucher
+
+    def _stretch(self, peer: int, t: int) -> list[int]:
+        """The rounds that a voucher of round t is for; none where none is due."""
+        rounds = self.peers[peer]
+        place = bisect_left(rounds, t)
+        if (place + 1) % STRETCH and place + 1 < len(rounds):
+            return []
+        return rounds[place - place % STRETCH : place + 1]
+
+    def _voucher(self, peer: int, stretch: list[int]) -> bytes:
+        found = (self._own.get(r) or self._released(r) or "" for r in stretch)
+        hashes = b"".join(bytes.fromhex(each).ljust(CHECK, b"\0") for each in found)
+        return self.envelope.sign(*self._vouched(self.run.nodes[peer], stretch, hashes)) + hashes
+
+    def _vouched(self, receiver: str, stretch: list[int], hashes: bytes) -> tuple[bytes | str | int, ...]:
+        return "voucher", receiver, json.dumps([self._shape, stretch]), hashes
 
     # -- what others say --
 
-    def deliver(self, peer: int, payload: bytes) -> int:
-        """Take a message in that came over the link from a peer; refuse what does not fit. Returns its round."""
+    def deliver(self, peer: int, data: bytes, reply: bool = False) -> int:
+        """Take in what came over the link from a peer; refuse what does not fit. Returns its round."""
         try:
-            message = read(payload)
+            if not 0 <= peer < self._n:
+                raise Refused(Code.SENDER, f"there is no node {peer} in this run; refused")
+            if len(data) > self.limit:
+                raise Refused(
+                    Code.SIZE, f"{len(data)} bytes came from node {peer}, and {self.limit} are the most; refused"
+                )
             with self._changed:
-                self._take(peer, message, payload)
+                t = self._opened(peer, data, reply)
                 self._changed.notify_all()
-            return message.header.round
+            return t
         except NetworkError as error:
             with self._changed:
-                self.refused = [*self.refused[-99:], str(error)]
+                self.refused = [*self.refused[1 - REMARKS :], str(error)]
+                if peer not in self.reasons or getattr(error, "code", None) is not Code.UNKNOWN:
+                    self.reasons[peer] = str(error)
             raise
 
-    def answer(self, peer: int, payload: bytes) -> bytes:
+    def answer(self, peer: int, data: bytes) -> bytes:
         """`deliver`, and give this node's message of the same round; empty where there is none yet.
 
         This is what a transport of requests and replies (FLARE) calls for an incoming request.
         """
-        try:
-            t = self.deliver(peer, payload)
-        except Stranger:
-            return self.hello(peer)  # so that the other side learns of it too
-        return self.own(peer, t)
+        return self.asked(peer, data)[1]
 
-    def own(self, peer: int, t: int) -> bytes:
-        """The message of a round that this node has for a peer; empty where there is none yet."""
+    def asked(self, peer: int, data: bytes) -> tuple[int, bytes]:
+        """The same, with the round that was asked for."""
+        try:
+            t = self.deliver(peer, data)
+        except Stranger:  # so that the other side learns of it too
+            t = 0 if self.envelope.knows(peer) and peer in self.peers else MEETING
+        except Refused as error:
+            if error.code is Code.KEYS and data.startswith(INTRODUCES):
+                return MEETING, self._not_you(peer)
+            if error.code is not Code.UNKNOWN or not 0 <= peer < self.run.n:
+                raise
+            t = MEETING
+        return t, self.reply(peer, t)
+
+    def reply(self, peer: int, t: int) -> bytes:
+        """What this node has for a peer of a round, sealed; empty where there is nothing yet."""
+        payload = self._own_of(peer, t)
+        return self.sealed(peer, payload, reply=True) if payload else b""
+
+    def _own_of(self, peer: int, t: int) -> bytes:
+        if t == MEETING:
+            return self.envelope.introduction
         if t == 0:
             return self.hello(peer)
         with self._changed:
-            if t > self.run.T:
-                return self.farewell() if self._mixed >= self.run.T else b""
+            if t > self._T:
+                return self.farewell() if self._mixed >= self._T else b""
             return self._outbox.get(t, b"")
 
-    def _take(self, peer: int, message: Message, payload: bytes) -> None:
+    def _opened(self, peer: int, data: bytes, reply: bool) -> int:
+        if data.startswith(INTRODUCES):
+            self._meet(peer, data)
+            return MEETING
+        if data.startswith(REFUSES):
+            self._was_refused(peer, data)
+            return MEETING
+        letter = self.envelope.open(peer, MESSAGE, data, reply)
         if peer not in self.peers:
-            raise NetworkError(f"node {peer} never speaks with node {self.me} in this run; refused")
+            raise Refused(Code.SENDER, f"node {peer} never speaks with node {self.me} in this run; refused")
+        return self._take(peer, letter)
+
+    def _meet(self, peer: int, data: bytes) -> None:
+        try:
+            self.envelope.meet(peer, data)
+            self._strangers.pop(peer, None)
+        except Stranger as error:
+            if not self.envelope.knows(peer):  # whom this run knows already is no stranger in it
+                self._strangers[peer] = error
+            raise
+
+    def _not_you(self, peer: int) -> bytes:
+        """The answer to keys that are not the peer's: with what was seen of it, so that an old copy can know itself."""
+        with self._changed:
+            mark = self._seen.get(peer)
+            return REFUSES + json.dumps(None if mark is None else list(mark)).encode()
+
+    def _was_refused(self, peer: int, data: bytes) -> None:
+        """Anybody can say this: without a proof it ends nothing but this attempt, and only while a hello is due."""
+        if peer not in self.peers or 0 in self._inbox[peer] or self._mixed >= self._T:
+            raise Refused(Code.NOTICE, f"node {peer} says that it does not know this node, which it does; refused")
+        name = self.run.nodes[peer]
+        try:
+            seen = json.loads(data[len(REFUSES) :])
+        except (ValueError, RecursionError):
+            raise Refused(Code.NOTICE, f"node '{name}' sent a notice that cannot be read; refused") from None
+        with suppress(Refused):  # a folder that is lost, and not old, has another secret: it can prove nothing
+            self._check_own(name, seen)
+        self._strangers[peer] = Stranger(
+            f"node '{name}' says that it knows other keys of this node in this run: this folder is not the one that "
+            "began it; restore that folder, or begin a run of another name. Nothing was sent"
+        )
+        self._changed.notify_all()
+
+    def _take(self, peer: int, letter: bytes) -> int:
+        """One letter: what goes with a message, and the message."""
+        try:
+            proof, length = _ABOUT.unpack_from(letter)
+        except struct.error:
+            raise Refused(Code.FORMAT, f"node {peer} sent a letter without a message; refused") from None
+        start = _ABOUT.size + length
+        voucher, payload = letter[_ABOUT.size : start], letter[start:]
+        if len(payload) != self._size and 1 <= round_of(payload) <= self._T:
+            raise Refused(Code.SIZE, f"node {peer} sent {len(payload)} bytes where {self._size} are expected; refused")
+        message = read(payload)
         t = message.header.round
-        if t == 0 and message.array.dtype == np.uint8 and message.header.sender == peer:
-            self._welcome(peer, *unpack_text(message))
-        if t in (0, self.run.T + 1):
-            check(message, Header(self.run.mark, t, peer), None, "|u1")
-            self._inbox[peer][t] = payload
-            return
-        check(message, Header(self.run.mark, t, peer), self._shape)
+        if t in (0, self._T + 1):
+            self._take_notice(peer, t, message)
+        else:
+            self._take_message(peer, t, message, payload, proof.hex(), voucher)
+        return t
+
+    def _take_notice(self, peer: int, t: int, message: Message) -> None:
+        check(message, Header(self._mark, t, peer), None, "|u1")
+        value, attached = unpack_text(message)
+        if t == 0:
+            self._welcome(peer, value, attached)
+        elif value != "done" or attached:
+            raise Refused(Code.NOTICE, f"node {peer} sent a notice that cannot be read; refused")
+        self._inbox[peer][t] = _HERE
+
+    def _take_message(self, peer: int, t: int, message: Message, payload: bytes, proof: str, voucher: bytes) -> None:
+        bound = self._bounds[t - 1] if 1 <= t <= self._T else math.inf
+        check(message, Header(self._mark, t, peer), self._shape, bound=bound)
         name, digest = self.run.nodes[peer], message.digest.hex()
         rounds, box = self.peers[peer], self._inbox[peer]
         if t not in self._when[peer]:
-            raise NetworkError(f"node '{name}' sent a message for round {t}, in which the two do not speak; refused")
+            raise Refused(
+                Code.ROUND, f"node '{name}' sent a message for round {t}, in which the two do not speak; refused"
+            )
         mark = self._seen.get(peer)
         if mark is not None and mark.round == t and mark.message != digest:
-            raise NetworkError(f"node '{name}' sent a second, different message for round {t}; refused")
+            raise Refused(Code.SECOND, f"node '{name}' sent a second, different message for round {t}; refused")
         if t <= self._mixed or t in box:
             return  # a duplicate of what was mixed or waits to be
-        have = max([self._mixed, *(r for r in box if r <= self.run.T)])
+        have = max([self._mixed, *(r for r in box if r <= self._T)])
         due = rounds[bisect_right(rounds, have)]
         if t != due:
-            raise NetworkError(f"node '{name}' sent round {t} before round {due}; refused")
+            raise Refused(Code.ROUND, f"node '{name}' sent round {t} before round {due}; refused")
+        if have > self._said:
+            raise Refused(Code.ROUND, f"node '{name}' sent round {t}, which needs this node's of round {have}; refused")
+        self._check_voucher(peer, t, digest, voucher)
         box[t] = payload
         if mark is None or t > mark.round:
-            self._seen[peer] = Mark(t, digest)
+            self._seen[peer] = Mark(t, digest, proof)
+
+    def _check_voucher(self, peer: int, t: int, digest: str, voucher: bytes) -> None:
+        """Every stretch is signed for, and what is signed is what came."""
+        stretch, got = self._stretch(peer, t), self._unvouched[peer]
+        if not stretch and not voucher:
+            got[t] = digest
+            return
+        hashes, signature = voucher[SIGNATURE:], voucher[:SIGNATURE]
+        said = {r: hashes[i * CHECK : (i + 1) * CHECK].hex() for i, r in enumerate(stretch)}
+        got = {r: got.get(r, said[r]) for r in stretch} | {t: digest}  # what was skipped did not come
+        right = len(hashes) == CHECK * len(stretch) and got == said
+        mine = self._vouched(self.run.nodes[self.me], stretch, hashes)
+        if not right or not self.envelope.verify(peer, signature, *mine):
+            raise Refused(
+                Code.VOUCHER,
+                f"node '{self.run.nodes[peer]}' does not sign for what it sent up to round {t}; it is refused, and its "
+                "message not used",
+            )
+        self._unvouched[peer] = {}
+        self._vouchers.append((peer, t, voucher))
 
     def _welcome(self, peer: int, value: Any, attached: tuple[bytes, ...]) -> None:
         name = self.run.nodes[peer]
-        expected = {"node": name, "digest": self.run.digest}
-        if not isinstance(value, dict) or any(value.get(key) != text for key, text in expected.items()):
-            self._strangers[peer] = Stranger(
-                f"node '{name}' does not take part in the same run; give all nodes the same run file and version of "
-                "sottovoce"
-            )
-            raise self._strangers[peer]
+        if not isinstance(value, dict) or value.get("to") != self.run.nodes[self.me]:
+            raise Refused(Code.NOTICE, f"a hello of node '{name}' is not to this node; refused")
+        if len(attached) > KEPT:
+            raise Refused(Code.NOTICE, f"node '{name}' attached more to its hello than can be lacked; refused")
         mine, theirs = self.run.event(peer).sigma, _number(value.get("sigma"))
         if not abs(theirs - mine) <= NOISE_TOLERANCE * mine:
             self._strangers[peer] = Stranger(
@@ -193,24 +400,35 @@ class Links:
             )
             raise self._strangers[peer]
         self._strangers.pop(peer, None)
-        if value.get("to") != self.run.nodes[self.me]:
-            raise NetworkError(f"a hello of node '{name}' to node '{value.get('to')}' came here; refused")
         self._check_own(name, value.get("seen"))
-        for payload in attached:
-            message = read(payload)
-            if message.header.round in (0, self.run.T + 1):
-                raise NetworkError(f"node '{name}' attached to its hello what is no message of a round; refused")
-            self._take(peer, message, payload)
+        for letter in attached:
+            if not 1 <= round_of(letter[_about_size(letter) :]) <= self._T:
+                raise Refused(
+                    Code.NOTICE, f"node '{name}' attached to its hello what is no message of a round; refused"
+                )
+            self._take(peer, letter)
 
     def _check_own(self, name: str, seen: Any) -> None:
-        """Stop for good where a peer saw a message that this node's ledger does not know."""
+        """Stop for good where a peer proves that it saw a message that this node's ledger does not know."""
         if seen is None:
             return
-        if not (isinstance(seen, list) and len(seen) == 2 and type(seen[0]) is int and 1 <= seen[0] <= self.run.T):
-            raise NetworkError(f"node '{name}' does not say what it saw of this node; refused")
-        t, digest = seen
+        if not (
+            isinstance(seen, list)
+            and len(seen) == 3
+            and type(seen[0]) is int
+            and 1 <= seen[0] <= self._T
+            and all(isinstance(part, str) for part in seen[1:])
+        ):
+            raise Refused(Code.CLAIM, f"node '{name}' does not say what it saw of this node; refused")
+        t, digest, proof = seen
         if self._released(t) == digest:
             return
+        if proof != own_proof(self._secret, self._digest, t, digest).hex():
+            raise Refused(
+                Code.CLAIM,
+                f"node '{name}' claims to have seen round {t} of this node, which this node's ledger does not know, "
+                "and cannot prove it; refused",
+            )
         self._failure = OldCopy(
             f"node '{name}' has seen round {t} of this node, which this node's ledger does not know: the folder is an "
             "old copy or another one. The round would be released twice, so this node stops for good in this run"
@@ -225,6 +443,8 @@ class Links:
         with self._changed:
             if self._failure is not None or peer in self._strangers:
                 raise self._failure or self._strangers[peer]
+            if t == MEETING:
+                return _HERE if self.envelope.knows(peer) else None
             return self._inbox[peer].get(t)
 
     def wait(self, seconds: float) -> None:
@@ -247,6 +467,7 @@ class Links:
         """All messages up to round t are mixed and can be forgotten; at the end, once they are on the disk."""
         with self._changed:
             self._mixed = t
+            self._said = max(t, self._said)
             for box in self._inbox.values():
                 for old in [r for r in box if 0 < r <= t] if box else ():
                     del box[old]
@@ -257,6 +478,16 @@ class Links:
         with self._changed:
             return dict(self._seen)
 
+    def vouchers(self) -> list[tuple[int, int, bytes]]:
+        """(peer, round, voucher) of all that came since this was last asked."""
+        with self._changed:
+            found, self._vouchers = self._vouchers, []
+            return found
+
+
+def _about_size(letter: bytes) -> int:
+    return _ABOUT.size + (_ABOUT.unpack_from(letter)[1] if len(letter) >= _ABOUT.size else 0)
+
 
 def _number(value: Any) -> float:
     """What a peer wrote as a number; NaN for anything else, and for a whole number that no float holds."""
@@ -266,142 +497,3 @@ def _number(value: Any) -> float:
         return float(value)
     except OverflowError:
         return math.nan
-
-
-CONTROLLER = 2**32 - 1
-"""The number under which the controller signs its orders."""
-PROMISED, SKIP, KEEP = "promised", "skip", "keep"
-
-
-class Skips:
-    """One node's part: what it promised, what was decided, and what it has mixed."""
-
-    def __init__(self, run: Run, me: int, store: Store, phases: dict[tuple[int, int], str], mixed: int) -> None:
-        self.run, self.me, self._store = run, me, store
-        self._phases, self._mixed = dict(phases), mixed
-        self._lock = RLock()
-        self.on_change: Callable[[], None] = lambda: None
-
-    def answer(self, payload: bytes) -> bytes:
-        """Obey an order of the controller, and confirm it or decline."""
-        message = read(payload)
-        t = message.header.round
-        check(message, Header(self.run.mark, t, CONTROLLER), None, "|u1")
-        value, _ = unpack_text(message)
-        try:
-            peer, phase = int(value["peer"]), str(value["phase"])
-        except (KeyError, TypeError, ValueError):
-            raise NetworkError("the controller sent an order that cannot be read; refused") from None
-        done = self.promise(t, peer) if phase == PROMISED else self.decide(t, peer, phase)
-        return pack_text(Header(self.run.mark, t, self.me), {"done": done})
-
-    def promise(self, t: int, peer: int) -> bool:
-        """Not to mix this edge until there is a decision; False where it is mixed already."""
-        self._refuse_unless_linked(t, peer)
-        with self._lock:
-            phase = self._phases.get((t, peer))
-            if phase in (PROMISED, SKIP):
-                return True
-            if t <= self._mixed:
-                return False
-            self._keep(t, peer, PROMISED)
-            return True
-
-    def decide(self, t: int, peer: int, phase: str) -> bool:
-        """Write the decision down; idempotent. Nothing is skipped, and nothing written down, that was not promised."""
-        self._refuse_unless_linked(t, peer)
-        with self._lock:
-            before = self._phases.get((t, peer))
-            if before is None and phase == KEEP:
-                return True
-            if phase not in (SKIP, KEEP) or (phase == SKIP and before not in (PROMISED, SKIP)):
-                raise NetworkError(f"the edge to node {peer} in round {t} was not promised, so it cannot be skipped")
-            if before == SKIP and phase == KEEP:
-                raise NetworkError(f"the edge to node {peer} in round {t} was skipped already; it cannot be kept")
-            if before != phase:
-                self._keep(t, peer, phase)
-            return True
-
-    def _refuse_unless_linked(self, t: int, peer: int) -> None:
-        if not 1 <= t <= self.run.T or peer not in [j for j, _ in self.run.links(t, self.me)]:
-            raise NetworkError(f"nodes {self.me} and {peer} have no link in round {t} that could be skipped")
-
-    def _keep(self, t: int, peer: int, phase: str) -> None:
-        self._store.keep_skip(self.run.digest, t, peer, phase, self.run.nodes[peer])
-        self._phases[t, peer] = phase
-        self.on_change()
-
-    def skipped(self, t: int, peer: int) -> bool:
-        """Whether it was decided to leave this edge out."""
-        with self._lock:
-            return self._phases.get((t, peer)) == SKIP
-
-    def settle(self, t: int) -> bool:
-        """Begin to mix round t, after which its edges can't be promised any more; False while one awaits a decision."""
-        with self._lock:
-            if any(at == t and phase == PROMISED for (at, _), phase in self._phases.items()):
-                return False
-            self._mixed = t
-            return True
-
-
-class SkipOrders:
-    """The controller's part; every step is on its disk before anybody hears of it.
-
-    Parameters
-    ----------
-    run : the run
-    file : where decisions are kept
-    ask : (node, payload) -> the node's reply; None, or a `NetworkError`, where the node cannot be reached
-    """
-
-    def __init__(self, run: Run, file: Path, ask: Callable[[int, bytes], bytes | None]) -> None:
-        self.run, self.file, self._ask = run, file, ask
-        self._phases: dict[tuple[int, int, int], str] = {}
-        try:
-            if file.exists():
-                self._phases = {(t, i, j): str(phase) for t, i, j, phase in json.loads(file.read_text())}
-        except (OSError, ValueError, TypeError) as error:
-            raise StoreError(f"the controller's decisions in '{file}' cannot be read ({error})") from None
-
-    def skip(self, t: int, i: int, j: int) -> bool:
-        """Leave edge {i, j} out of round t, if both ends can; True once that is decided and both ends have it."""
-        edge = (t, min(i, j), max(i, j))
-        W = self.run.prepared.job.schedule.weights(t)
-        if not np.array_equal(W, W.T):
-            raise NetworkError(
-                "an edge can only be skipped where W is symmetric: else W would not stay doubly stochastic"
-            )
-        if self._phases.get(edge) != SKIP:
-            self._write(edge, PROMISED)
-            both = all([self._order(edge, PROMISED, node) for node in edge[1:]])
-            self._write(edge, SKIP if both else KEEP)
-        return self._tell(edge) and self._phases[edge] == SKIP
-
-    def repeat(self) -> bool:
-        """Tell every decision again, for nodes that were away; an order that was cut short is off."""
-        for edge, phase in list(self._phases.items()):
-            if phase == PROMISED:
-                self._write(edge, KEEP)
-        return all([self._tell(edge) for edge in self._phases])
-
-    def _tell(self, edge: tuple[int, int, int]) -> bool:
-        return all([self._order(edge, self._phases[edge], node) for node in edge[1:]])
-
-    def _write(self, edge: tuple[int, int, int], phase: str) -> None:
-        self._phases[edge] = phase
-        write_atomically(self.file, json.dumps([[*at, what] for at, what in self._phases.items()]).encode())
-
-    def _order(self, edge: tuple[int, int, int], phase: str, node: int) -> bool:
-        t, i, j = edge
-        value: Any = {"peer": i + j - node, "phase": phase}
-        try:
-            reply = self._ask(node, pack_text(Header(self.run.mark, t, CONTROLLER), value))
-            if reply is None:
-                return False
-            message = read(reply)
-            check(message, Header(self.run.mark, t, node), None, "|u1")
-            value = unpack_text(message)[0]
-            return bool(isinstance(value, dict) and value.get("done") is True)
-        except NetworkError:
-            return False

@@ -7,13 +7,16 @@ Little endian throughout. Releases are float64; what nodes say about themselves 
 the same frame. There is no receiver: a node's message of a round is the same for all of its peers. And there is no
 clock: a message is addressed by its round, so that skewed clocks cannot matter.
 
-The checksum (SHA-256) finds damage, not malice: whoever can write to the link can compute it. That a message comes
-from the node that it names is for the transport to prove (mutual TLS under FLARE, one trust domain under MPI).
+The checksum (SHA-256) finds damage, not malice, and names the message in ledgers. That it comes from the node that it
+names, and can be read by its receiver alone, is what the envelope around it is for (`envelope.py`).
+
+What is refused is refused with a `Code` out of a fixed list, and a sentence for the node's own owner.
 """
 
 import json
 import math
 import struct
+from enum import Enum
 from hashlib import sha256
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
@@ -32,6 +35,39 @@ DIMENSIONS = 4
 ATTACHED = 64
 """Messages that may be attached to a notice."""
 _HEAD = struct.Struct("<4sH4sHIQ16s")
+
+
+class Code(Enum):
+    """Why something that came in was refused: all that others may ever learn of it."""
+
+    SIZE = "size"
+    FORMAT = "format"
+    VERSION = "version"
+    CHECKSUM = "checksum"
+    RUN = "run"
+    SENDER = "sender"
+    ROUND = "round"
+    SHAPE = "shape"
+    NUMBERS = "numbers"
+    NORM = "norm"
+    SECOND = "second"
+    NOTICE = "notice"
+    CLAIM = "claim"
+    IDENTITY = "identity"
+    KEYS = "keys"
+    UNKNOWN = "unknown"
+    SEAL = "seal"
+    REPLAY = "replay"
+    VOUCHER = "voucher"
+    SKIP = "skip"
+
+
+class Refused(NetworkError):
+    """Something came in that does not fit; it was not used."""
+
+    def __init__(self, code: Code, sentence: str) -> None:
+        super().__init__(sentence)
+        self.code = code
 
 
 class Header(NamedTuple):
@@ -79,31 +115,36 @@ def pack(header: Header, array: NDArray[Any]) -> bytes:
 def read(payload: bytes) -> Message:
     """A message's parts, if it is a whole one of this version; what it is good for is not looked at."""
     if len(payload) < _HEAD.size + CHECK:
-        raise NetworkError(f"a message of {len(payload)} bytes was cut short: even its head is longer; send it again")
+        raise Refused(
+            Code.SIZE, f"a message of {len(payload)} bytes was cut short: even its head is longer; send it again"
+        )
     magic, version, kind, ndim, sender, t, run = _HEAD.unpack_from(payload)
     if magic != MAGIC:
-        raise NetworkError("this is no message of sottovoce: it does not begin with its mark")
+        raise Refused(Code.FORMAT, "this is no message of sottovoce: it does not begin with its mark")
     if version != VERSION:
-        raise NetworkError(
+        raise Refused(
+            Code.VERSION,
             f"a message has version {version} of the wire format, this node speaks version {VERSION}; "
-            "install the same version of sottovoce at all nodes"
+            "install the same version of sottovoce at all nodes",
         )
     view = memoryview(payload)
     digest = sha256(view[:-CHECK]).digest()
     if digest != payload[-CHECK:]:
-        raise NetworkError("a message was damaged or cut short on its way: its checksum is wrong; send it again")
+        raise Refused(
+            Code.CHECKSUM, "a message was damaged or cut short on its way: its checksum is wrong; send it again"
+        )
     dtype = kind.rstrip(b"\0").decode("ascii", "replace")
     if dtype not in DTYPES or not 1 <= ndim <= DIMENSIONS:
-        raise NetworkError(f"a message holds '{dtype}' with {ndim} axes, where float64 or bytes are expected")
+        raise Refused(Code.FORMAT, f"a message holds '{dtype}' with {ndim} axes, where float64 or bytes are expected")
     start = _HEAD.size + 8 * ndim
     if len(payload) < start + CHECK:
-        raise NetworkError("a message does not hold its own shape; it was made by something else")
+        raise Refused(Code.FORMAT, "a message does not hold its own shape; it was made by something else")
     shape = struct.unpack_from(f"<{ndim}Q", payload, _HEAD.size)
     size = np.dtype(dtype).itemsize
     for length in shape:
         size *= length
     if size == 0 or size != len(payload) - start - CHECK:
-        raise NetworkError(f"a message of shape {shape} does not fill its {len(payload)} bytes; it was made up")
+        raise Refused(Code.FORMAT, f"a message of shape {shape} does not fill its {len(payload)} bytes; it was made up")
     array = np.frombuffer(view[start:-CHECK], dtype=dtype).reshape(shape)
     return Message(Header(run, t, sender), array, digest)
 
@@ -117,35 +158,73 @@ def array_of(payload: bytes) -> NDArray[Any]:
 
 
 def round_of(payload: bytes) -> int:
-    """The round of a message that is known to be whole."""
+    """The round that a message says it is of."""
+    if len(payload) < _HEAD.size:
+        raise Refused(Code.FORMAT, f"a message of {len(payload)} bytes was cut short: even its head is longer")
     return int(_HEAD.unpack_from(payload)[5])
 
 
-def check(message: Message, expected: Header, shape: tuple[int, ...] | None, dtype: str = "<f8") -> None:
-    """Refuse a message that belongs elsewhere, or is of another kind than was agreed on."""
+def size_of(shape: tuple[int, ...]) -> int:
+    """Bytes of a message of numbers.
+
+    Examples
+    --------
+    >>> size_of((1, 2)) == len(pack(Header(bytes(16), 7, 2), np.zeros((1, 2))))
+    True
+    """
+    return _HEAD.size + 8 * len(shape) + 8 * math.prod(shape) + CHECK
+
+
+def check(
+    message: Message,
+    expected: Header,
+    shape: tuple[int, ...] | None,
+    dtype: str = "<f8",
+    bound: float = math.inf,
+) -> None:
+    """Refuse a message that belongs elsewhere, is of another kind than was agreed on, or longer than honest ones."""
     header, array = message.header, message.array
     if header.run != expected.run:
-        raise NetworkError(
+        raise Refused(
+            Code.RUN,
             f"a message belongs to run {header.run.hex()[:12]}, this is run {expected.run.hex()[:12]}; give all nodes "
-            "the same run file"
+            "the same run file",
         )
     if header.sender != expected.sender:
-        raise NetworkError(f"a message of node {header.sender} came over the link to node {expected.sender}; refused")
-    if header.round != expected.round:
-        raise NetworkError(f"node {header.sender} sent round {header.round} where round {expected.round} is expected")
-    if array.dtype.str != dtype or (shape is not None and array.shape != shape):
-        raise NetworkError(
-            f"node {header.sender} sent {array.dtype} of shape {array.shape} in round {header.round}, but "
-            f"{np.dtype(dtype)} of shape {shape} is expected; do all nodes have the same features?"
+        raise Refused(
+            Code.SENDER, f"a message of node {header.sender} came over the link to node {expected.sender}; refused"
         )
-    if dtype == "<f8" and not _finite(array):
-        raise NetworkError(f"node {header.sender} sent NaN or infinite numbers in round {header.round}; refused")
+    if header.round != expected.round:
+        raise Refused(
+            Code.ROUND, f"node {header.sender} sent round {header.round} where round {expected.round} is expected"
+        )
+    if array.dtype.str != dtype or (shape is not None and array.shape != shape):
+        raise Refused(
+            Code.SHAPE,
+            f"node {header.sender} sent {array.dtype} of shape {array.shape} in round {header.round}, but "
+            f"{np.dtype(dtype)} of shape {shape} is expected; do all nodes have the same features?",
+        )
+    if dtype == "<f8":
+        _refuse_unless_within(header, array, bound)
 
 
-def _finite(array: NDArray[Any]) -> bool:
+def _refuse_unless_within(header: Header, array: NDArray[Any], bound: float) -> None:
     flat = array.ravel()
     with np.errstate(over="ignore", invalid="ignore"):  # squares of finite numbers may overflow: then look at each
-        return math.isfinite(flat.dot(flat)) or bool(np.isfinite(flat).all())
+        square = float(flat.dot(flat))
+    if square <= bound * bound and square < math.inf:
+        return
+    if not np.isfinite(flat).all():
+        raise Refused(
+            Code.NUMBERS, f"node {header.sender} sent NaN or infinite numbers in round {header.round}; refused"
+        )
+    norm = float(np.abs(flat).max()) if math.isinf(square) else math.sqrt(square)
+    if norm > bound:
+        raise Refused(
+            Code.NORM,
+            f"node {header.sender} sent numbers of norm {norm:.3g} in round {header.round}, and no honest node's are "
+            f"over {bound:.3g}; refused",
+        )
 
 
 def unpack(payload: bytes, expected: Header, shape: tuple[int, ...], dtype: str = "<f8") -> NDArray[Any]:
@@ -156,7 +235,7 @@ def unpack(payload: bytes, expected: Header, shape: tuple[int, ...], dtype: str 
     >>> unpack(pack(Header(bytes(16), 6, 2), np.zeros(3)), Header(bytes(16), 7, 2), (3,))
     Traceback (most recent call last):
     ...
-    sottovoce.errors.NetworkError: node 2 sent round 6 where round 7 is expected
+    sottovoce.node.message.Refused: node 2 sent round 6 where round 7 is expected
     """
     message = read(payload)
     check(message, expected, shape, dtype)
@@ -183,7 +262,7 @@ def unpack_text(message: Message) -> tuple[Any, tuple[bytes, ...]]:
             raise ValueError
         return value, tuple(body[a:b] for a, b in pairwise(ends))
     except (struct.error, ValueError, TypeError, RecursionError):
-        raise NetworkError(f"node {message.header.sender} sent a notice that cannot be read; refused") from None
+        raise Refused(Code.NOTICE, f"node {message.header.sender} sent a notice that cannot be read; refused") from None
 
 
 def _no_number(text: str) -> Any:

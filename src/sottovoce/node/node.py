@@ -18,15 +18,19 @@ from sottovoce.algorithm.method import State
 from sottovoce.engine.nodes import Node
 from sottovoce.errors import NetworkError, OldCopy, Paused, StoreError
 from sottovoce.node import budget, entropy
-from sottovoce.node.links import Links, Skips
+from sottovoce.node.envelope import Envelope, RunKeys
+from sottovoce.node.identity import Identity, OwnKey
+from sottovoce.node.links import Links
 from sottovoce.node.message import Header, array_of, pack, unpack
 from sottovoce.node.runfile import Run
+from sottovoce.node.skips import Skips
 from sottovoce.node.store import Store
 from sottovoce.node.transport import NodeTransport, Stopwatch
 from sottovoce.privacy.events import read_event
 from sottovoce.privacy.release import Draws
 from sottovoce.privacy.statement import PrivacyStatement
 from sottovoce.problem.objective import Problem
+from sottovoce.secure.generator import Generator
 
 SAME = 1e-9  # σ comes from a search, and version 0.1's messages from sums, that another processor rounds otherwise
 DATASET = "records"
@@ -40,6 +44,8 @@ class Outcome(NamedTuple):
     """(m,) x̃_i, this node's model."""
     unheard: tuple[str, ...]
     """Peers that did not say that they are done too: should one come back, it needs this node once more."""
+    skips: int = 0
+    """How many of this node's edges were left out of a round."""
 
 
 class DurableNode(Node):
@@ -52,6 +58,8 @@ class DurableNode(Node):
     problem : the node's own records (`site.own_problem`)
     store : the node's own folder
     dataset : under which name the owner budgets these records
+    identity : what vouches for this node's keys, and judges others'; by default a key of its folder, and the run file's
+        keys, or trust on first use
     """
 
     transport: NodeTransport
@@ -63,6 +71,7 @@ class DurableNode(Node):
         problem: Problem,
         store: Store,
         dataset: str = DATASET,
+        identity: Identity | None = None,
     ) -> None:
         me, job = run.number(name), run.prepared.job
         older = Draws(job.release, entropy.older_streams(store.secret, run.digest), np.array(run.sizes), run.m)
@@ -72,8 +81,6 @@ class DurableNode(Node):
         saved = store.enter(run.digest, run.name, name, run.nodes, (self.sequence, self.fingerprint))
         self._state, self._round = self._restored(saved.state), saved.round
         self._pending = dict(saved.outbox)
-        self.links = Links(run, me, saved, partial(store.released, run.digest))
-        self.skips = Skips(run, me, store, saved.skips, saved.round)
         self._cost = run.event(me), run.spec.privacy.adversary
         opened = store.ledger.opened(run.digest)
         self._older = opened is not None and not opened.get("secure")
@@ -81,6 +88,25 @@ class DurableNode(Node):
             self._refuse_unless_affordable()
         else:
             self._refuse_unless_as_planned(opened)
+        identity = identity or OwnKey(entropy.identity_seed(store.secret), run.keys)
+        self.envelope = self._enveloped(identity)
+        proving = entropy.proving_key(store.secret)
+        self.links = Links(run, me, saved, partial(store.released, run.digest), self.envelope, proving)
+        self.skips = Skips(run, me, store, saved.skips, saved.round, self.envelope)
+
+    def _enveloped(self, identity: Identity) -> Envelope:
+        """With the run's own keys; a run that is over has none any more, and gets some that nobody will know."""
+        run, store, me = self.run, self.store, self.number
+        if self.over:
+            return Envelope(run.digest, run.nodes, me, RunKeys.born(), identity)
+        records = self.sequence if run.shares_with(me) else None
+        keys, keep = store.born_keys(run.digest, records), partial(store.keep_member, run.digest)
+        return Envelope(run.digest, run.nodes, me, keys, identity, store.members(run.digest), keep)
+
+    @property
+    def over(self) -> bool:
+        """Whether nobody can need this node in this run any more: it is done, and its keys are erased."""
+        return self.finished and self.store.run_keys(self.run.digest) is None
 
     def _refuse_unless_affordable(self) -> None:
         adjacency, rows = self.run.statement.adjacency, self.store.rows()
@@ -101,7 +127,8 @@ class DurableNode(Node):
     def _secure(self) -> entropy.Ahead:
         """Made when first asked for: a folder of version 0.1 has no nonce until something is drawn by it."""
         keys = entropy.own_keys(self.store.secret, self.run.digest, self.store.nonce(), self.sequence)
-        return self.run.draws(self.number, self.problem, keys)
+        shared = {peer: Generator(self.envelope.pair_secret(peer)) for peer in self.run.shares_with(self.number)}
+        return self.run.draws(self.number, self.problem, keys, shared)
 
     def _restored(self, arrays: dict[str, Any] | None) -> State:
         """The state as it was saved, field by field, whatever fields the method's state has."""
@@ -131,35 +158,70 @@ class DurableNode(Node):
         rounds = self.run.rounds(self.number)
         return rounds[rounds > self._round]
 
-    def take_part(self) -> Outcome:
-        """Greet the peers, take part in every round that is left, and stay until all peers are done."""
+    def take_part(self, leave: bool = True) -> Outcome:
+        """Greet the peers, take part in every round that is left, and stay until all peers are done.
+
+        Whoever has something more to exchange in this run, such as models, asks not to `leave`, and does so afterwards.
+        """
+        if self.over:
+            return Outcome(self.model(), (), self.skips.count)
         try:
             self.greet(wait=not self.finished)
             self.take_turns(self._state, self.rounds)
             self.finish()
         except OldCopy as error:
             self.store.stop(self.run.digest, str(error))
+            self.store.erase_keys(self.run.digest)
             raise
-        return Outcome(self.model(), self.linger())
+        outcome = Outcome(self.model(), self.linger(), self.skips.count)
+        if leave:
+            self.leave(outcome)
+        return outcome
+
+    def leave(self, outcome: Outcome) -> None:
+        """Erase this run's keys, unless a peer may still need this node."""
+        if not outcome.unheard:
+            self.store.erase_keys(self.run.digest)
+
+    def _refuse_other_pairs(self) -> None:
+        """A run goes on with the keys that it was opened with: else noise would not cancel, nor be as secret."""
+        opened = self.store.ledger.opened(self.run.digest)
+        if opened is not None and opened.get("pairs", {}) != self._sharing().get("pairs", {}):
+            raise StoreError(
+                f"run '{self.run.name}' shares noise with other keys of other nodes than it was opened with; nothing "
+                "is sent: restore the folder, or begin a run of another name"
+            )
 
     def greet(self, wait: bool = True) -> None:
-        """Compare run files and high-water marks with every peer, before the first message.
+        """Introduce this node; compare run files and high-water marks with every peer, before the first message.
 
         A node that has nothing more to release need not wait: it only tells its peers what they may lack.
         """
+        if wait:
+            self.transport.meet([peer for peer in range(self.run.n) if peer != self.number])
+            self._refuse_other_pairs()
         for peer in self.links.peers:
             if wait:
                 self.transport.swap(0, peer, self.links.hello(peer))
-            else:
+            elif self.envelope.knows(peer):
                 self.transport.send(peer, self.links.hello(peer))
 
     def turn(self, state: State, t: int) -> State:
         """Take part in one round."""
         if not (self._older and t in self._pending):  # what version 0.1 let out, only its own draws make again
             self.draws = self._secure
-        self._state, self._round = super().turn(state, t), t
+        self._state, self._round = self._finite(super().turn(state, t), t), t
         self.links.mixed(t)
         return self._state
+
+    def _finite(self, state: State, t: int) -> State:
+        """Nothing is let out that comes from numbers which are none."""
+        if not all(np.all(np.isfinite(part)) for part in state):
+            raise NetworkError(
+                f"the state of node '{self.name}' is not finite after round {t}: steps are too long, or peers sent "
+                "numbers of no ordinary size; nothing more is released: begin a run of another name"
+            )
+        return state
 
     def let_out(self, t: int, message: Array) -> tuple[bytes, Array]:
         """The message that is out already, if it is; else write it down, with all that it comes from."""
@@ -182,9 +244,13 @@ class DurableNode(Node):
 
     def _release(self, t: int, message: Array) -> bytes:
         """Write a round's message down; afterwards it may be seen."""
+        if not np.all(np.isfinite(message)):
+            raise NetworkError(
+                f"the message of node '{self.name}' in round {t} is not finite; nothing more is released"
+            )
         payload = pack(Header(self.run.mark, t, self.number), message)
         run, ledger = self.run.digest, self.store.ledger
-        seen, drop = self.links.seen, self.links.stale(t)
+        seen, drop, vouchers = self.links.seen, self.links.stale(t), self.links.vouchers()
         with self.store.transaction():
             if not ledger.has("open", run):
                 self._refuse_unless_affordable()  # others may have opened runs on these records since
@@ -198,18 +264,26 @@ class DurableNode(Node):
                     self.run.statement.adjacency,
                     messages,
                 )
-                ledger.append("open", run, detail=detail | {"secure": True, "sequence": self.sequence})
+                detail |= {"secure": True, "sequence": self.sequence} | self._sharing()
+                ledger.append("open", run, detail=detail)
             self.store.keep_state(run, self._round, self._state._asdict(), seen)
+            self.store.keep_vouchers(run, vouchers)
             self.store.keep_message(run, t, payload, drop)
         self.links.post(t, payload)
         return payload
 
+    def _sharing(self) -> dict[str, Any]:
+        """With which keys of which nodes this one draws noise that the two cancel between them."""
+        known, peers = self.envelope.fingerprints(), self.run.shares_with(self.number)
+        return {"pairs": {self.run.nodes[peer]: known[self.run.nodes[peer]] for peer in peers}} if peers else {}
+
     def finish(self) -> None:
         """Write the last state down and close the run in the ledger."""
         if not self.finished:
-            seen = self.links.seen
+            seen, vouchers = self.links.seen, self.links.vouchers()
             with self.store.transaction():
                 self.store.keep_state(self.run.digest, self._round, self._state._asdict(), seen)
+                self.store.keep_vouchers(self.run.digest, vouchers)
                 self.store.ledger.append("close", self.run.digest)
         self.links.mixed(self.run.T)
 

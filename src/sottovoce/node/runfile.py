@@ -3,6 +3,7 @@
     run = "diabetes-1"            # another name is another run: fresh noise, and its own cost
     schedule_seed = 20260301      # public: who speaks when; noise and records never come from it
     timeout = 600                 # seconds that a slow peer is waited for before the run pauses
+    skip_after = 60               # seconds after which an edge to a slow peer may be left out of a round; else never
     schema = "schema.toml"        # beside this file: what every node's records look like (`sottovoce.data.schema`)
 
     [nodes]                       # in order; the number of records of each (of people, with a unit) is public
@@ -14,6 +15,9 @@
     [spec.privacy]
     sampling = "poisson(32)"
     noise = "private(1.0)"
+
+    [keys]                        # optional: the nodes' identities, so that nobody else can speak in their names
+    north = "…"                   # as `sottovoce node key FOLDER` prints it; one for every node, or none
 
 Records whose columns are all numbers, scaled already, need no schema. In its place a run file says
 
@@ -41,15 +45,17 @@ from typing import Any, get_args, get_origin, get_type_hints
 import numpy as np
 import scipy  # not its parts: they load when first used
 
-from sottovoce._types import IntArray
+from sottovoce._types import Array, IntArray
 from sottovoce.data.schema import Schema, plain_schema, read_schema
 from sottovoce.engine.secure import ExactSums, hindrance
 from sottovoce.errors import SottovoceError, SpecError
+from sottovoce.node.bounds import longest_messages
 from sottovoce.node.entropy import Ahead
 from sottovoce.node.message import RUN
 from sottovoce.node.message import VERSION as WIRE
 from sottovoce.notation import Field
 from sottovoce.privacy.events import Event
+from sottovoce.privacy.pairs import Pairs
 from sottovoce.privacy.statement import PERSON, RECORD, PrivacyStatement, make_statement
 from sottovoce.problem.objective import Problem
 from sottovoce.problem.shards import Shards
@@ -58,10 +64,12 @@ from sottovoce.run.spec import Spec
 from sottovoce.secure.generator import Generator, Purpose
 
 _PLAIN = ("features", "label", "classes", "unit_rows", "unit")  # in place of a schema
-_KNOWN = {"run", "schedule_seed", "timeout", "schema", *_PLAIN, "nodes", "spec"}
+_KNOWN = {"run", "schedule_seed", "timeout", "skip_after", "schema", *_PLAIN, "nodes", "keys", "spec"}
 _NEEDED = ("run", "schedule_seed", "nodes", "spec")
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}( \([0-9a-f]{16}\))?")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_MARKED = re.compile(r"(.*) \([0-9a-f]{16}\)")
 """A consortium puts a mark of its schema and test behind a run's name, in brackets."""
+_KEY = re.compile(r"[0-9a-f]{64}")
 _DECIMALS = 12  # weights may differ by a rounding between processors
 
 
@@ -78,6 +86,8 @@ class Run:
     timeout : seconds
     records : what the run file says about records, as its digest covers it
     schema_file : where the schema was read from, if it has a file
+    skip_after : seconds of waiting after which an edge may be left out of a round; None for never
+    keys : the nodes' public identity keys in hexadecimal, by name; None where they are known in another way
     """
 
     name: str
@@ -88,6 +98,8 @@ class Run:
     timeout: float = 600.0
     records: Mapping[str, Any] = field(default_factory=dict)
     schema_file: Path | None = None
+    skip_after: float | None = None
+    keys: Mapping[str, str] | None = None
 
     @cached_property
     def prepared(self) -> Prepared:
@@ -107,9 +119,18 @@ class Run:
             raise SpecError(
                 f"real nodes exchange one message a round, but averaging '{schedule.averaging}' needs several"
             )
-        if made.job.release.law.secrets:
+        law = made.job.release.law
+        if isinstance(law, Pairs) and law.k is None:
             raise SpecError(
-                "real nodes agree on no seeds in pairs yet, so that their noise would not cancel; simulate it"
+                "real nodes share seeds in pairs only where it is said how many of them may collude; name the "
+                "adversary 'secret_pairs(k)', and no nodes in the law"
+            )
+        if made.shape is not None:
+            raise SpecError("real nodes let out no moments of their records yet; leave the moments out, or simulate it")
+        if made.job.method.released.numbers is not None:
+            raise SpecError(
+                f"real nodes exchange vectors of the model's length, but '{self.spec.algorithm.method}' needs longer "
+                "ones; simulate it"
             )
         why = hindrance(made.job.problem, made.job.method, made.job.release)
         if why is not None:
@@ -131,6 +152,12 @@ class Run:
         """Of every message of every node."""
         return (1, self.prepared.job.method.width * self.m)
 
+    @cached_property
+    def bounds(self) -> Array:
+        """How long the messages of each round can be, whoever sends them."""
+        job = self.prepared.job
+        return longest_messages(job.method, job.release, np.array(self.sizes), self.m)
+
     @property
     def T(self) -> int:
         """Number of rounds."""
@@ -148,11 +175,25 @@ class Run:
         sizes = np.array(self.sizes)
         return make_statement(job.release, sizes, spoken, delta, claims, False, unit, turns, secure=secure)
 
-    def draws(self, i: int, problem: Problem, keys: Mapping[Purpose, Generator]) -> Ahead:
-        """All that node i draws and lets out, from its own records and keys."""
+    def shares_with(self, i: int) -> list[int]:
+        """Whom node i shares secret noise with."""
+        law = self.prepared.job.release.law
+        if not isinstance(law, Pairs):
+            return []
+        mine = law.pairs[np.any(law.pairs == i, axis=1)]
+        return sorted(int(j) for j in mine[mine != i])
+
+    def draws(
+        self,
+        i: int,
+        problem: Problem,
+        keys: Mapping[Purpose, Generator],
+        pairs: Mapping[int, Generator] | None = None,
+    ) -> Ahead:
+        """All that node i draws and lets out, from its own records and keys, and what it shares with others."""
         spec, release, sizes = self.spec.problem, self.prepared.job.release, np.array(self.sizes)
         sums = ExactSums(problem, release.clip, spec.row_norm, spec.intercept, max(self.sizes))
-        return Ahead(release, sums, keys, sizes, self.m, i, turns=self.turns(i))
+        return Ahead(release, sums, keys, sizes, self.m, i, turns=self.turns(i), pairs=pairs or {})
 
     def event(self, i: int) -> Event:
         """What node i will have to account for: its exact K_i, and its σ_i."""
@@ -202,6 +243,8 @@ class Run:
         """
         schedule = self.prepared.job.schedule
         public = {"name": self.name, "nodes": self.nodes, "sizes": self.sizes, "timeout": self.timeout, **self.records}
+        public |= {} if self.skip_after is None else {"skip_after": self.skip_after}
+        public |= {} if self.keys is None else {"keys": dict(self.keys)}
         text = json.dumps(public | {"spec": self.spec.to_dict(), "wire": WIRE}, sort_keys=True, ensure_ascii=False)
         whole = hashlib.blake2b(text.encode(), digest_size=32)
         for part in (schedule.starts, schedule.active, schedule.pattern):
@@ -268,9 +311,8 @@ def make_run(data: Mapping[str, Any], schema: Schema | None = None) -> Run:
         check_name("node", node)
     if not isinstance(nodes, dict) or not nodes or any(type(q) is not int or q < 1 for q in nodes.values()):
         raise SpecError("[nodes] must name every node with its number of records, such as north = 1200")
-    timeout = data.get("timeout", 600)
-    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout < float("inf"):
-        raise SpecError(f"'timeout' must be a number of seconds over 0, not {timeout!r}")
+    timeout = _seconds(data, "timeout", 600.0)
+    assert timeout is not None
     if type(data["schedule_seed"]) is not int or data["schedule_seed"] < 0:
         raise SpecError("'schedule_seed' must be a whole number that is not negative; it is public")
     name = _text(data, "run")
@@ -284,7 +326,34 @@ def make_run(data: Mapping[str, Any], schema: Schema | None = None) -> Run:
             raise SpecError(f"the schema says what records are; leave '{both[0]}' out of the run file")
         spec = _spec(_with_schema(data["spec"], schema), data["schedule_seed"])
         records = {"schema": schema.digest}
-    return Run(name, spec, tuple(nodes), tuple(nodes.values()), schema, float(timeout), records)
+    keys, skip_after = _keys(data.get("keys"), nodes), _seconds(data, "skip_after", None)
+    sizes = tuple(nodes.values())
+    return Run(name, spec, tuple(nodes), sizes, schema, timeout, records, skip_after=skip_after, keys=keys)
+
+
+def _seconds(data: Mapping[str, Any], name: str, default: float | None) -> float | None:
+    value = data.get(name, default)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
+        raise SpecError(f"'{name}' must be a number of seconds over 0, not {value!r}")
+    return float(value)
+
+
+def _keys(keys: Any, nodes: Mapping[str, Any]) -> dict[str, str] | None:
+    """The nodes' identities: of all, each its own, or of none."""
+    if keys is None:
+        return None
+    if not isinstance(keys, dict) or set(keys) != set(nodes):
+        raise SpecError(
+            "[keys] must name the key of every node, and of nobody else; leave it out to trust on first use"
+        )
+    for node, key in keys.items():
+        if not isinstance(key, str) or not _KEY.fullmatch(key):
+            raise SpecError(f"[keys] has {node} = {key!r}, where 64 hexadecimal digits are expected")
+    if len(set(keys.values())) < len(keys):
+        raise SpecError("[keys] gives two nodes the same key; every node has its own")
+    return dict(keys)
 
 
 def check_name(noun: str, name: Any) -> None:
@@ -297,7 +366,9 @@ def check_name(noun: str, name: Any) -> None:
     ...
     sottovoce.errors.SpecError: a run cannot be called '../../etc': a name has letters, digits, '.', '_' and '-', ...
     """
-    if not isinstance(name, str) or not _NAME.fullmatch(name) or ".." in name:
+    marked = _MARKED.fullmatch(name) if noun == "run" and isinstance(name, str) else None
+    bare = name if marked is None else marked[1]
+    if not isinstance(bare, str) or not _NAME.fullmatch(bare) or ".." in bare:
         raise SpecError(
             f"a {noun} cannot be called {name!r}: a name has letters, digits, '.', '_' and '-', begins with a letter "
             "or digit, has no two dots together, and is no longer than 64 characters; choose such a one"

@@ -1,9 +1,12 @@
 """A node's own folder: who may open it, where each of its runs stands, and what is damaged.
 
-    node.sqlite     state, messages, high-water marks, skip decisions, and the ledger
+    node.sqlite     state, messages, high-water marks, keys of open runs, skip decisions, and the ledger
     secret.key      the node's entropy (`entropy.py`)
     ledger.head     the ledger's head, kept apart (`ledger.py`)
-    lock            held while a node runs
+
+One process writes at a time. It holds a lock on the database itself, and looks in every transaction whether that is
+still the file in the folder: a lock beside it could be removed under a writer, and the file be replaced. The folder
+must be on a disk of this machine: on network file systems neither locks nor the write-ahead log are to be relied upon.
 
 Key, nonce and ledger are born together: a folder that has lost one of them is refused, never filled up again. The
 step is the transaction that makes the tables; what is left of a birth that was cut short is thrown away, or finished.
@@ -37,9 +40,10 @@ from numpy.typing import NDArray
 
 from sottovoce.errors import FolderInUse, SottovoceError, StoreError
 from sottovoce.node import entropy, ledger
+from sottovoce.node.envelope import RunKeys
 from sottovoce.node.message import CHECK
 
-FILE, LOCK = "node.sqlite", "lock"
+FILE = "node.sqlite"
 APPLICATION, VERSION = 0x53564F43, 1  # "SVOC", and the version of the tables
 
 _TABLES = """
@@ -51,6 +55,35 @@ CREATE TABLE outbox (run TEXT, round INTEGER, payload BLOB NOT NULL, PRIMARY KEY
 CREATE TABLE seen (run TEXT, peer INTEGER, round INTEGER, message TEXT, PRIMARY KEY (run, peer));
 CREATE TABLE skips (run TEXT, round INTEGER, peer INTEGER, phase TEXT, PRIMARY KEY (run, round, peer));
 """
+_SINCE = """
+CREATE TABLE IF NOT EXISTS keys (run TEXT PRIMARY KEY, signing BLOB, agreement BLOB, nonce BLOB);
+CREATE TABLE IF NOT EXISTS members (run TEXT, peer INTEGER, introduction BLOB, PRIMARY KEY (run, peer));
+CREATE TABLE IF NOT EXISTS proofs (run TEXT, peer INTEGER, round INTEGER, proof TEXT, PRIMARY KEY (run, peer));
+CREATE TABLE IF NOT EXISTS vouchers (run TEXT, peer INTEGER, round INTEGER, voucher BLOB,
+    PRIMARY KEY (run, peer, round));
+"""
+"""Tables that folders of version 0.1 get when they are opened."""
+
+REMOTE = frozenset(
+    "9p afs beegfs ceph cifs coda fuse.ceph fuse.davfs fuse.glusterfs fuse.rclone fuse.s3fs fuse.sshfs gfs gfs2 gpfs "
+    "lustre ncpfs nfs nfs4 ocfs2 orangefs pvfs2 smb3 smbfs".split()
+)
+"""File systems that other machines can write to."""
+
+
+def file_system(path: Path) -> str:
+    """The kind of file system that a folder is on; empty where the system does not tell."""
+    try:
+        mounts = Path("/proc/self/mountinfo").read_text().splitlines()
+        where, best, kind = str(path.resolve()), "", ""
+        for line in mounts:
+            place, _, rest = line.partition(" - ")
+            at = place.split()[4].encode().decode("unicode_escape")
+            if len(at) >= len(best) and (where == at or where.startswith(at.rstrip("/") + "/")):
+                best, kind = at, rest.split()[0]
+        return kind
+    except (OSError, IndexError, ValueError):
+        return ""
 
 
 class Folder:
@@ -76,8 +109,14 @@ class Folder:
     def _take_lock(self) -> None:
         try:
             self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._lock = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+            kind = file_system(self.path)
+            if kind in REMOTE:
+                raise StoreError(
+                    f"the folder '{self.path}' is on a network file system ({kind}), where two machines could write to "
+                    "it at once; give a folder on a disk of this machine"
+                )
             self._keep_to_owner()
+            self._lock = os.open(self.path / FILE, os.O_RDWR | os.O_CREAT, 0o600)  # SQLite would let others read it
         except OSError as error:
             raise StoreError(f"the folder '{self.path}' cannot be used ({error.strerror}); give another one") from None
         try:
@@ -91,10 +130,20 @@ class Folder:
     def _keep_to_owner(self) -> None:
         """Nobody else reads the folder, nor what is in it, however it was made."""
         os.chmod(self.path, 0o700)
-        for name in (FILE, f"{FILE}-wal", f"{FILE}-shm", ledger.HEAD_FILE, LOCK):
+        for name in (FILE, f"{FILE}-wal", f"{FILE}-shm", ledger.HEAD_FILE):
             if (self.path / name).exists():
                 os.chmod(self.path / name, 0o600)
-        os.close(os.open(self.path / FILE, os.O_RDWR | os.O_CREAT, 0o600))  # SQLite would let others read it
+
+    def _refuse_unless_ours(self) -> None:
+        """The file that is locked is the one in the folder: else two could write."""
+        if self._lock is None:
+            raise StoreError(f"'{self.path}' was opened for reading, or is closed; nothing is written to it")
+        mine, here = os.fstat(self._lock), os.stat(self.path / FILE)
+        if (mine.st_dev, mine.st_ino) != (here.st_dev, here.st_ino):
+            raise StoreError(
+                f"'{self.path / FILE}' was replaced while this node runs; nothing more is written: stop whoever did "
+                "it, and restore the file as it was"
+            )
 
     def _release_lock(self) -> None:
         if self._lock is not None:
@@ -120,6 +169,8 @@ class Folder:
         if reading:
             return
         self._db.execute("PRAGMA synchronous = FULL")
+        self._db.execute("PRAGMA secure_delete = ON")  # an erased key is overwritten
+        self._db.executescript(_SINCE)
         if (self.path / entropy.UNBORN).exists():
             self._finish_birth()
         if not (self.path / entropy.FILE).exists():
@@ -184,6 +235,7 @@ class Folder:
     def transaction(self) -> Iterator[None]:
         """All of it on the disk, or nothing; the ledger's head is kept apart afterwards."""
         with self._guard, self.reporting():
+            self._refuse_unless_ours()
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield
@@ -229,10 +281,11 @@ Arrays = dict[str, NDArray[Any]]
 
 
 class Mark(NamedTuple):
-    """The latest message seen from a peer: its round, and its hash in hexadecimal."""
+    """The latest message seen from a peer: its round, its hash, and the proof that came with it, in hexadecimal."""
 
     round: int
     message: str
+    proof: str = ""
 
 
 class Saved(NamedTuple):
@@ -262,7 +315,7 @@ class Store(Folder):
     ...     again = store.load("ab" * 32)
     ...     store.close()
     >>> saved.state, again.round, again.state, again.seen
-    (None, 3, {'z': array([[0., 0.]])}, {1: Mark(round=3, message='cd')})
+    (None, 3, {'z': array([[0., 0.]])}, {1: Mark(round=3, message='cd', proof='')})
     """
 
     def enter(self, run: str, name: str, node: str, nodes: tuple[str, ...], fingerprints: Sequence[str]) -> Saved:
@@ -316,8 +369,9 @@ class Store(Folder):
                 whole = hashlib.sha256(payload[:-CHECK]).digest() == payload[-CHECK:]
                 if not whole or self.ledger.released(run, sent) != payload[-CHECK:].hex():
                     raise StoreError(self._damaged(f"the message of round {sent} is not the one in the ledger"))
-            marks = self._db.execute("SELECT peer, round, message FROM seen WHERE run = ?", (run,))
-            seen = {peer: Mark(at, message) for peer, at, message in marks}
+            marks = self._db.execute("SELECT peer, round, message FROM seen WHERE run = ?", (run,)).fetchall()
+            proofs = {(peer, at): proof for peer, at, proof in self._of("proofs", "peer, round, proof", run)}
+            seen = {peer: Mark(at, message, proofs.get((peer, at), "")) for peer, at, message in marks}
             steps = self._db.execute("SELECT round, peer, phase FROM skips WHERE run = ?", (run,))
             return Saved(t, state or None, outbox, seen, {(at, peer): phase for at, peer, phase in steps})
 
@@ -328,8 +382,69 @@ class Store(Folder):
             dtype, shape, data = array.dtype.str, json.dumps(array.shape), np.ascontiguousarray(array).tobytes()
             values = (run, field, dtype, shape, data, _hash(t, field, dtype, shape, data))
             self._db.execute("INSERT OR REPLACE INTO state VALUES (?, ?, ?, ?, ?, ?)", values)
-        marks = [(run, peer, *mark) for peer, mark in seen.items()]
+        marks = [(run, peer, mark.round, mark.message) for peer, mark in seen.items()]
+        proofs = [(run, peer, mark.round, mark.proof) for peer, mark in seen.items()]
         self._db.executemany("INSERT OR REPLACE INTO seen VALUES (?, ?, ?, ?)", marks)
+        self._db.executemany("INSERT OR REPLACE INTO proofs VALUES (?, ?, ?, ?)", proofs)
+
+    def _of(self, table: str, columns: str, run: str) -> list[Any]:
+        """Rows of a run in a table that a folder of version 0.1, opened for reading, may not have."""
+        known = self._db.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone()
+        query = f"SELECT {columns} FROM {table} WHERE run = ?"
+        return self._db.execute(query, (run,)).fetchall() if known else []
+
+    def keep_vouchers(self, run: str, vouchers: Iterable[tuple[int, int, bytes]]) -> None:
+        """What peers signed; inside a transaction."""
+        rows = [(run, *voucher) for voucher in vouchers]
+        self._db.executemany("INSERT OR REPLACE INTO vouchers VALUES (?, ?, ?, ?)", rows)
+
+    def vouchers(self, run: str) -> list[tuple[int, int, bytes]]:
+        """(peer, round, voucher) of a run."""
+        with self._guard, self.reporting():
+            return [tuple(row) for row in self._of("vouchers", "peer, round, voucher", run)]
+
+    def run_keys(self, run: str) -> RunKeys | None:
+        """The node's own keys in a run; None before they are born, and once they are erased."""
+        with self._guard, self.reporting():
+            found = self._of("keys", "signing, agreement, nonce", run)
+            return RunKeys(*found[0]) if found else None
+
+    def born_keys(self, run: str, records: str | None = None) -> RunKeys:
+        """The same; they are born with their row in the ledger, once, and for these records where that matters."""
+        found = self.run_keys(run)
+        if found is not None:
+            if records is not None and self.ledger.detail("keys", run).get("records") != records:
+                raise StoreError(
+                    f"the keys of run {run[:12]} in '{self.path}' were made for other records, and what pairs of nodes "
+                    "share must not meet two data sets; begin a run of another name"
+                )
+            return found
+        if self.ledger.has("keys", run):
+            raise StoreError(f"the keys of run {run[:12]} in '{self.path}' were erased; it is over for this node")
+        keys = RunKeys.born()
+        with self.transaction():
+            self.ledger.append(
+                "keys", run, detail=keys.public.to_dict() | ({} if records is None else {"records": records})
+            )
+            self._db.execute("INSERT INTO keys VALUES (?, ?, ?, ?)", (run, *keys))
+        return keys
+
+    def erase_keys(self, run: str) -> None:
+        """When a run is over: overwritten in the database and in its log."""
+        with self.transaction():
+            self._db.execute("DELETE FROM keys WHERE run = ?", (run,))
+        with self._guard, self.reporting():
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def members(self, run: str) -> dict[int, bytes]:
+        """The introductions that were believed in a run."""
+        with self._guard, self.reporting():
+            return dict(self._of("members", "peer, introduction", run))
+
+    def keep_member(self, run: str, peer: int, introduction: bytes) -> None:
+        """Believe an introduction from now on."""
+        with self.transaction():
+            self._db.execute("INSERT INTO members VALUES (?, ?, ?)", (run, peer, introduction))
 
     def keep_message(self, run: str, t: int, payload: bytes, drop: Iterable[int]) -> None:
         """A message, before it is sent, with its row in the ledger; inside a transaction."""
@@ -358,6 +473,22 @@ class Store(Folder):
         """Never let this run go on in this folder."""
         with self.transaction():
             self.ledger.append("stop", run, detail={"reason": reason})
+
+    def run_of(self, name: str) -> str:
+        """The digest of the run of a name that has begun here."""
+        with self._guard, self.reporting():
+            found = [run for (run,) in self._db.execute("SELECT run FROM runs WHERE name = ?", (name,))]
+            begun = [run for run in found if self.ledger.last(run)] or found
+        if len(begun) != 1:
+            raise StoreError(f"there is no run '{name}' in '{self.path}'; `sottovoce ledger show` lists the runs")
+        return begun[0]
+
+    def abandon(self, run: str) -> None:
+        """Let a run never go on here, and erase its keys."""
+        if self.ledger.has("close", run) or self.ledger.has("stop", run):
+            raise StoreError(f"run {run[:12]} is over already")
+        self.stop(run, "its owner abandoned it")
+        self.erase_keys(run)
 
     def marks(self) -> list[dict[str, Any]]:
         """What was seen of every peer in every run, by name: with it, a peer's ledger can be checked."""

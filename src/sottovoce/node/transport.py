@@ -2,15 +2,17 @@
 
 This is the one seam between a node's loop and a network (`engine.nodes.Transport`). A real one may lose, repeat or
 delay messages, so `NodeTransport` has all that makes an exchange certain, and what moves the bytes says only how to
-`send` and how to `wait`. What is sent and taken in is the business of the node's `Links`. An exchange sends this node's
+`send` and how to `wait`. What is sent and taken in is the business of the node's `Links`: a carrier sends what
+`Links.sealed` gives it, and hands what comes to `Links.deliver`. An exchange sends this node's
 message, lets messages in until the peers' are there, and sends again now and then where they may get lost; asked again
 for a round, it gives the same. A slow peer is waited for up to the run's public timeout, by a clock that stands still
 while this process is stopped; then the run is paused, not failed: all is on the disk, and the nodes go on from there
 when started again.
 
-Over MPI, inside one trust domain: rank = node number, nonblocking sends, polling receives. MPI encrypts nothing and
-trusts every rank: it is for a cluster of one owner. Across organisations take FLARE (`sottovoce.consortium`). A rank
-that dies takes the job with it; started again, the same command goes on where every node's folder stands.
+Over MPI, inside one trust domain: rank = node number, nonblocking sends, polling receives. MPI has no certificates:
+nodes know each other by the keys in the run file, or trust on first use. Across organisations take FLARE
+(`sottovoce.consortium`). A rank that dies takes the job with it; started again, the same command goes on where every
+node's folder stands.
 """
 
 import time
@@ -20,7 +22,8 @@ from contextlib import suppress
 from typing import Any
 
 from sottovoce.errors import NetworkError, Paused, SpecError
-from sottovoce.node.links import Links, Skips
+from sottovoce.node.links import MEETING, Links
+from sottovoce.node.skips import Skips
 
 AGAIN = 0.5  # seconds after which an unanswered message is sent again
 LOOK = 0.2  # seconds after which a waiting node looks at its clock
@@ -41,7 +44,8 @@ class NodeTransport(ABC):
     def __init__(self, links: Links, skips: Skips) -> None:
         self.links, self.skips = links, skips
         self.timeout = links.run.timeout
-        skips.on_change = links.nudge
+        skips.on_change, skips.waited = links.nudge, self._waited
+        self._began: tuple[int, Stopwatch] | None = None
 
     @abstractmethod
     def send(self, peer: int, payload: bytes) -> None:
@@ -57,12 +61,26 @@ class NodeTransport(ABC):
         """Give a round's message to all of its peers at once, and get theirs; raises `Paused` where one is gone."""
         if part or hears is not None:
             raise NetworkError("real nodes exchange one message a round; average by gossip")
+        self._began = (t, Stopwatch())
         for peer in peers:
             if not self.skips.skipped(t, peer):
                 self.send(peer, payload)
         heard = {peer: self._wait_for(t, peer, payload, self.timeout) for peer in peers}
         self._settle(t)
         return {peer: p for peer, p in heard.items() if p is not None and not self.skips.skipped(t, peer)}
+
+    def _waited(self, t: int, peer: int) -> float:
+        """For how many seconds this node has waited for a peer's message of a round."""
+        began = self._began
+        return 0.0 if began is None or began[0] != t or self.links.heard(t, peer) is not None else began[1].since()
+
+    def meet(self, peers: Sequence[int]) -> None:
+        """Introduce this node to others, and learn their keys; those that are known need not be asked."""
+        strangers = [peer for peer in peers if self.links.heard(MEETING, peer) is None]
+        for peer in strangers:
+            self.send(peer, self.links.envelope.introduction)
+        for peer in strangers:
+            self._wait_for(MEETING, peer, self.links.envelope.introduction, self.timeout)
 
     def swap(self, t: int, peer: int, payload: bytes, timeout: float | None = None) -> None:
         """Give a notice, which each peer gets one of its own of, for the peer's."""
@@ -97,9 +115,12 @@ class NodeTransport(ABC):
                 )
 
     def _gone(self, t: int, peer: int) -> str:
-        run, refused = self.links.run, self.links.refused
-        what = {0: "say hello", run.T + 1: "say that it is done"}.get(t, f"send its message of round {t}")
-        why = f" (the last message that was refused: {refused[-1]})" if refused else ""
+        run, refused = self.links.run, self.links.reasons.get(peer)
+        notices = {MEETING: "introduce itself", 0: "say hello", run.T + 1: "say that it is done"}
+        what = notices.get(t, f"send its message of round {t}")
+        if run.shares_with(self.links.me):
+            what += "; should it be gone for good, this run cannot be finished, since noise that it shares stays in"
+        why = f" (the last message of it that was refused: {refused})" if refused else ""
         return (
             f"node '{run.nodes[self.links.me]}' waited {self.timeout:g} s for node '{run.nodes[peer]}' to {what}; "
             f"the run is paused and nothing is lost: start the nodes again, and it goes on from here{why}"
@@ -112,8 +133,12 @@ class Stopwatch:
     LONGEST = 10 * LOOK  # no look at the clock comes later than this, unless the process was stopped
 
     def __init__(self) -> None:
-        self._last = time.monotonic()
+        self._last = self._first = time.monotonic()
         self._waited = 0.0
+
+    def since(self) -> float:
+        """Seconds since it was started, whatever happened meanwhile."""
+        return time.monotonic() - self._first
 
     def read(self) -> float:
         """How long by now."""
@@ -138,10 +163,10 @@ class RequestTransport(NodeTransport):
 
     def send(self, peer: int, payload: bytes) -> None:
         """Ask, and take the reply in; one that does not fit is refused and asked for again."""
-        reply = self._ask(peer, payload)
+        reply = self._ask(peer, self.links.sealed(peer, payload))
         if reply:
             with suppress(NetworkError):  # the links keep the reason
-                self.links.deliver(peer, reply)
+                self.links.deliver(peer, reply, reply=True)
 
     def wait(self, seconds: float) -> None:
         """Requests come in on other threads."""
@@ -177,10 +202,14 @@ class MpiTransport(NodeTransport):
         self._mpi, self._comm = MPI, comm
         self._status = MPI.Status()
         self._sending: list[tuple[Any, bytes]] = []
+        self._introduced: set[int] = set()
 
     def send(self, peer: int, payload: bytes) -> None:
         """Start a message; its bytes are held until MPI is done with them."""
-        self._sending.append((self._comm.Isend(payload, peer, TAG), payload))
+        data = self.links.sealed(peer, payload)
+        if data is self.links.envelope.introduction:
+            self._introduced.add(peer)
+        self._sending.append((self._comm.Isend(data, peer, TAG), data))
         if len(self._sending) > HELD:
             self._sending = [(r, p) for r, p in self._sending if not r.Test()]
 
@@ -204,9 +233,15 @@ class MpiTransport(NodeTransport):
         message = self._comm.Improbe(self._mpi.ANY_SOURCE, TAG, self._status)
         if message is None:
             return False
-        buffer = bytearray(self._status.Get_count(self._mpi.BYTE))
-        peer = self._status.Get_source()
+        size, peer = self._status.Get_count(self._mpi.BYTE), self._status.Get_source()
+        if size > self.links.limit:  # it can't be left where it is, and nothing honest is so long
+            self.links.fail(
+                NetworkError(f"rank {peer} sent {size} bytes, and {self.links.limit} are the most; stopped")
+            )
+            return True
+        buffer = bytearray(size)
         message.Recv(buffer)
         with suppress(NetworkError):  # the links keep the reason; whoever waits goes on waiting
-            self.links.deliver(peer, bytes(buffer))
+            if self.links.deliver(peer, bytes(buffer)) == MEETING and peer not in self._introduced:
+                self.send(peer, self.links.envelope.introduction)  # known here from before, and not yet there
         return True

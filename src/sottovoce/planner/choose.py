@@ -7,23 +7,25 @@ of the best is taken. `Choice` says which it is, why in plain sentences, and wha
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from sottovoce._types import FLOAT_BYTES
-from sottovoce.algorithm.method import SEQUENCES, Sequence, constant
-from sottovoce.errors import SpecError
+from sottovoce.algorithm.method import ALL, COUNTED, SEQUENCES, Sequence, constant
+from sottovoce.errors import PrivacyError, SpecError
 from sottovoce.network.activation import ACTIVATIONS, Activation, Everyone, Matching
 from sottovoce.network.averaging import AVERAGINGS
 from sottovoce.network.graphs import GRAPHS, Family
-from sottovoce.network.mixing import GOSSIP, METROPOLIS, WEIGHTS, activation_rate, beta
+from sottovoce.network.mixing import GOSSIP, METROPOLIS, WEIGHTS, Averaging, Gossip, activation_rate, beta
 from sottovoce.network.schedule import draw_schedule
 from sottovoce.notation import Choices, Field
 from sottovoce.planner import predict
 from sottovoce.privacy.accounting import check_delta
 from sottovoce.privacy.calibration import Private
-from sottovoce.privacy.release import ADVERSARIES, Adversary, refuse_unless_runnable
+from sottovoce.privacy.moments import MOMENTS, NO_MOMENTS, Moments
+from sottovoce.privacy.release import ADVERSARIES, LAWS, Adversary, GaussianLaw, SecretPairs, refuse_unless_runnable
 from sottovoce.privacy.sampling import SAMPLINGS, Full, Poisson, Sampling
 from sottovoce.problem import objective
 from sottovoce.problem.losses import LOSSES, Joint, Loss
@@ -50,6 +52,8 @@ class Facts:
     penalty : 'l2', 'l1', 'elastic_net' or 'none'
     max_rounds, max_bytes : what may be spent on the network; None for the default of 1000 rounds, and any bytes
     weight : what a record's loss is multiplied by on average, at most 1: so much less is learned beside the same noise
+    shape : whether a share of the budget may be spent on the shape of the data, where that pays (`privacy.moments`)
+    lost : the share of releases that will never appear, a public guess; what pairs share with them stays uncancelled
     """
 
     sizes: tuple[int, ...]
@@ -66,6 +70,8 @@ class Facts:
     max_rounds: int | None = None
     max_bytes: float | None = None
     weight: float = 1.0
+    shape: bool = False
+    lost: float = 0.0
 
     def __post_init__(self) -> None:
         """Facts that no problem has are errors."""
@@ -74,7 +80,15 @@ class Facts:
         if not 0 < self.epsilon < math.inf:
             raise SpecError(f"a plan needs an ε that is finite and over 0, not {self.epsilon}")
         check_delta(self.delta)
-        refuse_unless_runnable(self.adversary, nodes=self.n)
+        pairs = isinstance(self.adversary, SecretPairs)
+        refuse_unless_runnable(self.adversary, pairs, self.n)
+        if pairs and self.honest < 2:
+            raise PrivacyError(
+                f"against '{self.adversary}' two of the {self.n} nodes must stay honest, for their secrets to hide "
+                "anybody; let fewer collude, take more nodes, or trust nobody ('transcript')"
+            )
+        if not 0 <= self.lost < 1:
+            raise SpecError(f"the share of releases that are lost is at least 0 and below 1, not {self.lost}")
         for name, value in (
             ("features", self.features),
             ("outputs", self.outputs),
@@ -92,6 +106,12 @@ class Facts:
     def n(self) -> int:
         """Number of nodes."""
         return len(self.sizes)
+
+    @property
+    def honest(self) -> int:
+        """How many nodes keep their secrets, where pairs share some: n − k; 0 where they share none."""
+        k = self.adversary.among(self.n).k if isinstance(self.adversary, SecretPairs) else None
+        return self.n - k if isinstance(k, int) else 0
 
     @property
     def m(self) -> int:
@@ -117,6 +137,11 @@ class Plan(NamedTuple):
     loss: float
     """Predicted loss of accuracy."""
     bytes: float
+    averaging: Averaging = GOSSIP
+    ratio: float = 0.0
+    """r: what a pair of nodes shares over what a node adds alone; 0 where pairs share nothing."""
+    waits: float = 1.0
+    """Exchanges of a round that wait for one another."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +159,7 @@ class Choice:
 
 FIXED = (
     "sampling", "batch", "rounds", "activation", "alpha", "l1_ratio", "gamma", "a", "clip", "weights", "h", "mixing",
-    "correct", "on_violation", "primal", "averaging",
+    "correct", "on_violation", "primal", "averaging", "counted", "moments", "method",
 )  # fmt: skip
 TABLES: dict[str, Choices[Any]] = {
     "sampling": SAMPLINGS,
@@ -145,6 +170,8 @@ TABLES: dict[str, Choices[Any]] = {
     "h": REGULARISERS,
     "mixing": WEIGHTS,
     "averaging": AVERAGINGS,
+    "counted": COUNTED,
+    "moments": MOMENTS,
 }
 """Where the settings that may be given as text are read."""
 ROUNDS = (2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 1000, 1500, 2000, 3000, 5000, 10_000)
@@ -163,6 +190,21 @@ WORK = 5e9
 """Multiplications a run may need before records are sampled: some seconds."""
 ENTRIES = 200
 """Entries that a row is counted with at the most, where m is larger: such data is sparse as a rule."""
+SHARES = (0.005, 0.03, 0.05)
+"""Of μ², for the mean square length of rows, for their mean, and for the mean squares of their columns."""
+FAINT = 0.1
+"""Noise in a mean square length, at most (the bound's is 1), and in the square of a mean."""
+WIDE = 4000
+"""Columns up to which a mean is taken off: sparse rows become dense by it."""
+TAIL = COUNTED.make("tail", 0.5)
+"""The rounds that count in the model: the early ones are of models that had hardly begun."""
+SAMPLE = 200
+"""Rounds of a schedule from which its messages are counted."""
+EXACT = AVERAGINGS.make("exact")
+EXCHANGES = (1, 2, 4, 8, 16, 32)
+"""Exchanges for each gradient that are tried where pairs share noise and the graph is given."""
+RATIOS = (0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0)
+"""r that are tried; with 10 the noise is within 0.5 % of what it is without limit."""
 UNEVEN = 1.1
 """From which ratio of the largest to the smallest node on sizes make a difference."""
 GENTLER = {"logistic": 0.5, "softmax": 0.5}
@@ -177,6 +219,8 @@ class _Network:
     iota: float
     beta: float
     messages: float
+    averaging: Averaging = GOSSIP
+    waits: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -189,8 +233,11 @@ class _Scale:
     weights: Weights
     z1: float
     noise: float
-    """c of full batches, over L, beside gradients of weight 1."""
+    """c of full batches, over L, beside gradients of weight 1; with pairs, if what they share were without limit."""
     weight: float = 1.0
+    moments: Moments = NO_MOMENTS
+    honest: int = 0
+    """n − k, where pairs share noise; 0 where they do not."""
 
     @property
     def reach(self) -> float:
@@ -206,6 +253,7 @@ def choose(facts: Facts, **fixed: Any) -> Choice:
     facts : public numbers
     sampling, batch : a sampler such as 'poisson(64)' or 'full'; or a batch size alone, for Poisson sampling
     rounds, activation, gamma, a, clip, weights, mixing, correct, averaging, on_violation, primal : as in a spec
+    method : of a regression with targets in [−1, 1], which may then be other than descent: see `regression.WAYS`
     h, alpha, l1_ratio : a whole regulariser; or the weight of the penalty, and which share of it is l1
 
     Examples
@@ -221,6 +269,15 @@ def choose(facts: Facts, **fixed: Any) -> Choice:
     if odd:
         raise SpecError(f"the planner has no setting '{odd[0]}'; it knows {', '.join(FIXED)}")
     given = {name: _read(name, value) for name, value in fixed.items() if value is not None}
+    if facts.loss.targets == "real":
+        from sottovoce.planner import regression  # which is made of what stands here
+
+        return regression.choose(facts, given)
+    return search(facts, given)
+
+
+def search(facts: Facts, given: dict[str, Any]) -> Choice:
+    """The same for settings that were read: all plans there are, and the best of them."""
     scale = _scale(facts, given)
     networks = _networks(facts, given)
     plans = [_plan(facts, given, scale, network, T) for network in networks for T in _rounds(facts, given)]
@@ -237,7 +294,7 @@ def choose(facts: Facts, **fixed: Any) -> Choice:
 
 def _seconds(facts: Facts, plan: Plan) -> float:
     """How long a plan keeps a plain network busy."""
-    return max(plan.rounds, FEWEST) * LATENCY + plan.bytes / facts.n / BANDWIDTH
+    return max(plan.rounds, FEWEST) * plan.waits * LATENCY + plan.bytes / facts.n / BANDWIDTH
 
 
 def _scale(facts: Facts, given: dict[str, Any]) -> _Scale:
@@ -249,25 +306,56 @@ def _scale(facts: Facts, given: dict[str, Any]) -> _Scale:
     problem = ProblemSpec(loss, outputs=facts.outputs, row_norm=facts.row_norm, intercept=facts.intercept)
     lipschitz = make_lipschitz(Spec(AlgorithmSpec(1), problem, privacy=PrivacySpec(clip=clip)))
     sizes, z1 = np.array(facts.sizes), predict.single(facts.epsilon, facts.delta)
-    uneven = max(facts.sizes) > UNEVEN * min(facts.sizes)
+    uneven = max(facts.sizes) > UNEVEN * min(facts.sizes) and not facts.honest  # with pairs all add as much noise
     weights = given.get("weights", ByRecords(round(predict.typical_size(z1), 1) if uneven else 0.0))
-    noise = predict.level(weights(sizes), sizes, 1.0, z1) / facts.weight
-    return _Scale(lipschitz, clip, row, weights, z1, noise, facts.weight)
+    level = partial(predict.level, sizes=sizes, z1=z1, honest=facts.honest)
+    moments = _moments(facts, given, level(ByRecords()(sizes), lipschitz=0.5))
+    left = 1.0 if moments == NO_MOMENTS else 1.0 - moments.total
+    noise = level(weights(sizes), lipschitz=1.0) / facts.weight / math.sqrt(left)
+    return _Scale(lipschitz, clip, row, weights, z1, noise, facts.weight, moments, facts.honest)
+
+
+def _moments(facts: Facts, given: dict[str, Any], noise: float) -> Moments:
+    """Which moments to let out: those that their noise would not drown, by public numbers.
+
+    `noise` is the deviation that is left in each coordinate of the nodes' mean of φ.
+    """
+    if "moments" in given:
+        return given["moments"]
+    features = facts.features - (facts.intercept > 0)
+    together = facts.n == 1 or facts.graph(facts.n).is_complete
+    if not facts.shape or not together or features < 1 or {"h", "alpha", "activation", "mixing"} & set(given):
+        return NO_MOMENTS
+    deviations = [noise * reach / math.sqrt(share) for reach, share in zip((1, 2, math.sqrt(2)), SHARES, strict=True)]
+    length, centre, scale = SHARES
+    centred = facts.intercept > 0 and features <= WIDE and features * deviations[1] ** 2 <= FAINT
+    return Moments(
+        length if deviations[0] <= FAINT else 0.0,
+        centre if centred else 0.0,
+        scale if 2 * deviations[2] < 1 / features else 0.0,
+    )
 
 
 def _networks(facts: Facts, given: dict[str, Any]) -> list[_Network]:
-    """Everyone, or what is fixed; on the complete graph also pairs, who send n messages a round and not n(n − 1)."""
-    schemes = [given.get("activation", Everyone())]
+    """Everyone, or what is fixed; on the complete graph also pairs, who send n messages a round and not n(n − 1).
+
+    Where pairs of nodes share noise that only the mean of all is rid of, that mean is made exactly, or by several
+    exchanges over the links that there are.
+    """
+    scheme: Activation = given.get("activation", Everyone()) if facts.n > 1 else Everyone()
     graph, rule = facts.graph(facts.n), given.get("mixing", METROPOLIS)
-    averaging = given.get("averaging", GOSSIP)
-    if "activation" not in given and graph.is_complete and facts.n > 3:
-        schemes.append(Matching(facts.n // 2))
+    ways: list[tuple[Activation, Averaging]] = [(scheme, given.get("averaging", GOSSIP))]
+    if facts.honest and "averaging" not in given:
+        ways = [(scheme, EXACT)] if graph.is_complete else [(scheme, Gossip(k)) for k in EXCHANGES]
+    elif not {"activation", "averaging"} & set(given) and graph.is_complete and facts.n > 3:
+        ways.append((Matching(facts.n // 2), GOSSIP))
     found = []
-    for scheme in schemes if facts.n > 1 else [Everyone()]:
+    for scheme, averaging in ways:
         iota, _ = activation_rate(graph, scheme, bool(given.get("correct")))
-        sample = draw_schedule(graph, scheme, rule, 200, np.random.default_rng(0), averaging)
-        messages = float(sample.up_to()[-1]) / 200
-        found.append(_Network(scheme, iota, beta(graph, scheme, rule, averaging=averaging).beta, messages))
+        sample = draw_schedule(graph, scheme, rule, SAMPLE, np.random.default_rng(0), averaging)
+        mixing = beta(graph, scheme, rule, averaging=averaging).beta
+        messages, waits = float(sample.up_to()[-1]) / SAMPLE, max(1.0, sample.depth() / SAMPLE)
+        found.append(_Network(scheme, iota, mixing, messages, averaging, waits))
     return found
 
 
@@ -290,13 +378,32 @@ def _plan(facts: Facts, given: dict[str, Any], scale: _Scale, network: _Network,
     a = given.get("a", constant(1))(T)
     uneven = T * float(np.sum(a**2)) / float(np.sum(a)) ** 2  # weights that grow use the releases unevenly
     drawn = 0.0 if full else 1 / (facts.features * releases * float(np.dot(rates, sizes)))
-    apart = facts.n * network.beta**2 / (releases * (1 - network.beta**2))  # recent noise has not mixed yet
-    c = math.sqrt((scale.noise * more) ** 2 * uneven * (1 + apart) + drawn)
+    ratio, shared = _shared(facts, network, releases)
+    c = math.sqrt((scale.noise * more * shared) ** 2 * uneven + drawn)
     reach = _reach(facts, given, scale, c, T, iota)
     foreseen = float(predict.loss(reach, c, facts.features, releases)) + (APART if network.beta > 0 else 0.0)
     sent = network.messages * T * facts.m * FLOAT_BYTES
     noise = c * scale.lipschitz * facts.weight
-    return Plan(network.activation, sampling, T, reach / scale.reach, noise, foreseen, sent)
+    way = network.averaging, ratio, network.waits
+    return Plan(network.activation, sampling, T, reach / scale.reach, noise, foreseen, sent, *way)
+
+
+def _shared(facts: Facts, network: _Network, releases: float) -> tuple[float, float]:
+    """r, and by what the network and r multiply the noise of a mean that is exact, of pairs that share without limit.
+
+    Recent noise has not mixed yet: of own noises, n β²/(1 − β²) rounds' worth, of those that pairs share 1 + r²n times
+    as much. And the pairs of a release that is lost stay uncancelled: r²(n − 1) own noises more.
+    """
+    recent = facts.n * network.beta**2 / (releases * (1 - network.beta**2)) if network.beta < 1 else math.inf
+    if not facts.honest:
+        return 0.0, math.sqrt(1 + recent)
+
+    def factor(ratio: float) -> float:
+        stray = 1 + recent * (1 + ratio**2 * facts.n) + facts.lost * ratio**2 * (facts.n - 1)
+        return predict.shared(facts.honest, ratio) * math.sqrt(stray)
+
+    best = min(RATIOS, key=factor)
+    return best, factor(best)
 
 
 def _sampling(facts: Facts, given: dict[str, Any], scale: _Scale, releases: float) -> Sampling:
@@ -345,22 +452,24 @@ def _spec(facts: Facts, given: dict[str, Any], scale: _Scale, plan: Plan, iota: 
     h = _penalty(facts, given, plan)
     A = iota * float(np.sum(a(plan.rounds)))
     gamma = given.get("gamma") or constant(_short(A * (1 / plan.reach - h.modulus)))
+    counted = given.get("counted", ALL if {"a", "gamma"} & set(given) else TAIL)
     spec = Spec(
-        AlgorithmSpec(plan.rounds, a=a, gamma=gamma),
+        AlgorithmSpec(plan.rounds, a=a, gamma=gamma, counted=counted),
         ProblemSpec(facts.loss, h, scale.weights, facts.intercept, facts.row_norm, outputs=facts.outputs),
-        NetworkSpec(facts.graph, plan.activation),
+        NetworkSpec(facts.graph, plan.activation, averaging=plan.averaging),
         PrivacySpec(
             sampling=plan.sampling,
             noise=Private(facts.epsilon),
             delta=facts.delta,
+            law=LAWS.make("pairs", plan.ratio) if plan.ratio else GaussianLaw(),
             clip=scale.clip,
             adversary=facts.adversary,
+            moments=scale.moments,
         ),
     )
     changes = {
         "network__weights": given.get("mixing"),
         "network__correct": given.get("correct"),
-        "network__averaging": given.get("averaging"),
         "problem__on_violation": given.get("on_violation"),
         "algorithm__primal": given.get("primal"),
     }
@@ -385,6 +494,7 @@ def reasons(facts: Facts, given: dict[str, Any], plan: Plan, spec: Spec, shortes
     said = [
         f"ε = {facts.epsilon:g} and δ = {facts.delta:g} against '{facts.adversary}' leave noise of deviation "
         f"{plan.noise:.2g} in each coordinate of the mean gradient, however many rounds there are.",
+        *_why_these_secrets(facts, plan),
         _why_these_speak(given, plan, n),
         _why_these_records(given, plan, total),
         _why_these_rounds(facts, given, plan, shortest),
@@ -404,11 +514,29 @@ def reasons(facts: Facts, given: dict[str, Any], plan: Plan, spec: Spec, shortes
     return said
 
 
+def _why_these_secrets(facts: Facts, plan: Plan) -> list[str]:
+    if not facts.honest:
+        return []
+    dear = math.sqrt(facts.n / facts.honest)
+    return [
+        f"Every two nodes share noise that cancels in the mean, {plan.ratio:g} times what each adds alone: the "
+        f"{facts.honest} of {facts.n} nodes that keep their secrets hide one another, and the mean has {dear:.2f} "
+        "times the noise of a trusted centre's."
+    ]
+
+
 def _why_these_speak(given: dict[str, Any], plan: Plan, n: int) -> str:
     if "activation" in given:
         return f"Who speaks in a round was fixed: {plan.activation}."
     if n == 1:
         return "A single node has nobody to wait for."
+    if plan.averaging == EXACT:
+        return (
+            f"Everyone speaks in every round, and the mean of all is made exactly, in {plan.waits:.0f} exchanges: what "
+            "pairs share is gone at once."
+        )
+    if plan.ratio and isinstance(plan.averaging, Gossip):
+        return f"Everyone speaks in every round, and messages are mixed {plan.averaging.k} times over the graph."
     if isinstance(plan.activation, Everyone):
         return f"Everyone speaks in every round: the noise of {n} nodes averages out, and silence saves no privacy."
     return f"Nodes speak in pairs, {plan.activation}: that sends {n} messages a round and not {n * (n - 1)}."
@@ -452,4 +580,5 @@ def others(plans: Iterable[Plan], best: Plan, count: int = 8) -> list[dict[str, 
 
 def _told(plan: Plan) -> dict[str, Any]:
     """A plan for a table or JSON: choices in their notation."""
-    return plan._asdict() | {"activation": str(plan.activation), "sampling": str(plan.sampling)}
+    texts = {name: str(getattr(plan, name)) for name in ("activation", "sampling", "averaging")}
+    return plan._asdict() | texts

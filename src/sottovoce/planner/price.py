@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sottovoce._types import FLOAT_BYTES, IntArray
+from sottovoce._types import FLOAT_BYTES, Array, IntArray
 from sottovoce.algorithm import bounds
 from sottovoce.algorithm.method import StepSizes, prefix_sums
 from sottovoce.network.activation import Activation
@@ -19,6 +19,7 @@ from sottovoce.network.graphs import Graph
 from sottovoce.network.mixing import activation_rate, beta
 from sottovoce.network.schedule import draw_schedule
 from sottovoce.privacy.planning import calibrate
+from sottovoce.privacy.release import Release, Setting
 from sottovoce.run.build import make_lipschitz, scheme_of
 from sottovoce.run.spec import Spec
 
@@ -56,7 +57,7 @@ def price(spec: Spec, sizes: IntArray, m: int, epsilon: float) -> Price:
         q: calibrate(sampling, q, T, epsilon, clip=lipschitz, delta=delta, activity=busiest)
         for q in sorted({int(q) for q in sizes})
     }
-    sigmas = np.array([needed[int(q)] for q in sizes])
+    sigmas = _own_noise(spec, graph, np.array([needed[int(q)] for q in sizes]), sizes, m, factors)
     a = spec.algorithm.a(T)
     steps = StepSizes(a, spec.algorithm.gamma(T), spec.algorithm.counted(a))
     h = spec.problem.h
@@ -79,6 +80,21 @@ def price(spec: Spec, sizes: IntArray, m: int, epsilon: float) -> Price:
         messages=links * T,
         bytes=links * T * m * FLOAT_BYTES,
     )
+
+
+def _own_noise(spec: Spec, graph: Graph, needed: Array, sizes: IntArray, m: int, factors: Array) -> Array:
+    """What each node adds alone, for its releases to be as well hidden as with so much independent noise.
+
+    Where pairs share noise everybody is taken to speak in every round.
+    """
+    n, adversary = len(sizes), spec.privacy.adversary.among(len(sizes))
+    scale = n * spec.problem.weights(sizes) * factors
+    law = spec.privacy.law.on(Setting(graph, spec.privacy.sampling, sizes, m, adversary=adversary, scale=scale))
+    if not law.secrets:
+        return needed
+    unit = Release(spec.privacy.sampling, 1.0, law.units(n), adversary, law)
+    hidden = np.array([event.sigma for event in unit.events(sizes, np.ones(n, dtype=np.int64))])
+    return np.array(unit.sigma) * float(np.max(needed / hidden))
 
 
 def noise_variance(steps: StepSizes, iota: float, n: int, mu: float, sigma: float) -> float:

@@ -1,14 +1,19 @@
 """Trust: whom the owners of the records trust, in their own words, and which adversary follows from that.
 
-`nobody`: every message may be read by anybody. `centre`: one place holds all records, and the model is all that leaves
-it. A guarantee is against an adversary; trust is how people choose one.
+`nobody`: every message may be read by anybody, and all other nodes be curious. A number k, or `majority`: every message
+may be read, and up to k nodes, fewer than half of them, may tell all they know; the others keep the secrets that they
+share in pairs. `centre`: one place holds all records, and the model is all that leaves it. A guarantee is against an
+adversary; trust is how people choose one.
 """
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
 
 from sottovoce.errors import SpecError
-from sottovoce.privacy.release import Adversary, Central, Transcript
+from sottovoce.planner.choose import Facts, choose
+from sottovoce.privacy.release import Adversary, Central, SecretPairs, Transcript
 
 
 @dataclass(frozen=True)
@@ -46,6 +51,48 @@ class Nobody(Trust):
 
 
 @dataclass(frozen=True)
+class Majority(Trust):
+    """Fewer than half of the nodes collude."""
+
+    name: ClassVar[str] = "majority"
+
+    def adversary(self, nodes: int) -> Adversary:
+        """Who has the help of so many."""
+        return SecretPairs("majority")
+
+    def words(self, nodes: int) -> str:
+        """Of this."""
+        k = SecretPairs("majority").among(nodes).k
+        return f"anybody may read every message, and {k} of {nodes} nodes may tell all they know: fewer than half"
+
+
+@dataclass(frozen=True)
+class AllBut(Trust):
+    """Up to k nodes collude, whichever."""
+
+    k: int
+
+    def __post_init__(self) -> None:
+        """Every node is curious, at the least."""
+        if self.k < 1:
+            raise SpecError(
+                f"at least 1 node may be curious, not {self.k}; trust 'nobody', a number of nodes or a 'centre'"
+            )
+
+    def __str__(self) -> str:
+        """The number."""
+        return str(self.k)
+
+    def adversary(self, nodes: int) -> Adversary:
+        """Who has the help of any k."""
+        return SecretPairs(self.k)
+
+    def words(self, nodes: int) -> str:
+        """Of this."""
+        return f"anybody may read every message, and any {self.k} of {nodes} nodes may tell all they know"
+
+
+@dataclass(frozen=True)
 class Centre(Trust):
     """One place holds all records."""
 
@@ -65,7 +112,7 @@ class Centre(Trust):
         return "one trusted place holds all records, and only the final model is seen"
 
 
-KINDS = {kind.name: kind for kind in (Nobody, Centre)}
+KINDS: dict[str, type[Trust]] = {kind.name: kind for kind in (Nobody, Majority, Centre)}
 
 
 def read_trust(value: Any) -> Trust:
@@ -75,12 +122,56 @@ def read_trust(value: Any) -> Trust:
     --------
     >>> read_trust("centre").words(1)
     'one trusted place holds all records, and only the final model is seen'
+    >>> read_trust("3") == read_trust(3), str(read_trust(3).adversary(20))
+    (True, 'secret_pairs(3)')
     >>> read_trust("everybody")
     Traceback (most recent call last):
-    sottovoce.errors.SpecError: trust must be one of nobody, centre, not 'everybody'
+    sottovoce.errors.SpecError: trust must be nobody, majority, centre or the number of nodes that may collude, not ...
     """
     if isinstance(value, Trust):
         return value
     if isinstance(value, str) and value in KINDS:
         return KINDS[value]()
-    raise SpecError(f"trust must be one of {', '.join(KINDS)}, not {value!r}")
+    number = value.isdecimal() if isinstance(value, str) else isinstance(value, int | np.integer)
+    if number and not isinstance(value, bool):
+        return AllBut(int(value))
+    raise SpecError(f"trust must be {', '.join(KINDS)} or the number of nodes that may collude, not {value!r}")
+
+
+OF_MANY = ("activation", "mixing", "averaging", "correct")
+"""Settings that one node has no use for."""
+
+
+class Offer(NamedTuple):
+    """What one choice of whom to trust would give."""
+
+    trust: str
+    words: str
+    loss: float
+    """Predicted loss of accuracy."""
+    noise: float
+    """c: the noise that is left in each coordinate of the mean gradient."""
+
+
+def offers(facts: Facts, **fixed: Any) -> list[Offer]:
+    """What each choice would give: for two nodes or more also a centre, if all records were brought there.
+
+    Examples
+    --------
+    >>> for offer in offers(Facts((1600,) * 20, 123, 1.0, 1e-5)):
+    ...     print(offer.trust, offer.words)
+    nobody anybody may read every message, and all other nodes may be curious
+    1 anybody may read every message, and any 1 of 20 nodes may tell all they know
+    majority anybody may read every message, and 9 of 20 nodes may tell all they know: fewer than half
+    centre one trusted place holds all records, and only the final model is seen
+    """
+    n = facts.n
+    kinds: list[Trust] = [Nobody(), AllBut(1), Majority()] if n > 2 else [Nobody()]
+    tried = [(trust, replace(facts, adversary=trust.adversary(n)), fixed) for trust in kinds]
+    alone = {name: value for name, value in fixed.items() if name not in OF_MANY}
+    tried.append((Centre(), replace(facts, sizes=(sum(facts.sizes),), graph="complete", adversary=Central()), alone))
+    found = []
+    for trust, these, settings in tried:
+        choice = choose(these, **settings)
+        found.append(Offer(str(trust), trust.words(n), choice.predicted, float(choice.alternatives[0]["noise"])))
+    return found

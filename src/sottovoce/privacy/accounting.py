@@ -66,7 +66,7 @@ def price(events: Iterable[Priced], delta: float, lower: bool = True) -> Account
 
 @lru_cache(maxsize=4096)  # the runs of a sweep ask the same over and over
 def _price(events: tuple[Priced, ...], delta: float, lower: bool) -> Account:
-    spoken = [event for event in events if event.count]
+    spoken = [event for event in events if not event.silent]
     if any(event.noise_multiplier == 0 for event in spoken):
         return Account(math.inf, math.inf, math.inf, delta, 0.0)
     if len(spoken) == 1 and isinstance(spoken[0], WholeEvent):
@@ -90,7 +90,7 @@ def risk(events: Iterable[Priced], fpr: float) -> float:
 
 @lru_cache(maxsize=256)
 def _risk(events: tuple[Priced, ...], fpr: float) -> float:
-    spoken = [event for event in events if event.count]
+    spoken = [event for event in events if not event.silent]
     if any(event.noise_multiplier == 0 for event in spoken):
         return 1.0
     if len(spoken) == 1 and isinstance(spoken[0], WholeEvent):

@@ -47,8 +47,11 @@ def sigma(unit: Priced, epsilon: float, delta: float) -> float:
     elif unit.part.pair.bounded:  # pure: ε adds up, and δ is not needed
         z = max(unit.count, 1) / epsilon
     else:
-        apart = [part.pair.multiplier / unit.noise_multiplier for part in unit.parts]
-        z = _least(tuple(map(_with_multiplier, unit.parts, apart)), epsilon, delta)
+        first = getattr(unit, "before", None)  # its noise is fixed: the rounds get what it leaves
+        fixed = () if first is None else first.parts
+        own = unit.parts[len(fixed) :]
+        apart = [part.pair.multiplier / unit.noise_multiplier for part in own]
+        z = _least(tuple(map(_with_multiplier, own, apart)), epsilon, delta, fixed)
     return z / unit.noise_multiplier
 
 
@@ -83,16 +86,21 @@ def single(epsilon: float, delta: float) -> float:
 
 
 @lru_cache(maxsize=4096)  # the runs of a sweep ask the same over and over
-def _least(units: tuple[Part, ...], epsilon: float, delta: float) -> float:
-    """By what all multipliers must be multiplied."""
-    if all(unit.gaussian for unit in units):  # K rounds are one round with z/√K
-        squares = math.fsum(unit.count * (unit.pair.apart or 0.0) ** 2 for unit in units)
-        return gaussian_multiplier(epsilon, delta) * math.sqrt(squares)
+def _least(units: tuple[Part, ...], epsilon: float, delta: float, fixed: tuple[Part, ...] = ()) -> float:
+    """By what all multipliers must be multiplied, beside parts that stay as they are."""
+    if all(unit.gaussian for unit in (*units, *fixed)):  # K rounds are one round with z/√K
+        squares, spent = (
+            math.fsum(unit.count * (unit.pair.apart or 0.0) ** 2 for unit in some) for some in (units, fixed)
+        )
+        left = gaussian_multiplier(epsilon, delta) ** -2 - spent
+        return math.sqrt(squares / left) if left > 0 else _nothing_left(epsilon)
+    if fixed and _over(fixed, epsilon, delta, FINEST) >= 0:
+        return _nothing_left(epsilon)
 
     def over(log_z: float, finest: int) -> float:
         z = math.exp(log_z)
         trial = [replace(unit, pair=replace(unit.pair, multiplier=z * unit.pair.multiplier)) for unit in units]
-        return _over(trial, epsilon, delta, finest)
+        return _over([*trial, *fixed], epsilon, delta, finest)
 
     low = high = math.log(0.5)
     while over(high, _ROUGH) > 0:
@@ -102,6 +110,10 @@ def _least(units: tuple[Part, ...], epsilon: float, delta: float) -> float:
         if low < -12.0:
             return math.exp(high)  # even no noise to speak of is enough: a record is hardly ever used
     return math.exp(_finish(over, low, high))
+
+
+def _nothing_left(epsilon: float) -> float:
+    raise PrivacyError(f"what is let out before the first round leaves nothing of ε = {epsilon:g} for the rounds")
 
 
 def _finish(over: Callable[[float, int], float], low: float, high: float) -> float:

@@ -8,7 +8,9 @@ one, where the noise of a whole run has one price.
 
 `FixedEvent`, `PoissonEvent`, `FullEvent`, `CyclicEvent`: Gaussian noise, records picked in one of four ways. Noise of
 another law that comes to the same is one of these, with the equivalent σ and a `Note` of what it was.
+`ProductsEvent`: Gaussian noise on the mean of all records' products of numbers (see `statistics`).
 `LaplaceEvent`: pure ε. `TreeEvent`: Gaussian noise along a binary tree. `ObjectiveEvent`: priced as a whole.
+`JointEvent`: several of these from the same records. `SearchEvent`: the best of a random number of runs.
 `Seldom` and `Hidden`: for planning, before there is a schedule that says in which rounds a node speaks.
 
 Adjacency: one record of one node is replaced. Written down (`Event.to_dict`, `read_event`), an event has the fields of
@@ -52,6 +54,11 @@ class Priced(ABC):
     @abstractmethod
     def count(self) -> int:
         """How many rounds are priced; 0 where the node never spoke."""
+
+    @property
+    def silent(self) -> bool:
+        """Whether nothing was let out."""
+        return self.count == 0
 
     @property
     @abstractmethod
@@ -114,6 +121,11 @@ def envelope(several: Iterable[Levels]) -> Levels:
             found.append((sigma, most - before))
         before = max(before, most)
     return tuple(found)
+
+
+def together(levels: Levels) -> float:
+    """Σ 1/σ² over all rounds: Gaussian rounds cost more, the larger this is."""
+    return math.fsum(count / sigma**2 if sigma > 0 else math.inf for sigma, count in levels)
 
 
 @dataclass(frozen=True)
@@ -237,10 +249,17 @@ class GaussianEvent(Event):
     note: Note = field(default=GAUSSIAN, kw_only=True)
     levels: Levels = field(default=(), kw_only=True)
     """Rounds whose noise differs, `sigma` being the least; empty where all rounds have it."""
+    before: "GaussianEvent | None" = field(default=None, kw_only=True)
+    """What was let out of the same records once, before the first round (`privacy.moments`)."""
 
     def __post_init__(self) -> None:
         """Levels are those of all rounds."""
         super().__post_init__()
+        first = self.before
+        if first is not None and not (
+            isinstance(first, FullEvent) and (first.records, first.rounds, first.before) == (self.records, 1, None)
+        ):
+            raise PrivacyError(f"{self} is no event of a release: what came before is one release of all its records")
         sigmas, counts = [sigma for sigma, _ in self.levels], [count for _, count in self.levels]
         if self.levels and not (
             len(sigmas) > 1
@@ -253,15 +272,21 @@ class GaussianEvent(Event):
 
     @property
     def realised(self) -> bool:
-        """As the noise is, where it is the same in all rounds."""
-        return self.note.realised and not self.levels
+        """As the noise is, where it is the same in all rounds; what no data meets in both is not known from below."""
+        return self.note.realised and not self.levels and self.before is None
+
+    @property
+    def silent(self) -> bool:
+        """Neither in a round nor before."""
+        return self.count == 0 and self.before is None
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """One for each level."""
+        """One for each level, and what came before."""
+        first = () if self.before is None else self.before.parts
         if not self.levels:
-            return (self.part,)
-        return tuple(replace(self, sigma=s, rounds=k, levels=()).part for s, k in self.levels)
+            return (*first, self.part)
+        return (*first, *(replace(self, sigma=s, rounds=k, levels=()).part for s, k in self.levels))
 
     def leveled(self, levels: Levels) -> Self:
         """The same participation with this noise in its rounds."""
@@ -287,8 +312,9 @@ class GaussianEvent(Event):
         return self.leveled(envelope(other.levels or ((other.sigma, other.rounds),) for other in alike))
 
     def to_dict(self) -> dict[str, Any]:
-        """With the levels, where there are any."""
-        return super().to_dict() | ({"levels": [list(level) for level in self.levels]} if self.levels else {})
+        """With the levels, and what came before, where there are any."""
+        levels = {"levels": [list(level) for level in self.levels]} if self.levels else {}
+        return super().to_dict() | levels | ({} if self.before is None else {"before": self.before.to_dict()})
 
     @classmethod
     def _read(cls, data: Mapping[str, Any]) -> dict[str, Any]:
@@ -300,7 +326,8 @@ class GaussianEvent(Event):
             pairs = sheltered(k, data["exact"])
         note = {note.law: note for note in (GAUSSIAN, SHAPED, pairs)}[data["law"]]
         levels = tuple((float(sigma), count) for sigma, count in data.get("levels", ()))
-        return super()._read(data) | {"note": note, "levels": levels}
+        before = None if data.get("before") is None else read_event(data["before"])
+        return super()._read(data) | {"note": note, "levels": levels, "before": before}
 
 
 @dataclass(frozen=True)
@@ -361,10 +388,45 @@ class FullEvent(GaussianEvent):
         if self.batch != self.records:
             raise PrivacyError(f"{self} is no event of a release: a full batch holds all records")
 
+    def covering(self, others: Sequence[Event]) -> Self:
+        """The one that costs most: Gaussian rounds compose by Σ 1/σ²."""
+        alike = [other for other in others if isinstance(other, FullEvent)]
+        if not any(other.levels for other in alike):
+            return super().covering(others)
+        most = max(alike, key=lambda other: together(other.levels or ((other.sigma, other.rounds),)))
+        return replace(self, sigma=most.sigma, rounds=most.rounds, levels=most.levels)
+
     @property
     def picked(self) -> str:
         """There is nothing to pick."""
         return "all records"
+
+
+@dataclass(frozen=True)
+class ProductsEvent(FullEvent):
+    """The mean over all records of c cᵀ, a matrix whose length is ‖c‖² ≤ `clip`.
+
+    Such matrices are at right angles at the most, never opposite: so one record moves their sum by √2 of the bound, not
+    by twice that (`statistics` has the proof).
+
+    Examples
+    --------
+    >>> event = ProductsEvent(records=100, batch=100, clip=2.0, sigma=0.1, rounds=1)
+    >>> round(event.reach, 9), read_event(event.to_dict()) == event
+    (0.028284271, True)
+    """
+
+    sampling: ClassVar[str] = "products"
+
+    @property
+    def reach(self) -> float:
+        """√2 of the bound over the number of records; rounded up."""
+        return math.nextafter(math.sqrt(2.0) * self.clip / self.batch, math.inf)
+
+    @property
+    def picked(self) -> str:
+        """There is nothing to pick."""
+        return "products of all records' numbers"
 
 
 @dataclass(frozen=True)
@@ -551,6 +613,163 @@ class ObjectiveEvent(WholeEvent):
 
 
 @dataclass(frozen=True)
+class JointEvent(Event):
+    """Several releases from the same records, all of them settled before the first; the accountant composes them.
+
+    Its own numbers are those of the first.
+    """
+
+    releases: tuple[Event, ...] = field(kw_only=True)
+    sampling: ClassVar[str] = "several"
+
+    def __post_init__(self) -> None:
+        """At least one that spoke, and no joint one among them."""
+        super().__post_init__()
+        plain = not any(isinstance(event, JointEvent | WholeEvent) for event in self.releases)
+        if not plain or not any(event.count for event in self.releases):
+            raise PrivacyError(f"{self} is no event of a release: it is of one or more plain releases")
+
+    @classmethod
+    def of(cls, releases: Sequence[Event]) -> Event:
+        """All of them as one event; a single one is itself.
+
+        Examples
+        --------
+        >>> one = FullEvent(100, 100, 1.0, 0.2, 50)
+        >>> JointEvent.of([one]) is one, JointEvent.of([one, one]).picked
+        (True, '2 releases')
+        """
+        first = releases[0]
+        if len(releases) == 1:
+            return first
+        return cls(first.records, first.batch, first.clip, first.sigma, first.rounds, releases=tuple(releases))
+
+    @property
+    def note(self) -> Note:
+        """Of all of them; realised where they all are."""
+        found = [event.note for event in self.releases]
+        secret = {(note.coalition, note.collusion) for note in found if note.secrets}
+        if len(secret) > 1:
+            raise PrivacyError(f"{self} is no event of a release: one coalition at a time")
+        return Note(
+            "joint", all(event.realised for event in self.releases), bool(secret), *(secret or {(None, None)}).pop()
+        )
+
+    @property
+    def noise_multiplier(self) -> float:
+        """Of the least noise."""
+        return min(event.noise_multiplier for event in self.releases if event.count)
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """Of all of them."""
+        return tuple(part for event in self.releases if event.count for part in event.parts)
+
+    @property
+    def part(self) -> Part:
+        """The one with the least noise; pure ones are told last."""
+        return min(self.parts, key=lambda part: (part.pair.bounded, part.pair.multiplier))
+
+    @property
+    def picked(self) -> str:
+        """How many."""
+        return f"{len(self.releases)} releases"
+
+    def to_dict(self) -> dict[str, Any]:
+        """With all of them, which say whatever else there is to say."""
+        own = {
+            name: value for name, value in super().to_dict().items() if name not in ("coalition", "collusion", "exact")
+        }
+        return own | {"releases": [event.to_dict() for event in self.releases]}
+
+    @classmethod
+    def _read(cls, data: Mapping[str, Any]) -> dict[str, Any]:
+        return super()._read(data) | {"releases": tuple(read_event(event) for event in data["releases"])}
+
+
+@dataclass(frozen=True)
+class SearchEvent(WholeEvent):
+    """The best of a random number of runs, each of a plan picked by chance (see `search`); an upper bound.
+
+    Its own numbers are those of the first plan.
+    """
+
+    runs: tuple[Event, ...] = field(kw_only=True)
+    """What one run of each plan lets out."""
+    eta: float = field(kw_only=True)
+    gamma: float = field(kw_only=True)
+    sampling: ClassVar[str] = "search"
+
+    def __post_init__(self) -> None:
+        """Plans, and a law of how many runs there are."""
+        super().__post_init__()
+        if not self.runs or any(isinstance(event, WholeEvent) for event in self.runs):
+            raise PrivacyError(f"{self} is no event of a release: a search is among plain releases")
+        if not (-1 < self.eta < math.inf and 0 < self.gamma < 1):
+            raise PrivacyError(f"{self} is no event of a release: η is over −1, and γ a probability")
+
+    @classmethod
+    def of(cls, runs: Sequence[Event], eta: float, gamma: float) -> "SearchEvent":
+        """A search among these."""
+        first = runs[0]
+        numbers = first.records, first.batch, first.clip, first.sigma, first.rounds
+        return cls(*numbers, runs=tuple(runs), eta=float(eta), gamma=float(gamma))
+
+    @property
+    def note(self) -> Note:
+        """Of the search."""
+        return Note("search")
+
+    @property
+    def noise_multiplier(self) -> float:
+        """Of the least noise."""
+        return min(event.noise_multiplier for event in self.runs)
+
+    @property
+    def part(self) -> Part:
+        """There is none."""
+        raise PrivacyError(
+            "a search is priced as a whole and composes with nothing: what it and others cost together is not known; "
+            "use these records once"
+        )
+
+    @property
+    def picked(self) -> str:
+        """Among how many plans."""
+        return f"the best of a random number of runs of {len(self.runs)} plans"
+
+    @property
+    def _parts(self) -> tuple[tuple[Part, ...], ...]:
+        return tuple(dict.fromkeys(event.parts for event in self.runs))
+
+    def bounds(self, delta: float) -> tuple[float, float]:
+        """By the theorem."""
+        from sottovoce.privacy import search  # which asks the accountant, which asks events
+
+        return search.bounds(self._parts, self.eta, self.gamma, delta)
+
+    def risk(self, fpr: float) -> float:
+        """By the same."""
+        from sottovoce.privacy import search
+
+        return search.risk(self._parts, self.eta, self.gamma, fpr)
+
+    def needed_multiplier(self, epsilon: float, delta: float) -> float:
+        """A search is not calibrated as a whole, its runs are."""
+        raise PrivacyError("the runs of a search are calibrated one by one; see `search.run_multiplier`")
+
+    def to_dict(self) -> dict[str, Any]:
+        """With all plans."""
+        runs = [event.to_dict() for event in self.runs]
+        return super().to_dict() | {"runs": runs, "eta": self.eta, "gamma": self.gamma}
+
+    @classmethod
+    def _read(cls, data: Mapping[str, Any]) -> dict[str, Any]:
+        runs = tuple(read_event(event) for event in data["runs"])
+        return super()._read(data) | {"runs": runs, "eta": data["eta"], "gamma": data["gamma"]}
+
+
+@dataclass(frozen=True)
 class _Planned(Priced):
     event: Event
     activity: float
@@ -612,12 +831,14 @@ class Hidden(_Planned):
 _TYPES: dict[tuple[str, str], type[Event]] = {
     **{
         (kind.sampling, note.law): kind
-        for kind in (FixedEvent, PoissonEvent, FullEvent, CyclicEvent)
+        for kind in (FixedEvent, PoissonEvent, FullEvent, CyclicEvent, ProductsEvent)
         for note in (GAUSSIAN, SHAPED, cancelled(None))
     },
     ("full", "laplace"): LaplaceEvent,
     ("cyclic", "tree"): TreeEvent,
     ("full", "objective"): ObjectiveEvent,
+    ("several", "joint"): JointEvent,
+    ("search", "search"): SearchEvent,
 }
 
 

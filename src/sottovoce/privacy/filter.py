@@ -19,6 +19,7 @@ dominating pair's loss L, infinite with probability c_r. Runs pass if for some j
     Σ_r v_r(λ_j) ≤ λ_j ε + log(δ_j − Σ c_r) + log(1 + λ_j) + λ_j log(1 + 1/λ_j).
 
 *Sum*: a pure run counts with its ε, and up to four others with theirs at a quarter of this judge's δ (Rogers et al.).
+Where a run is priced as a whole, there is only such a sum: the k-th run counts with its ε at δ/2^k.
 
 **Theorem.** Let every run, given all that was released before, be dominated by its pair. For every ε and every set S of
 ends at which `one_after_another` is ε or less, P(S) ≤ e^ε P'(S) + δ. So where runs that would pass a budget are
@@ -38,7 +39,7 @@ from sottovoce._types import Array
 from sottovoce.privacy import profiles
 from sottovoce.privacy.accounting import FAINTEST, check_delta, known, price
 from sottovoce.privacy.composition import Part, compose, moments
-from sottovoce.privacy.events import Priced
+from sottovoce.privacy.events import Priced, WholeEvent
 
 FAVOURITE, OTHER, SUM = 0.9, 0.05, 0.05
 """What of δ the judge has who likes the first run better, the other one, and the one who sums."""
@@ -77,8 +78,15 @@ def one_after_another(runs: Iterable[Priced], delta: float) -> float:
     (1.76, 1.78)
     """
     check_delta(delta)
-    spoken = tuple(run for run in known(runs) if run.count)
-    return price(spoken, delta, lower=False).epsilon if len(spoken) < 2 else _passing(spoken, delta)
+    spoken = tuple(run for run in known(runs) if not run.silent)
+    if len(spoken) < 2:
+        return price(spoken, delta, lower=False).epsilon
+    return _summed(spoken, delta) if any(isinstance(run, WholeEvent) for run in spoken) else _passing(spoken, delta)
+
+
+def _summed(runs: tuple[Priced, ...], delta: float) -> float:
+    """The same where a run is priced as a whole and composes with nothing: the k-th counts with its ε at δ/2^k."""
+    return math.fsum(price([run], delta / 2.0**k, lower=False).epsilon for k, run in enumerate(runs, 1))
 
 
 @lru_cache(maxsize=1024)

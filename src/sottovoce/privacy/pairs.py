@@ -29,10 +29,10 @@ nodes draw real pairs (`Pairs.with_peers`).
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,11 +40,10 @@ from numpy.typing import NDArray
 from sottovoce._types import Array, IntArray
 from sottovoce.errors import PrivacyError, SpecError
 from sottovoce.notation import Chosen, write
-from sottovoce.privacy.events import CyclicEvent, Event, GaussianEvent, Levels, cancelled, envelope, sheltered
+from sottovoce.privacy.events import CyclicEvent, Event, GaussianEvent, Levels, cancelled, sheltered
 from sottovoce.privacy.release import (
     SHORT,
     Attendance,
-    Graph,
     Scales,
     SecretPairs,
     Setting,
@@ -60,7 +59,7 @@ WORK = 1e9
 ROOM = 1e7
 """Numbers that may be kept of it, where each takes only few."""
 LEVELS = 16
-"""So many different σ̂ are told apart; beyond, they are rounded down."""
+"""So many different σ̂ are told apart, and the square of it in Gaussian rounds; beyond, they are rounded down."""
 SPARE = 1.0 + 2.0**-15
 """What a secure release has of its own noise, so that its pairs' noise may be rounded."""
 FEW = 17
@@ -200,7 +199,7 @@ class PairsLaw:
 
     ratio: float
     coalition: tuple[int, ...] = ()
-    graph: Chosen[int, Graph] | None = None
+    graph: Chosen[int, Any] | None = None
     cut: str = CUTS[0]
 
     def __post_init__(self) -> None:
@@ -257,7 +256,9 @@ class Left(NamedTuple):
     sigma: tuple[float, ...]
     """σ̂_i, the least of all rounds."""
     levels: tuple[Levels, ...]
-    """The same for the rounds in which each node speaks, where they differ; empty where everybody always speaks."""
+    """The same for the rounds in which each node speaks; empty where everybody always speaks."""
+    worst: tuple[Levels, ...]
+    """Of the one coalition that is worst for Gaussian rounds; `levels` cost no less than any coalition's."""
     exact: bool
     """Whether some coalition leaves no more."""
 
@@ -298,6 +299,62 @@ class Pairs:
     def against(self, k: int) -> "Pairs":
         """The same noise, and another number of nodes that collude: 0 is for outsiders."""
         return replace(self, k=k, coalition=())
+
+    def worst(self, node: int, sigma: Scales = ()) -> tuple[int, ...]:
+        """The k nodes that leave least of a node's noise, over all of its rounds; those named, where they are."""
+        if self.k is None:
+            return self.coalition
+        _, tau, _ = self._weights(sigma)
+        if self.whole and self.attendance is None:
+            loudest = [i for i in np.argsort(-tau, kind="stable").tolist() if i != node]
+            return tuple(sorted(loudest[: self.k]))
+        sets, counts = self._sets()
+        if self._many(len(sets)):
+            raise PrivacyError(
+                f"which {self.k} of {self.n} nodes leave least cannot be told: there are too many of them"
+            )
+        mine, best, found = sets[:, node], -1.0, self.coalition
+        for coalitions, left in self._gone_through((tau / tau.max()) ** 2, self.ratio**2, sets):
+            with np.errstate(divide="ignore"):
+                cost = np.where(coalitions[:, node], -1.0, counts[mine] @ (1.0 / left[mine][:, :, node]))
+            if cost.max() > best:
+                best, found = float(cost.max()), tuple(np.flatnonzero(coalitions[int(np.argmax(cost))]).tolist())
+        return found
+
+    def copies(self, nodes: Sequence[int], times: int, coalition: Sequence[int] = ()) -> "Pairs":
+        """The law of so many copies of these nodes, copy r of the p-th at p·times + r; a coalition's seeds are out.
+
+        For who runs many copies of a run side by side, and looks at what the coalition cannot take out of its messages.
+        """
+        place = {node: p for p, node in enumerate(nodes)}
+        secret = [
+            (e, place[i], place[j])
+            for e, (i, j) in enumerate(self.pairs.tolist())
+            if i in place and j in place and not {i, j} & set(coalition)
+        ]
+        kept = np.array(secret, dtype=np.int64).reshape(-1, 3)
+        attendance = self.attendance
+        if attendance is not None:
+            here = self._here(np.arange(1, len(attendance.starts)))[:, list(nodes)]
+            starts = np.concatenate([[0], np.cumsum(times * here.sum(axis=1))])
+            attendance = Attendance(starts, (np.nonzero(here)[1][:, None] * times + np.arange(times)).ravel())
+        return replace(
+            self,
+            n=times * len(nodes),
+            edges=(kept[:, None, 1:] * times + np.arange(times)[None, :, None]).reshape(-1, 2),
+            scale=None if self.scale is None else np.repeat(self.scale[list(nodes)], times),
+            attendance=attendance,
+            coalition=(),
+            uneven=None if self.uneven is None else np.repeat(self.uneven[kept[:, 0]], times),
+        )
+
+    def _sets(self) -> tuple[Mask, IntArray]:
+        """The different sets of nodes that speak in a round, and in how many rounds each does."""
+        if self.attendance is None:
+            return np.ones((1, self.n), dtype=np.bool_), np.ones(1, dtype=np.int64)
+        here = self._here(np.arange(1, len(self.attendance.starts)))
+        _, first, counts = np.unique(np.packbits(here, axis=1), axis=0, return_index=True, return_counts=True)
+        return here[first], counts
 
     @cached_property
     def pairs(self) -> IntArray:
@@ -340,8 +397,8 @@ class Pairs:
             )
         if cut:
             raise PrivacyError(
-                f"nodes {', '.join(map(str, cut))} can cut others off from one another in this graph of secrets, and "
-                "leave little of their noise; let everybody share with everybody ('pairs(r)' without a graph), take a "
+                f"node{'s' * (k > 1)} {', '.join(map(str, cut))} can cut others off from one another in this graph of "
+                "secrets, and leave little of their noise; let all share with all ('pairs(r)' without a graph), take a "
                 "denser graph, or have it priced as what it is with 'cut=priced'"
             )
 
@@ -551,13 +608,15 @@ class Pairs:
             assert self.scale is not None
             sigma = tuple((plain.sigma * self.scale[node] / self.scale).tolist())
         left_of = self.left(sigma)
-        note = sheltered(self.k, left_of.exact)
-        levels = left_of.levels[node] if left_of.levels else ()
-        if len(levels) < 2 or isinstance(plain, CyclicEvent):
+        inorder = isinstance(plain, CyclicEvent)  # which record is used in which round is not told apart here
+        note = sheltered(self.k, left_of.exact and not (inorder and self.attendance is not None))
+        listed = left_of.worst if plain.part.gaussian else left_of.levels
+        levels = listed[node] if listed else ()
+        if inorder or not levels:
             return replace(plain, sigma=left_of.sigma[node], note=note)
-        if plain.rounds > sum(count for _, count in levels):
-            raise PrivacyError(f"node {node} is said to speak {plain.rounds} times, more often than by the schedule")
         rounds = plain.rounds
+        if rounds > sum(count for _, count in levels):
+            raise PrivacyError(f"node {node} is said to speak {rounds} times, more often than by the schedule")
         return replace(plain, note=note).leveled(levels).after(rounds)
 
     def left(self, sigma: Scales) -> Left:
@@ -565,17 +624,18 @@ class Pairs:
         c, tau, _ = self._weights(sigma)
         top = float(tau.max())
         if top <= 0:
-            return Left((0.0,) * self.n, (), True)
+            return Left((0.0,) * self.n, (), (), True)
         relative = tuple((tau / top).tolist())
         known = self._known.get(relative)
         if known is None:
             known = self._known[relative] = self._relative(np.array(relative))
         unit = top / c
         least = tuple((unit * np.array(known.sigma)).tolist())
-        levels = tuple(
-            tuple((float(u * s), count) for s, count in mine) for u, mine in zip(unit, known.levels, strict=False)
+        levels, worst = (
+            tuple(tuple((float(u * s), count) for s, count in mine) for u, mine in zip(unit, some, strict=False))
+            for some in (known.levels, known.worst)
         )
-        return Left(least, levels, known.exact)
+        return Left(least, levels, worst, known.exact)
 
     @cached_property
     def _known(self) -> dict[tuple[float, ...], Left]:
@@ -587,21 +647,20 @@ class Pairs:
         d, rho2, k = tau**2, self.ratio**2, self.k or 0
         if self.attendance is None:
             if self.whole:
-                return Left(tuple(np.sqrt(complete(d, rho2, k)).tolist()), (), True)
+                return Left(tuple(np.sqrt(complete(d, rho2, k)).tolist()), (), (), True)
             if not self._many(1):
-                everybody = np.ones((1, self.n), dtype=np.bool_)
                 least = np.full(self.n, math.inf)
-                for coalitions, left in self._gone_through(d, rho2, everybody):
+                for coalitions, left in self._gone_through(d, rho2, self._sets()[0]):
                     honest = ~coalitions
                     least = np.minimum(least, np.where(honest, left[0], math.inf).min(axis=0))
-                return Left(tuple(np.sqrt(least).tolist()), (), True)
+                return Left(tuple(np.sqrt(least).tolist()), (), (), True)
             bound = connected(d, rho2 * self.shares, k)
             if bound is None:
                 raise PrivacyError(
                     f"what the worst {k} of {self.n} nodes leave cannot be told for this graph of secrets; let all "
-                    "share with everybody ('pairs(r)' without a graph), or take a denser graph"
+                    "share with all ('pairs(r)' without a graph), or take a denser graph"
                 )
-            return Left((math.sqrt(bound),) * self.n, (), False)
+            return Left((math.sqrt(bound),) * self.n, (), (), False)
         return self._by_round(d, rho2)
 
     def _gone_through(self, d: Array, rho2: float, sets: Mask) -> Iterator[tuple[Mask, Array]]:
@@ -622,11 +681,8 @@ class Pairs:
 
     def _by_round(self, d: Array, rho2: float) -> Left:
         """One coalition over all rounds; where there are too many, at worst another one in every round."""
-        assert self.attendance is not None
-        here = self._here(np.arange(1, len(self.attendance.starts)))
-        packed = np.packbits(here, axis=1)
-        _, first, counts = np.unique(packed, axis=0, return_index=True, return_counts=True)
-        sets, k = here[first], self.k or 0
+        sets, counts = self._sets()
+        k = self.k or 0
         exact = not self._many(len(sets)) or k == 0
         if exact:
             blocks = list(self._gone_through(d, rho2, sets))
@@ -646,10 +702,11 @@ class Pairs:
                 "told for this graph of secrets; let all share with all ('pairs(r)' without a graph), or let everybody "
                 "speak in every round"
             )
-        mine = [_levels(np.sqrt(left[sets[:, i]][:, ~coalitions[:, i], i]), counts[sets[:, i]]) for i in range(self.n)]
+        found = [_levels(np.sqrt(left[sets[:, i]][:, ~coalitions[:, i], i]), counts[sets[:, i]]) for i in range(self.n)]
+        mine, worst = zip(*found, strict=True)
         floor = np.sqrt(complete(d, rho2, k)) if self.whole else np.sqrt(d)
         sigma = tuple(levels[0][0] if levels else float(alone) for levels, alone in zip(mine, floor, strict=True))
-        return Left(sigma, tuple(mine), exact)
+        return Left(sigma, tuple(mine), tuple(worst), exact)
 
 
 def _without(nodes: Mask, some: tuple[int, ...] | list[int]) -> Mask:
@@ -658,17 +715,24 @@ def _without(nodes: Mask, some: tuple[int, ...] | list[int]) -> Mask:
     return rest
 
 
-def _levels(values: Array, counts: IntArray) -> Levels:
-    """Of what several coalitions leave, (sets, coalitions), in so many rounds each: no less noise than any of them.
+def _levels(values: Array, counts: IntArray) -> tuple[Levels, Levels]:
+    """Of what several coalitions leave, (sets, coalitions), in so many rounds each: no less than any, and the worst."""
+    if not values.size:
+        return (), ()
+    with np.errstate(divide="ignore"):
+        worst = values[:, [int(np.argmax(counts @ (1.0 / values**2)))]]
+    return _counted(values, counts, LEVELS), _counted(worst, counts, LEVELS**2)
+
+
+def _counted(values: Array, counts: IntArray, most: int) -> Levels:
+    """So many rounds of each value, the most of any column up to every one of them.
 
     Values that rounding alone tells apart are one; with too many, neighbours are, at the least of them.
     """
-    if not values.size:
-        return ()
-    sorted_ = np.unique(values)
-    begins = sorted_[np.concatenate([[True], np.diff(sorted_) > 1e-10 * sorted_[:-1]])]
-    begins = begins[:: -(-len(begins) // LEVELS)]
+    distinct = np.unique(values)
+    begins = distinct[np.concatenate([[True], np.diff(distinct) > 1e-10 * distinct[:-1]])]
+    begins = begins[:: -(-len(begins) // most)]
     level = np.searchsorted(begins, values, side="right") - 1
-    upto = [int(np.max(counts @ (level <= at), initial=0)) for at in range(len(begins))]
-    steps = np.diff([0, *np.maximum.accumulate(upto)])
-    return envelope([tuple((float(s), int(c)) for s, c in zip(begins, steps, strict=True) if c)])
+    upto = [int(np.max(counts @ (level <= at))) for at in range(len(begins))]
+    steps = np.diff(upto, prepend=0)
+    return tuple((float(s), int(c)) for s, c in zip(begins, steps, strict=True) if c)

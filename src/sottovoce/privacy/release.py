@@ -74,6 +74,11 @@ class Adversary:
         """What it sees, in words."""
         raise NotImplementedError
 
+    @property
+    def honest(self) -> str:
+        """Who must follow the protocol."""
+        return "every node"
+
     def among(self, nodes: int) -> Self:
         """The same observer of a run of so many nodes."""
         return self
@@ -174,8 +179,14 @@ class SecretPairs(Adversary):
         """By who helps it."""
         if self.k is None:
             return "every message, but not the seeds that pairs of nodes share"
-        who = "fewer than half of the nodes" if self.k == MAJORITY else f"any {self.k} node{'s' * (self.k != 1)}"
-        return f"every message and all that {who} know, but not the seeds that two other nodes share"
+        who = "any one node knows" if self.k == 1 else f"any {self.k} nodes know"
+        who = "any minority of the nodes knows" if self.k == MAJORITY else who
+        return f"every message and all that {who}, but not the seeds that two other nodes share"
+
+    @property
+    def honest(self) -> str:
+        """Those that collude may do as they like."""
+        return super().honest if self.k is None else "every node that does not collude"
 
     def among(self, nodes: int) -> Self:
         """With a number for k."""
@@ -665,6 +676,7 @@ class Release:
     sigma : σ_i, one for each node; zeros for no noise, which protects nobody
     adversary : who is watching
     law : how the noise is made from σ
+    before : what is let out of the same records once, before the first round, if anything is
     """
 
     sampling: Sampling
@@ -672,6 +684,7 @@ class Release:
     sigma: tuple[float, ...]
     adversary: Adversary
     law: Law = field(default_factory=Gaussian)
+    before: "Release | None" = None
 
     def __post_init__(self) -> None:
         """A bound that is no bound, and a negative noise, are errors."""
@@ -702,7 +715,13 @@ class Release:
     def event(self, node: int, records: int, rounds: int, turns: Turns | None = None) -> Event:
         """What node i must account for after `rounds` rounds of speaking: those of `turns`, where that is known."""
         plain = self.sampling.event(records, self.clip, self.sigma[node], rounds, turns)
-        return self.law.event(node, plain, self.sigma)
+        event = self.law.event(node, plain, self.sigma)
+        if self.before is None:
+            return event
+        first = self.before.event(node, records, 1)
+        if not (isinstance(event, GaussianEvent) and isinstance(first, GaussianEvent)):
+            raise PrivacyError(f"noise of the law '{event.law}' cannot be priced beside moments; leave the moments out")
+        return replace(event, before=first)
 
     def events(self, sizes: IntArray, spoken: IntArray, turns: NodeTurns | None = None) -> list[Event]:
         """The same of every node, of which `spoken` says how often and `turns` when."""

@@ -23,7 +23,7 @@ from sottovoce.privacy.release import ADVERSARIES, Adversary, NodeTurns, Release
 from sottovoce.privacy.theorem1 import Theorem1
 
 ASSUMPTIONS = (
-    "every node runs this software unchanged and keeps its records and its random numbers to itself",
+    "{honest} runs this software unchanged and keeps its records and its random numbers to itself",
     "the schedule of who speaks when was drawn without looking at the data, and is public",
 )
 """On what every guarantee rests; what a unit is comes on top."""
@@ -32,6 +32,10 @@ COMPUTATIONAL = (
     "nobody who sees the messages can tell AES-256 from random: the noise, and the choice of records, come from it"
 )
 """On what a secure run rests besides: its guarantee is a computational one."""
+SEARCHED = (
+    "of the search nothing is seen but its best run: none of the others, nor how many there were, nor how long it took"
+)
+"""On what the price of a search rests."""
 NOT_COVERED = (
     "how the features, their bounds, the classes and the settings were chosen, if that looked at the data",
     "objective values, accuracies and other figures computed from the data outside the mechanism",
@@ -218,6 +222,11 @@ class PrivacyStatement:
         lines = [f"{self.verdict()} {body}", f"It rests on this: {'; '.join(self.assumptions)}."]
         if self.others:
             lines.append(f"At the same δ it would be {self.collusion}.")
+        if any(getattr(group.event, "before", None) is not None for group in self.groups):
+            lines.append(
+                "Before the first round each node let out noisy means of what its records look like, once; the ε above "
+                "covers that, too."
+            )
         if self.held_out:
             lines.append(
                 "Some records were held out of training, by a secret choice that did not look at them, and used once, "
@@ -360,15 +369,21 @@ def others_of(
     assert isinstance(law, Pairs)
     found = []
     for k in (1, 0):
-        if k != watching.k and law.n > k + 1:
+        if k != (watching.k or len(law.coalition)) and law.n > k + 1:
             try:
-                events = replace(release, law=law.against(k)).events(sizes, participations, turns)
+                events = _against(release, k).events(sizes, participations, turns)
             except PrivacyError:  # of a large graph of secrets that is not known
                 continue
             groups = grouped_by_event(events)
             worst = [one for one in groups if not any(_covers(other[0], one[0]) for other in groups)]
             found.append(max(worst or groups, key=lambda one: price([one[0]], delta, lower=False).epsilon))
     return found
+
+
+def _against(release: Release, k: int) -> Release:
+    """The same release where k nodes collude."""
+    before = None if release.before is None else _against(release.before, k)
+    return replace(release, law=release.law.against(k), before=before)  # type: ignore[attr-defined]
 
 
 def _covers(event: Event, other: Event) -> bool:
@@ -411,6 +426,22 @@ def with_held_out(statement: PrivacyStatement, events: Mapping[int, Event]) -> P
     )
 
 
+def restated(statement: PrivacyStatement, trained: Sequence[Event], tested: Sequence[Event]) -> PrivacyStatement:
+    """The same statement of other events, one a node: those of a search that a run was the best of."""
+    return _state(
+        grouped_by_event(trained),
+        statement.delta,
+        ADVERSARIES.read(statement.adversary),
+        statement.claimed,
+        statement.simulation,
+        UNITS.make(statement.unit),
+        grouped_by_event(tested),
+        statement.secure,
+        statement.software,
+        statement.format,
+    )
+
+
 def _state(
     trained: Grouped,
     delta: float,
@@ -450,10 +481,11 @@ def _state(
         others=tuple(Group(nodes, event, price([event], delta, lower=False).epsilon) for event, nodes in others),
         unit=unit.name,
         assumptions=(
-            *ASSUMPTIONS,
+            *(words.format(honest=adversary.honest) for words in ASSUMPTIONS),
             *((ALONE,) if format > 1 else ()),
             unit.assumption,
             *adversary.assumptions(_coalition(event for event, _ in trained)),
+            *((SEARCHED,) if any(event.law == "search" for event, _ in (*trained, *held_out)) else ()),
             *((COMPUTATIONAL, f"what ran was {software}") if secure else ()),
         ),
         not_covered=(

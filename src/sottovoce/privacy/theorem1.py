@@ -139,7 +139,7 @@ class Comparison:
             "epsilon_lower": self.epsilon_lower,
             "delta": self.delta,
             "delta_at_claimed_epsilon": self.delta_at_claim,
-            "adversary": self.adversary.name,
+            "adversary": str(self.adversary),
             "adjacency": ADJACENCY,
             "verdict": "claim holds at this delta" if self.holds else "not private as claimed",
         }

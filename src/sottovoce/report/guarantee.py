@@ -48,10 +48,12 @@ def verdict(statement: PrivacyStatement) -> Element:
         lines.append(tag("p", "A weak guarantee: with this ε and δ an attacker may well succeed."))
     adversary = ADVERSARIES.read(statement.adversary)
     about = {
-        "Adversary": f"{adversary.name}: sees {adversary.sees}",
+        "Adversary": f"{adversary}: sees {adversary.sees}",
         "Neighbouring data": statement.adjacency,
         "Unit": statement.unit,
     }
+    if statement.others:
+        about["If others colluded"] = statement.collusion
     if statement.software:
         about["Software"] = statement.software
     if statement.simulation:

@@ -4,35 +4,45 @@ import math
 import secrets
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 
-from sottovoce._types import IntArray
+from sottovoce._types import Array, IntArray
 from sottovoce.algorithm.descent import Descent
 from sottovoce.algorithm.dual_averaging import DualAveraging
+from sottovoce.algorithm.method import Released, State
 from sottovoce.algorithm.methods import Ingredients, make_method
+from sottovoce.algorithm.statistics import Statistics
 from sottovoce.engine.job import Job, Randomness
-from sottovoce.engine.secure import WORTH, ExactSums, SecureDraws, refusal
+from sottovoce.engine.secure import WORTH, SecureDraws, exact_sums, refusal
 from sottovoce.errors import DataError, PrivacyError, SpecError
 from sottovoce.network.activation import Activation, Everyone
 from sottovoce.network.averaging import Trimmed
 from sottovoce.network.mixing import activation_rate, beta
 from sottovoce.network.schedule import Schedule, draw_schedule
 from sottovoce.privacy.calibration import Circumstances
+from sottovoce.privacy.moments import NO_MOMENTS
 from sottovoce.privacy.objective import extra_epsilon
 from sottovoce.privacy.release import Attendance, Draws, Law, Objective, Release, Setting, refuse_unless_runnable
-from sottovoce.privacy.sampling import Cyclic
+from sottovoce.privacy.sampling import Cyclic, Full, Sampling
 from sottovoce.privacy.statement import PERSON, RECORD, PrivacyStatement, make_statement
+from sottovoce.privacy.statistics import Products, left_in_mean
 from sottovoce.privacy.theorem1 import Theorem1
 from sottovoce.problem.losses import Joint
 from sottovoce.problem.objective import Problem
+from sottovoce.problem.regularisers import Euclidean
 from sottovoce.problem.shards import Shards
 from sottovoce.run.spec import ProblemSpec, Spec
 from sottovoce.secure.generator import fresh
 from sottovoce.streams import Streams
 
+if TYPE_CHECKING:
+    from sottovoce.run.shape import Shape
+
 ROW_SLACK = 1e-5  # rounding of files and of float32; harmless, since every subgradient is clipped to L in any case
+
+EXACT_MEAN = 1e-9  # β of a mixing that leaves every node with the mean, up to rounding
 
 
 class Public(TypedDict, total=False):
@@ -55,8 +65,12 @@ class Public(TypedDict, total=False):
     """What the paper claims for its noise, node by node, where that is the noise."""
     run: str
     """The run's digest, where real nodes ran it."""
+    noise: float
+    """s, the deviation that noise leaves in each number of the mean of all statistics, where those were released."""
     schedule_seed: int | None
     """Of the schedule, where it is not the run's own seed: who speaks when can be drawn again by anybody."""
+    skips: int
+    """How many edges of a real node were left out of a round, by agreement of both ends."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +82,20 @@ class Prepared:
     public: Public
     claims: tuple[Theorem1, ...]
     seeded: bool
+    shape: "Shape | None" = None
+    """The public map that the run's records went through, where the spec asks for one."""
+    records: Problem | None = None
+    """The problem with the records as they came, where they were mapped."""
+
+    @property
+    def original(self) -> Problem:
+        """The problem with the records as they came."""
+        return self.job.problem if self.records is None else self.records
+
+    def models(self, state: State, t: int) -> Array:
+        """What every node puts out after round t, as models of the records as they came."""
+        found = self.job.method.average(state, t)
+        return found if self.shape is None else self.shape.back(found)
 
     @cached_property
     def statement(self) -> PrivacyStatement:
@@ -84,7 +112,8 @@ class Prepared:
 def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None, secure: bool = True) -> Prepared:
     """Check a spec against the data and draw the public schedule, unless this very spec's is at hand already.
 
-    Nothing of the data but public sizes and the row bound is looked at here.
+    Nothing of the data but public sizes and the row bound is looked at here; where the spec asks for moments, they are
+    let out here, with their noise, and the run is one on mapped records (`run.shape`).
 
     Parameters
     ----------
@@ -94,7 +123,6 @@ def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None, secure
         simulation, whose noise is floating point from a fast generator.
     """
     problem = make_problem(spec.problem, shards)
-    lipschitz = make_lipschitz(spec)
     streams = Streams(spec.seed)
     network, algorithm, privacy, n = spec.network, spec.algorithm, spec.privacy, shards.n
     graph, activation, T = network.graph(n), scheme_of(spec, n), algorithm.rounds
@@ -104,6 +132,19 @@ def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None, secure
             f"'{privacy.sampling}' takes people in the order of their rows, in which one person moves all others; draw "
             "people at random, as with 'poisson(64)', or take records as units"
         )
+    adversary, origin, shape = privacy.adversary.among(n), problem, None
+    keys = fresh() if secure and not streams.seeded else None
+    before, distance = None, algorithm.distance
+    if privacy.moments != NO_MOMENTS:
+        from sottovoce.run.shape import look  # a chapter of its own, for those who need it
+
+        check_rows(spec.problem, problem.shards)
+        seen = look(spec, shards, graph)
+        before = seen.release
+        shape = seen.shape(seen.released(problem, streams, keys))
+        problem = make_problem(spec.problem, shape.shards(shards))
+        if isinstance(distance, Euclidean) and distance.centre is not None:
+            distance = Euclidean(tuple(shape.forth(np.array(distance.centre)).tolist()))
     iota, correction = activation_rate(graph, activation, network.correct)
     mixing = beta(graph, activation, network.weights, averaging=network.averaging)
     drawn_from = secrets.randbits(63) if spec.seed is None else spec.seed  # public, and never the seed of a secret
@@ -122,7 +163,7 @@ def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None, secure
             algorithm.eta(T),
             iota,
             scale,
-            algorithm.distance,
+            distance,
             algorithm.primal,
             algorithm.curvature,
             network.every,
@@ -140,7 +181,16 @@ def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None, secure
         raise PrivacyError(
             f"'{algorithm.method}' minimises and clips nothing, so that a clip would bound nothing; leave it out"
         )
-    check_rows(spec.problem, problem.shards, refuse=not released.iterates)
+    if shape is not None and not released.iterates:
+        raise SpecError(f"'{algorithm.method}' is no descent that a map of its records would help; leave moments out")
+    check_rows(spec.problem, problem.shards, refuse=not released.iterates and released.weight is None)
+    sampling: Sampling = privacy.sampling
+    if released.weight is None:
+        lipschitz = make_lipschitz(spec)
+    else:
+        sampling = _products(spec, released, released.weight, mixing.beta)
+        lipschitz = sampling.bound
+    numbers = problem.m if released.numbers is None else released.numbers
     law: Law
     if released.curvature is not None:
         law = Objective(extra_epsilon(*released.curvature))
@@ -148,9 +198,9 @@ def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None, secure
         law = privacy.law.on(
             Setting(
                 graph,
-                privacy.sampling,
+                sampling,
                 shards.sizes,
-                problem.m,
+                numbers,
                 released.shape,
                 privacy.adversary,
                 scale,
@@ -162,12 +212,14 @@ def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None, secure
             f"noise that pairs of nodes share is gone from the mean of all only, and '{network.averaging}' takes "
             "another; average by gossip, exact or clipped(radius), or use independent noise"
         )
-    adversary = privacy.adversary.among(n)
     refuse_unless_runnable(adversary, law.secrets, n)
-    unit = Release(privacy.sampling, released.reach(lipschitz), law.units(n), adversary, law)
+    unit = Release(sampling, released.reach(lipschitz), law.units(n), adversary, law, before)
     known = Circumstances(unit, shards.sizes, spoken, privacy.delta, iota, T, schedule.turns)
     sigma, claims = privacy.noise.scales(known)
     release = replace(unit, sigma=sigma)
+    if isinstance(method, Statistics):  # which solves with what it knows of the noise
+        method = replace(method, noise=left_in_mean(sigma, method.scale / n))
+        kept["noise"] = method.noise
     public = Public(
         n=n,
         m=problem.m,
@@ -182,16 +234,17 @@ def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None, secure
         theorem1=[claim.report(scale) for claim, scale in zip(claims, sigma, strict=False)],
         **kept,
     )
-    draws: Randomness = Draws(release, streams, shards.sizes, problem.m)
-    if secure and not streams.seeded and any(sigma):
+    draws: Randomness = Draws(release, streams, shards.sizes, numbers)
+    if keys is not None and any(sigma):
         reason = refusal(problem, method, release)
         if reason is not None:
             raise PrivacyError(reason)
-        largest, numbers = int(shards.sizes.max()), len(schedule.active) * problem.m
-        sums = ExactSums(problem, release.clip, spec.problem.row_norm, spec.problem.intercept, largest)
-        draws = SecureDraws(release, sums, fresh(), shards.sizes, problem.m, compiled=numbers >= WORTH)
+        sums = exact_sums(problem, release, spec.problem.row_norm, spec.problem.intercept, int(shards.sizes.max()))
+        drawn = len(schedule.active) * numbers
+        draws = SecureDraws(release, sums, keys, shards.sizes, numbers, compiled=drawn >= WORTH)
     job = Job(problem, method, schedule, release, draws)
-    return Prepared(spec, job, public, tuple(claims), streams.seeded)
+    mapped = (shape, origin) if shape is not None else ()
+    return Prepared(spec, job, public, tuple(claims), streams.seeded, *mapped)
 
 
 def attendance(schedule: Schedule) -> Attendance | None:
@@ -201,6 +254,18 @@ def attendance(schedule: Schedule) -> Attendance | None:
     loud = schedule.speaks(1, schedule.T)
     starts = np.concatenate([[0], np.cumsum(loud)])[schedule.starts]
     return Attendance(starts, schedule.active[loud].astype(np.int64))
+
+
+def _products(spec: Spec, released: Released, weight: float, beta: float) -> Products:
+    """What a run of statistics lets out, once it is seen that everybody will have the mean of all."""
+    if not isinstance(spec.privacy.sampling, Full):
+        raise SpecError(f"statistics are of all records, not of a sample by '{spec.privacy.sampling}'; take 'full'")
+    if beta > EXACT_MEAN:
+        raise SpecError(
+            "statistics are averaged in one exchange, after which every node must have the mean of all; take graph "
+            "'complete' and activation 'everyone'"
+        )
+    return Products(weight, spec.problem.row_norm, spec.problem.intercept, released.columns)
 
 
 def make_problem(spec: ProblemSpec, shards: Shards) -> Problem:

@@ -90,8 +90,9 @@ def simulate(
     began = time.perf_counter()
     runs = together(specs, shards, test, f_star, execution, progress, keeper, secure)
     about = environment(runs[0].engine, time.perf_counter() - began)
+    names |= {"environment": about}
     return [
-        Result(p.spec, run.models, run.history, p.statement, p.public, environment=about, **names)
+        Result(p.spec, run.models, run.history, p.statement, p.public, statistics=run.statistics, **names)
         for run, p in ((run, run.prepared) for run in runs)
     ]
 
@@ -104,6 +105,8 @@ class Run(NamedTuple):
     """x̃_i at the end."""
     history: History
     engine: str
+    statistics: Array | None = None
+    """The mean of what all nodes released, where those were statistics."""
 
 
 def together(
@@ -120,6 +123,8 @@ def together(
     execution = execution or Execution()
     if len({alike(spec) for spec in specs}) != 1:
         raise SpecError("runs side by side differ in numbers only: step sizes, noise, clip, δ, those of h; run a sweep")
+    if len(specs) > 1 and specs[0].privacy.moments.total:
+        raise SpecError("runs that let out moments map their records, and share them with none; run them one by one")
     if keeper is not None and len(specs) > 1:
         raise SpecError("runs side by side keep no checkpoint; run them one by one")
     first = prepare(specs[0], shards, secure=secure)
@@ -146,8 +151,10 @@ def together(
             keeper.write(t, states[0], histories[0])
         if progress and len(histories[0]):
             progress(t, T, histories[0].last)
-    models = [job.method.average(state, T) for job, state in zip(jobs, states, strict=True)]
-    return [Run(*made, engine.name) for made in zip(prepared, models, histories, strict=True)]
+    models = [p.models(state, T) for p, state in zip(prepared, states, strict=True)]
+    means = [states[k].z.mean(axis=0) if job.method.released.numbers else None for k, job in enumerate(jobs)]
+    made = zip(prepared, models, histories, means, strict=True)
+    return [Run(p, x, history, engine.name, mean) for p, x, history, mean in made]
 
 
 NUMBERS = {"algorithm": ("a", "gamma", "eta"), "privacy": ("noise", "clip", "delta")}
@@ -194,8 +201,8 @@ def observe(
     The runs share their data and schedule, and all their models are judged in one reading of it.
     """
     job = prepared[0].job
-    problem, schedule = job.problem, job.schedule
-    models = [p.job.method.average(state, t) for p, state in zip(prepared, states, strict=True)]
+    problem, schedule = prepared[0].original, job.schedule
+    models = [p.models(state, t) for p, state in zip(prepared, states, strict=True)]
     alone = schedule.n > 1 and not schedule.mixes  # then nobody has the mean, and the mean is over the nodes
     judged = np.concatenate([x if alone else x.mean(axis=0)[None] for x in models])
     risks, train = (np.reshape(v, (len(models), -1)).mean(axis=1) for v in problem.judge(judged))

@@ -22,6 +22,7 @@ from sottovoce.network.mixing import GOSSIP, METROPOLIS, WEIGHTS, Averaging, Rul
 from sottovoce.notation import Field
 from sottovoce.privacy.accounting import check_delta
 from sottovoce.privacy.calibration import NOISES, Noise, NoNoise
+from sottovoce.privacy.moments import MOMENTS, NO_MOMENTS, Moments
 from sottovoce.privacy.release import ADVERSARIES, LAWS, Adversary, GaussianLaw, LawChoice, Transcript
 from sottovoce.privacy.sampling import SAMPLINGS, Fixed, Sampling
 from sottovoce.problem import objective
@@ -119,6 +120,8 @@ class PrivacySpec:
     clip: float | None = None
     """L; by default the loss's slope bound times the public bound of a row."""
     adversary: Field[Adversary] = Field(ADVERSARIES, Transcript())
+    moments: Field[Moments] = Field(MOMENTS, NO_MOMENTS)
+    """What is let out of the data's shape before the first round: 'none' or 'moments(length, centre, scale, power)'."""
 
     def __post_init__(self) -> None:
         """A δ and a clip that mean something."""
@@ -205,7 +208,7 @@ class Execution:
     """Of about how many such runs this is one: with many, 'auto' compiles sooner, since the engine is loaded once."""
 
 
-LATER = {"averaging", "counted"}
+LATER = {"averaging", "counted", "moments"}
 """Fields that version 0.1 had not: left out where they say what it did, so that a run has one digest in both."""
 
 

@@ -5,6 +5,7 @@
   rounding of a sum with all its noises; `balls` is the arithmetic that makes it certain, `compiled` makes it fast.
 - `grids`: records, models and sums on public grids, powers of two, on which float64 arithmetic is exact.
 - `sums`: sums of clipped subgradients that are exact, whatever the order, the blocks and the places of the records.
+- `products`: sums of the products of records' numbers, in whole numbers.
 - `sampling`: secret batches whose law is exactly the one that is accounted.
 
 The theorem, its proof and every constant are in docs/secure.md.

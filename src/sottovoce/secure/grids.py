@@ -130,16 +130,16 @@ def choose_grids(records: int, clip: float, bound: float, intercept: float = 0.0
     bits = min(SUM_BITS, WHOLE_BITS - (int(records) - 1).bit_length())
     if bits < LEAST_BITS:
         raise PrivacyError(f"{records} records are too many for one sum; share them out among more nodes")
-    feature = _octave(bound, intercept) * 2.0**-FEATURE_BITS
+    feature = octave(bound, intercept) * 2.0**-FEATURE_BITS
     if 0 < intercept < feature:
         raise PrivacyError(f"an intercept of {intercept:g} is lost beside rows of length {bound:g}; take a larger one")
-    total = _octave(clip) * 2.0**-bits
+    total = octave(clip) * 2.0**-bits
     if not (2.0**-100 < feature < 2.0**100 and 2.0**-300 < total < 2.0**300):  # of float32, and of products
         raise PrivacyError("bound and clip must be numbers of an ordinary size; scale the features to unit length")
     return Grids(feature, total / feature, clip, bound, math.floor(intercept / feature) * feature)
 
 
-def _octave(*parts: float) -> float:
+def octave(*parts: float) -> float:
     """The least power of two that a vector of these parts is no longer than."""
     squares = sum(Fraction(part) ** 2 for part in parts)
     octave = 2.0 ** math.frexp(math.hypot(*parts))[1]

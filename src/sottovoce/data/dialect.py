@@ -1,0 +1,199 @@
+"""Text with columns: in which dialect a file is written, and the file as an Arrow table.
+
+What separates columns, what marks decimals, how letters are encoded: where nobody says, it is found from the first
+lines, in one way for every reader. A number with a wrong mark is no number, so that a wrong guess ends in an error and
+not in another model; still it is a look at records, which a schema or options spare.
+
+Arrow opens and decompresses files itself wherever it can: its threads then never wait for Python, which hung or aborted
+at exit where they did.
+"""
+
+import csv
+import io
+import lzma
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+
+from sottovoce.errors import DataError, SpecError
+
+SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+"""What may stand between columns, in the order in which it is looked for."""
+
+NAMES = {"comma": ",", "semicolon": ";", "tab": "\t", "\\t": "\t", "bar": "|", "pipe": "|"}
+"""Separators and marks by names, for shells in which they are awkward to write."""
+
+ENCODINGS = {b"\xef\xbb\xbf": "utf-8", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
+"""By the mark at the beginning of a file."""
+
+WESTERN = "cp1252"
+"""What text that is not UTF-8 is taken for; latin-1 with more letters, and what most of Europe's spreadsheets write."""
+
+NATIVE = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
+"""Compressions that Arrow knows, by the ending of the file's name; .xz is Python's."""
+
+HEAD = 1 << 18  # bytes that are looked at
+LINES = 100  # of which so many lines
+BLOCK = 1 << 20  # bytes that Arrow takes at a time, and the longest line it takes, unless the header is longer
+
+LONGEST = 1 << 24  # bytes of a header that does not end within the head
+
+_WITH_COMMA, _WITH_POINT = re.compile(r"\s*[-+]?\d+,\d+\s*"), re.compile(r"\s*[-+]?\d*\.\d+\s*")
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How a text is written; None where that is to be found out.
+
+    Attributes
+    ----------
+    separator : one letter between columns, or its name: comma, semicolon, tab, bar
+    decimal : the mark before decimals, point or comma
+    encoding : a codec of Python's, such as utf-8, cp1252, latin-1
+    quote : what text with separators in it stands between
+    """
+
+    separator: str | None = None
+    decimal: str | None = None
+    encoding: str | None = None
+    quote: str = '"'
+
+    def __post_init__(self) -> None:
+        """Names become letters; what cannot be read is refused here."""
+        for field in ("separator", "decimal", "quote"):
+            value = getattr(self, field)
+            value = {"point": ".", "dot": "."}.get(value, NAMES.get(value, value))
+            if value is not None and (not isinstance(value, str) or len(value) != 1 or not value.isascii()):
+                raise SpecError(f"the {field} of a text is one plain letter, such as ',' or ';', not {value!r}")
+            object.__setattr__(self, field, value)
+        if self.decimal is not None and self.decimal not in ".,":
+            raise SpecError(f"the decimal mark is a point or a comma, not {self.decimal!r}")
+        if self.separator is not None and self.separator in (self.decimal, self.quote):
+            raise SpecError(f"{self.separator!r} cannot both separate columns and be a part of them; change one")
+        try:
+            "".encode(self.encoding or "utf-8")
+        except LookupError:
+            raise SpecError(f"there is no encoding '{self.encoding}'; say utf-8, cp1252, latin-1 or utf-16") from None
+
+    @property
+    def words(self) -> str:
+        """What it is, for a note.
+
+        Examples
+        --------
+        >>> Dialect(";", ",", "cp1252").words
+        'semicolons between columns, decimal commas, cp1252'
+        """
+        mark = {None: "", ".": ", decimal points", ",": ", decimal commas"}[self.decimal]
+        between = SEPARATORS.get(self.separator or ",", repr(self.separator))
+        return f"{between} between columns{mark}, {self.encoding or 'utf-8'}"
+
+
+DIALECT = Dialect()
+"""All of it to be found."""
+
+
+def found(path: Path, dialect: Dialect) -> Dialect:
+    r"""The whole dialect of a file: what is given of it, and the rest from its first lines.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder, "patients.csv")
+    ...     _ = path.write_bytes("größe;ort\n1,75;Köln, Süd\n1,8;Bonn\n".encode("latin-1"))
+    ...     found(path, Dialect())
+    Dialect(separator=';', decimal=',', encoding='cp1252', quote='"')
+    """
+    if dialect.separator and dialect.decimal and dialect.encoding:
+        return dialect
+    head = _head(path)
+    encoding = dialect.encoding or _encoding(head)
+    lines = head.decode(encoding, errors="replace").removeprefix("\ufeff").splitlines()
+    lines = lines[: min(LINES, len(lines) - 1 if len(head) == HEAD and len(lines) > 1 else LINES)]  # the last is cut
+    separator = dialect.separator or _separator(lines, dialect)
+    mark = dialect.decimal or _decimal(_fields(lines[1:], separator, dialect.quote), separator)
+    return replace(dialect, separator=separator, decimal=mark, encoding=encoding)
+
+
+def _head(path: Path) -> bytes:
+    with opened(path) as file:
+        head: bytes = file.read(HEAD)
+    return head
+
+
+def _encoding(head: bytes) -> str:
+    for mark, encoding in ENCODINGS.items():
+        if head.startswith(mark):
+            return encoding
+    try:
+        io.TextIOWrapper(io.BytesIO(head[: head.rfind(b"\n") + 1] or head), encoding="utf-8").read()
+    except UnicodeDecodeError:
+        return WESTERN
+    return "utf-8"
+
+
+def _fields(lines: Sequence[str], separator: str, quote: str) -> list[list[str]]:
+    try:
+        return list(csv.reader(lines, delimiter=separator, quotechar=quote))
+    except csv.Error:  # a field longer than csv's limit
+        return []
+
+
+def _separator(lines: Sequence[str], dialect: Dialect) -> str:
+    """What cuts the header, and then as many lines as possible, into the same number of columns; the most of them."""
+    best, most = ",", (0.0, 1)
+    for separator in SEPARATORS:
+        if separator in (dialect.decimal, dialect.quote):
+            continue
+        widths = [len(row) for row in _fields(lines, separator, dialect.quote) if row]
+        if widths and widths[0] > 1:
+            alike = sum(width == widths[0] for width in widths) / len(widths)
+            if (alike, widths[0]) > most:
+                best, most = separator, (alike, widths[0])
+    return best
+
+
+def _decimal(rows: list[list[str]], separator: str) -> str:
+    """A comma, where numbers have one and none has a point."""
+    if separator == ",":
+        return "."
+    values = [value for row in rows for value in row]
+    commas = any(_WITH_COMMA.fullmatch(value) for value in values)
+    return "," if commas and not any(_WITH_POINT.fullmatch(value) for value in values) else "."
+
+
+def opened(path: Path) -> Any:
+    """The file's bytes, decompressed."""
+    ending = path.suffix.lower()
+    if ending == ".xz":
+        return lzma.open(path)
+    return pa.input_stream(str(path), compression=NATIVE.get(ending))
+
+
+def read_text(path: Path, dialect: Dialect, **convert: Any) -> Any:
+    """The file as an Arrow table; `convert` are options of Arrow's `ConvertOptions`."""
+    dialect = found(path, dialect)
+    header = _head(path).find(b"\n") % LONGEST  # −1 where there is no end of it: a very wide table
+    reading = pa.csv.ReadOptions(use_threads=False, encoding=dialect.encoding, block_size=max(BLOCK, 16 * header))
+    parsing = pa.csv.ParseOptions(delimiter=dialect.separator, quote_char=dialect.quote, newlines_in_values=True)
+    converting = pa.csv.ConvertOptions(decimal_point=dialect.decimal, **convert)
+    try:
+        with opened(path) as file:
+            table = pa.csv.read_csv(file, reading, parsing, converting)
+    except (UnicodeDecodeError, pa.ArrowInvalid) as error:
+        if not isinstance(error, UnicodeDecodeError) and "UTF8" not in str(error):
+            raise
+        raise DataError(_strange_letters(path, dialect)) from None
+    if any(pa.types.is_binary(kind) for kind in table.schema.types):  # what Arrow makes of letters that are none
+        raise DataError(_strange_letters(path, dialect))
+    return table
+
+
+def _strange_letters(path: Path, dialect: Dialect) -> str:
+    return f"{path}: some of its letters are not {dialect.encoding}; name its encoding, as in --encoding {WESTERN}"

@@ -1,0 +1,366 @@
+"""PrivateSearchCV: choose among plans by private scores on held-out records, at a price that is known before.
+
+*One owner*: the best of a random number of runs (`privacy.search`). Each run takes a plan by chance, trains it and
+scores it on held-out records, with noise in both; only the best run is let out. Nobody learns how many there were.
+
+*Several owners* speak to one another in every run, so that all runs are seen, and a search hides nothing: every plan
+is run once, and all of them are composed. That costs √(plans) times the noise, and is told in the statement as what it
+is; all scores are public then.
+
+A record is trained on or held out, by a choice that does not look at it, for the whole search: its ε is that of the one
+use that is made of it. Tuning is not free: with ten runs on average the noise of each is 1.6 times that of a single
+fit, and a fifth of the records is not trained on. `worth_` says what that is foreseen to cost, and when it cannot pay.
+"""
+
+import hashlib
+import math
+import secrets
+import warnings
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
+from sklearn.model_selection import ParameterGrid
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import _num_samples, check_is_fitted, indexable
+
+from sottovoce._types import Array, IntArray
+from sottovoce.errors import DataError, PrivacyError, SpecError
+from sottovoce.estimators import settings
+from sottovoce.estimators.base import PrivateLinearModel, column, one_column, owners
+from sottovoce.estimators.spent import digest, remember, unpublished
+from sottovoce.evaluation import Estimate, Evaluation
+from sottovoce.evaluation.shares import secret_order
+from sottovoce.notation import Choices
+from sottovoce.privacy import profiles, search
+from sottovoce.privacy.accounting import price
+from sottovoce.privacy.events import Event, JointEvent, SearchEvent
+from sottovoce.privacy.statement import PrivacyStatement, restated
+from sottovoce.problem.shards import Shards
+from sottovoce.run.build import prepare
+
+
+class Scored(NamedTuple):
+    """By which question to held-out records a plan is judged, and by which figure of the answer."""
+
+    ask: str
+    figure: str
+
+
+SCORINGS: Choices[Scored] = Choices(
+    "scoring",
+    {
+        "accuracy": lambda: Scored("right", "accuracy"),
+        "balanced_accuracy": lambda: Scored("confusion", "balanced_accuracy"),
+        "roc_auc": lambda: Scored("scores", "auc"),
+        "average_precision": lambda: Scored("scores", "average_precision"),
+        "r2": lambda: Scored("squares", "r2"),
+    },
+)
+STOPPING = {"geometric": 1.0, "logarithmic": 0.0}
+"""How many runs there are: laws by name, and their η."""
+SHRINK = 0.999
+"""By how much ε of a run is lowered at a time, where plans are not quite Gaussian and the search would cost more."""
+NOTEWORTHY = 0.005
+"""Points of foreseen accuracy from which on a search is warned of: half of one."""
+
+
+def _delegates(method: str) -> Any:
+    def there(self: "PrivateSearchCV") -> bool:
+        return hasattr(getattr(self, "best_estimator_", self.estimator), method)
+
+    return available_if(there)
+
+
+class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
+    """The best of some plans for a private model, with one (ε, δ) for the whole search.
+
+    Parameters
+    ----------
+    estimator : a `PrivateClassifier` or `PrivateRegressor`; its `epsilon`, `delta` and `random_state` are the search's
+    param_grid : plans to choose from, as in scikit-learn's `GridSearchCV`
+    epsilon, delta : the guarantee of everything that is let out; "auto" δ as in the estimator
+    runs : how many runs are made on average, where there is one owner; the number itself is random, and secret
+    stopping : its law: "geometric", or "logarithmic", which costs less and more often makes a single run
+    held_out : the share of every owner's records, or people, that plans are scored on and that are never trained on
+    scoring : "accuracy", "balanced_accuracy", "roc_auc", "average_precision" or, of a regression, "r2"; "auto" is the
+        first or the last
+    random_state : None keeps everything secret; a number makes a simulation, and the statement says so
+
+    Attributes
+    ----------
+    best_estimator_, best_params_ : the best run's model and its plan
+    best_score_ : its noisy score with its standard error: of the best, and so on the high side
+    privacy_ : the statement of the search; also that of `best_estimator_`
+    spent_ : what the search and all other fits of this process on these records cost together
+    worth_ : what is foreseen of the search, in a sentence
+    run_epsilon_ : ε of a single run, by which plans were made
+    scores_ : the noisy score of every plan, where there are several owners; None where they are secret
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, (20_000, 2))
+    >>> y = X[:, 0] > X[:, 1]
+    >>> from sottovoce import PrivateClassifier
+    >>> model = PrivateClassifier(row_norm=1.5, classes=[False, True])
+    >>> tuned = PrivateSearchCV(model, {"rounds": [20, 200]}, runs=2, random_state=0).fit(X, y)
+    >>> bool(tuned.score(X, y) > 0.9), round(tuned.privacy_.epsilon, 2), tuned.run_epsilon_ < 1
+    (True, 1.0, True)
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        param_grid: Any,
+        *,
+        epsilon: float = 1.0,
+        delta: float | str = "auto",
+        runs: float = 5.0,
+        stopping: str = "geometric",
+        held_out: float = 0.2,
+        scoring: str = "auto",
+        random_state: Any = None,
+    ) -> None:
+        self.estimator = estimator
+        self.param_grid = param_grid
+        self.epsilon = epsilon
+        self.delta = delta
+        self.runs = runs
+        self.stopping = stopping
+        self.held_out = held_out
+        self.scoring = scoring
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, nodes: Any = None, units: Any = None) -> Self:
+        """Search, and keep the best run's model; `nodes` and `units` as in the estimator's `fit`."""
+        X, y = indexable(X, one_column(y))
+        plans, seed = self._plans(), settings.seed(self.random_state)
+        table = Split.of(self, X, y, nodes, units, seed)
+        epsilon, delta = settings.budget(self.epsilon, self.delta, table.counted)
+        if epsilon is None:
+            raise PrivacyError("a search needs an epsilon; without privacy take scikit-learn's GridSearchCV")
+        if table.nodes > 1:
+            price_of, single = self._priced_together(epsilon, delta, len(plans))
+        else:
+            price_of, single = self._priced_by_stopping(epsilon, delta)
+        while True:  # once, where plans are Gaussian
+            candidates = [self._candidate(plan, single, delta, seed) for plan in plans]
+            events = [table.events(candidate) for candidate in candidates]
+            trained = [price_of([some[i] for some in events]) for i in range(table.nodes)]
+            if max(price([event], delta, lower=False).epsilon for event in trained) <= epsilon:
+                break
+            single *= SHRINK
+        self.run_epsilon_ = single
+        with unpublished():
+            self.worth_ = self._foreseen(table, single, epsilon, delta, seed)
+            best, self.scores_ = self._best(table, candidates, seed)
+        model, found = best
+        assert found.statement is not None
+        tested = [price_of([group.event] * len(plans)) for group in _by_node(found.statement)]
+        statement = restated(found.statement, trained, tested)
+        self.best_estimator_, self.best_params_ = model, plans[model._plan_number]
+        self.best_score_ = Estimate(found.value(self._scored.figure), found.figures[self._scored.figure].error)
+        self.privacy_ = model.privacy_ = statement
+        self.spent_ = model.spent_ = remember(table.digest, statement, table.owner)
+        self.n_features_in_ = model.n_features_in_
+        if hasattr(model, "classes_"):
+            self.classes_ = model.classes_
+        return self
+
+    @property
+    def _scored(self) -> Scored:
+        first = "accuracy" if is_classifier(self.estimator) else "r2"
+        return SCORINGS.read(first if self.scoring == "auto" else self.scoring)
+
+    def _plans(self) -> list[dict[str, Any]]:
+        plans = list(ParameterGrid(self.param_grid))
+        if not isinstance(self.estimator, PrivateLinearModel):
+            raise SpecError("a search is among plans of a PrivateClassifier or PrivateRegressor; give one")
+        fixed = {"epsilon", "delta", "random_state", "secure", "track", "warm_start"}
+        odd = sorted({name for plan in plans for name in plan} & fixed)
+        if odd:
+            raise SpecError(f"'{odd[0]}' is not for plans to choose: the search has one guarantee; leave it out")
+        if self.stopping not in STOPPING:
+            raise SpecError(f"there is no stopping {self.stopping!r}; choose one of {', '.join(STOPPING)}")
+        self._scored  # noqa: B018 - refuses what is no scoring
+        return plans
+
+    def _candidate(self, plan: dict[str, Any], epsilon: float, delta: float, seed: int | None) -> Any:
+        return clone(self.estimator).set_params(**plan, epsilon=epsilon, delta=delta, random_state=seed)
+
+    def _priced_by_stopping(self, epsilon: float, delta: float) -> Any:
+        """(events of all plans -> that of the search), and ε of one run."""
+        eta = STOPPING[self.stopping]
+        gamma = search.gamma_for(eta, self.runs)
+        z = search.run_multiplier(epsilon, delta, eta, gamma)
+        return (lambda events: SearchEvent.of(events, eta, gamma)), profiles.gaussian_epsilon(delta, z)
+
+    def _priced_together(self, epsilon: float, delta: float, plans: int) -> Any:
+        z = profiles.gaussian_multiplier(epsilon, delta) * math.sqrt(plans) * (1.0 + 1e-9)
+        return JointEvent.of, profiles.gaussian_epsilon(delta, z)
+
+    def _best(self, table: "Split", candidates: Sequence[Any], seed: int | None) -> Any:
+        """The best of the runs, chance deciding between equals; and all scores, where they are public."""
+        rng = np.random.default_rng(secrets.randbits(128) if seed is None else (seed, 1))
+        if table.nodes > 1:
+            numbers: IntArray = np.arange(len(candidates))
+        else:
+            eta = STOPPING[self.stopping]
+            many = search.draw(eta, search.gamma_for(eta, self.runs), float(rng.random()))
+            numbers = rng.integers(len(candidates), size=many)
+        made, best = [], None
+        for place, number in enumerate(numbers.tolist()):
+            model = clone(candidates[number]).set_params(random_state=settings.further(seed, place))
+            model._plan_number = number
+            found = table.score(model, self._scored.ask)
+            score = found.value(self._scored.figure), float(rng.random())
+            made.append(score[0])
+            if best is None or score > best[0]:
+                best = score, (model, found)
+        assert best is not None
+        return best[1], made if table.nodes > 1 else None
+
+    def _foreseen(self, table: "Split", single: float, epsilon: float, delta: float, seed: int | None) -> str:
+        """What the search is foreseen to cost, from public numbers: the estimator as it is, before and after."""
+        whole, part = (self._candidate({}, budget, delta, seed) for budget in (epsilon, single))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            lost = table.foreseen(part) - table.foreseen(whole, everything=True)
+        said = (
+            f"A run of the search has ε = {single:.3g} of {epsilon:g}, and {100 * (1 - self.held_out):.0f} % of the "
+            f"records. That is foreseen to cost {100 * lost:.1f} points of accuracy: the search pays where its best "
+            "plan is better than the estimator as it is by more than that."
+        )
+        if lost > NOTEWORTHY:
+            warnings.warn(f"{said} It seldom is; think of fitting without a search.", UserWarning, stacklevel=3)
+        return said
+
+    def __sklearn_tags__(self) -> Any:
+        """As the estimator has them."""
+        tags = super().__sklearn_tags__()
+        inner = self.estimator.__sklearn_tags__()
+        tags.estimator_type, tags.classifier_tags = inner.estimator_type, inner.classifier_tags
+        tags.regressor_tags, tags.non_deterministic = inner.regressor_tags, self.random_state is None
+        return tags
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """As the best model does."""
+        check_is_fitted(self)
+        return self.best_estimator_.predict(X)
+
+    def score(self, X: Any, y: Any) -> float:
+        """As the best model does: not private."""
+        check_is_fitted(self)
+        return float(self.best_estimator_.score(X, y))
+
+    @_delegates("decision_function")
+    def decision_function(self, X: Any) -> Array:
+        """As the best model does."""
+        check_is_fitted(self)
+        return self.best_estimator_.decision_function(X)
+
+    @_delegates("predict_proba")
+    def predict_proba(self, X: Any) -> Array:
+        """As the best model does."""
+        check_is_fitted(self)
+        return self.best_estimator_.predict_proba(X)
+
+
+def _by_node(statement: PrivacyStatement) -> list[Any]:
+    """The held-out groups, one for each node in order."""
+    found = {node: group for group in statement.held_out for node in group.nodes}
+    return [found[node] for node in sorted(found)]
+
+
+class Split(NamedTuple):
+    """Everybody's records, dealt out for the whole search."""
+
+    X: Any
+    y: NDArray[Any]
+    labels: NDArray[Any]
+    """Whose each record is, as node names."""
+    people: NDArray[Any] | None
+    train: IntArray
+    test: IntArray
+    nodes: int
+    owner: IntArray
+    digest: bytes
+    counted: int
+    """Records, or people."""
+
+    @classmethod
+    def of(cls, search_: PrivateSearchCV, X: Any, y: NDArray[Any], nodes: Any, units: Any, seed: int | None) -> "Split":
+        """Deal every node's records, or people, out to training and test, in a secret order."""
+        share = search_.held_out
+        if isinstance(share, bool) or not isinstance(share, float) or not 0 < share < 1:
+            raise SpecError(f"held_out is a share of the records, over 0 and below 1, not {share!r}")
+        records = _num_samples(X)
+        people = None if units is None else column(units, records, "units")
+        offsets, order, names = owners(records, nodes, search_.estimator.n_nodes, people)
+        places = np.arange(records) if order is None else order
+        owner = np.empty(records, dtype=np.int64)
+        owner[places] = np.repeat(np.arange(len(names)), np.diff(offsets))
+        train, test, counted = [], [], 0
+        for node in range(len(names)):
+            mine = np.flatnonzero(owner == node)
+            each = _dealt(mine, people, node, seed)
+            first = max(1, round(share * len(each)))
+            if first >= len(each):
+                raise DataError(f"node '{names[node]}' has too few records to hold some of them out; give it more")
+            test += [row for unit in each[:first] for row in unit]
+            train += [row for unit in each[first:] for row in unit]
+            counted += len(each)
+        rows = np.asarray(X) if not hasattr(X, "toarray") else X
+        return cls(
+            X, y, np.array(names)[owner], people, np.sort(train), np.sort(test), len(names), owner,
+            digest(rows, y), counted,
+        )  # fmt: skip
+
+    def _some(self, rows: IntArray) -> tuple[Any, Any, Any, Any]:
+        some = self.X.iloc[rows] if hasattr(self.X, "iloc") else _rows(self.X, rows)
+        return some, self.y[rows], self.labels[rows], None if self.people is None else self.people[rows]
+
+    def _prepared(self, model: Any, everything: bool = False) -> Any:
+        some = self._some(np.arange(len(self.y)) if everything else self.train)
+        return model.set_params(n_nodes="auto")._prepare(*some)
+
+    def events(self, model: Any) -> list[Event]:
+        """What every node must account for in one fit."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the fit itself warns
+            run = self._prepared(model)
+        sizes = run.shards.sizes  # a plan is made from public numbers: of records that hold nothing it is the same
+        nothing = sparse.csr_array((int(sizes.sum()), run.shards.X.shape[1]))
+        offsets, ids = np.concatenate([[0], np.cumsum(sizes)]), np.arange(int(sizes.sum()))
+        blank = Shards.of(nothing, np.ones(len(ids)), offsets, units=ids if run.shards.people else None)
+        job = prepare(run.spec.but(seed=0), blank).job
+        return job.release.events(sizes, job.schedule.participations(), job.schedule.turns)
+
+    def foreseen(self, model: Any, everything: bool = False) -> float:
+        """Predicted loss of accuracy."""
+        return float(self._prepared(model, everything).choice.predicted)
+
+    def score(self, model: Any, ask: str) -> Evaluation:
+        """Train, and evaluate."""
+        model.set_params(n_nodes="auto").fit(*self._some(self.train))
+        held = self._some(self.test)
+        return model.evaluate(held[0], held[1], held[2], held[3], ask=ask)
+
+
+def _dealt(mine: IntArray, people: NDArray[Any] | None, node: int, seed: int | None) -> list[list[int]]:
+    """A node's rows, unit by unit, in a secret order: of rows by chance, of people by a keyed hash of their ids."""
+    if people is None:
+        rng = np.random.default_rng(secrets.randbits(128) if seed is None else (seed, node, 2))
+        return [[row] for row in mine[rng.permutation(len(mine))].tolist()]
+    known = repr((seed, node)).encode()
+    secret = secrets.token_bytes(32) if seed is None else hashlib.blake2b(known, digest_size=32).digest()
+    nothing = np.zeros((len(mine), 1))
+    return [[int(mine[row]) for row in unit] for unit in secret_order(nothing, nothing[:, 0], people[mine], secret, "")]
+
+
+def _rows(X: Any, rows: IntArray) -> Any:
+    return X[rows] if hasattr(X, "shape") else np.asarray(X)[rows]

@@ -1,0 +1,142 @@
+"""How long a message can be: what no honest node's passes, from public numbers.
+
+A node lets out ζ_i = ĝ_i + ν_i. A clipped mean over a batch is at most L q_i/b_i long (a Poisson batch may hold all of
+the q_i records), and N(0, σ²I) in m dimensions is longer than σ(√m + √(2 ln 1/p)) with probability at most p (Gaussian
+norms concentrate). So in round t c_i ζ_i is at most r_t long, at all nodes and in all rounds but for a chance of 2⁻⁴⁰.
+
+Messages are sums of those. Mixing with weights that are not negative and sum to 1 never makes the longest longer, so
+
+    dual averaging    B_t = B_{t−1} + a_t r_t                  and a_t c μ_f ‖x‖ where curvature is taken out of f
+    descent           B_t = B_{t−1} + η_t r_t + ‖prox(0)‖      since a prox does not expand
+
+and likewise for others. This is the triangle inequality, and looser than what chance really does (noises add up like
+√t). But it is closed: an honest node that mixed whatever is within B_t sends something within B_{t+1}, so that a liar
+cannot make an honest node look like one. What a liar can do is bounded by it, and by nothing else.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from sottovoce._types import Array, IntArray
+from sottovoce.algorithm.descent import Descent, Mixup, Stale
+from sottovoce.algorithm.dual_averaging import DualAveraging
+from sottovoce.algorithm.method import Method
+from sottovoce.algorithm.synchronous import Muffliato, Scaffold, Tracking
+from sottovoce.errors import SpecError
+from sottovoce.privacy.pairs import Pairs
+from sottovoce.privacy.release import Release, Tree
+
+CHANCE = 2.0**-40
+"""That any honest message of a run passes its bound."""
+ROUNDING = 1.0 + 1e-4
+"""Scales and grids are rounded upwards by much less."""
+
+
+def longest_messages(method: Method, release: Release, sizes: IntArray, m: int) -> Array:
+    """B_t of rounds 1 … T."""
+    grows = _GROWTH.get(type(method))
+    if grows is None or method.exchanges > 1:
+        raise SpecError(
+            "real nodes take nothing in that is longer than honest messages can be, and no such bound is known for "
+            f"'{type(method).__name__}'; simulate it"
+        )
+    found = np.asarray(grows(method, ROUNDING * longest_releases(method, release, sizes, m), m), dtype=np.float64)
+    if not np.all(np.isfinite(found)):
+        raise SpecError("messages of this run can grow beyond all numbers; take shorter steps")
+    return found
+
+
+def longest_releases(method: Method, release: Release, sizes: IntArray, m: int) -> Array:
+    """r_t: no c_i ζ_i of round t is longer."""
+    T, n = method.T, len(sizes)
+    scale = np.abs(np.broadcast_to(np.asarray(getattr(method, "scale", 1.0), dtype=np.float64), (n,)))
+    shape = method.released.shape
+    gain, spread = (np.ones(T), np.ones(T)) if shape is None else shape
+    means = np.array([release.clip * q / release.sampling.batch(q) for q in sizes.tolist()])
+    noises = np.asarray(release.sigma) * units(release, n, T) * tail(release.law.unit, m, CHANCE / (n * T))
+    return np.asarray((scale * (gain[:, None] * means + spread[:, None] * noises)).max(axis=1))
+
+
+def tail(unit: str, m: int, chance: float) -> float:
+    """How long m unit noises are, but for a chance."""
+    if unit == "laplace":
+        return math.sqrt(m) * math.log(m / chance)
+    return math.sqrt(m) + math.sqrt(2.0 * math.log(1.0 / chance))
+
+
+def units(release: Release, n: int, T: int) -> Array:
+    """Of how many unit noises each node's is made at most: √Σf², or Σ|f| where they are not normal."""
+    law = release.law
+    if isinstance(law, Pairs):
+        return np.array([_shared(law, release, i) for i in range(n)])
+    nodes, t = (np.zeros(T, dtype=np.int64), np.arange(1, T + 1)) if isinstance(law, Tree) else _first(n)
+    power = 1.0 if law.unit == "laplace" else 2.0
+    total = np.zeros(len(nodes))
+    for source in law.sources(nodes, t, release.sigma):
+        np.add.at(total, source.rows, np.abs(source.factors) ** power)
+    return np.full(n, total.max() ** (1 / power)) if isinstance(law, Tree) else total ** (1 / power)
+
+
+def _shared(law: Pairs, release: Release, i: int) -> float:
+    """The same of node i in the round in which it shares with most."""
+    if not any(release.sigma):
+        return 0.0
+    if law.attendance is None:
+        t = np.array([1])
+    else:
+        starts, nodes = law.attendance
+        t = np.repeat(np.arange(1, len(starts)), np.diff(starts))[nodes == i]
+    total = np.zeros(len(t))
+    for source in law.with_peers(i, t, release.sigma):
+        np.add.at(total, source.rows, source.factors**2)
+    return math.sqrt(float(total.max(initial=0.0)))
+
+
+def _first(n: int) -> tuple[IntArray, IntArray]:
+    return np.arange(n), np.ones(n, dtype=np.int64)
+
+
+def _dual_averaging(method: DualAveraging, r: Array, m: int) -> Array:
+    a = method.steps.a
+    if not method.curvature:
+        return np.cumsum(a * r)
+    largest, found, longest = float(np.abs(method.scale).max()), [], 0.0
+    for t in range(1, method.T + 1):
+        still = float(np.linalg.norm(method.x(np.zeros((1, m)), t)))
+        x = still + longest / float(method.modulus[t - 1])  # argmin moves by at most |Δz| over the modulus
+        longest += float(a[t - 1]) * (float(r[t - 1]) + largest * method.curvature * x)
+        found.append(longest)
+    return np.array(found)
+
+
+def _descent(method: Any, r: Array, m: int) -> Array:
+    return np.cumsum(method.eta * r + _at_zero(method, m))
+
+
+def _at_zero(method: Any, m: int) -> float:
+    """‖prox_{ηh}(0)‖: zero but where h keeps away from zero, and then the same for every η."""
+    return max(float(np.linalg.norm(method.prox(np.zeros((1, m)), float(eta)))) for eta in method.eta[[0, -1]])
+
+
+def _tracking(method: Tracking, r: Array, m: int) -> Array:
+    y = np.cumsum(r + np.concatenate([[0.0], r[:-1]]))
+    return np.cumsum(method.eta * y + _at_zero(method, m)) + y
+
+
+def _scaffold(method: Scaffold, r: Array, m: int) -> Array:
+    control = np.maximum.accumulate(r)  # means of earlier releases, mixed
+    return np.cumsum(method.eta * (r + 2.0 * control) + _at_zero(method, m)) + control
+
+
+_GROWTH: dict[type, Callable[..., Array]] = {
+    DualAveraging: _dual_averaging,
+    Descent: _descent,
+    Stale: _descent,
+    Mixup: _descent,
+    Muffliato: _descent,
+    Tracking: _tracking,
+    Scaffold: _scaffold,
+}

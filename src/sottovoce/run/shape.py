@@ -1,0 +1,286 @@
+"""The shape of the data: rows are centred, scaled and brought to a common length before the first round.
+
+What is known of it is what `privacy.moments` lets out: noisy means of ‖x‖², of x and of x², each node's own, averaged
+by numbers of records. From them follows one public map of rows,
+
+    x ↦ s ∘ (x − c),   s_j ∝ (mean square of column j)^−p,        rows that come out over the bound R brought to it
+
+and the run is made on what comes out. All of it is post-processing of a release, or done to a row by itself. The model
+is taken back to the original coordinates, where it is linear again: ⟨w, s ∘ (x − c)⟩ = ⟨s ∘ w, x⟩ − ⟨s ∘ w, c⟩, the
+second part going to the intercept.
+
+Why it helps: noise is the same in all directions, and what a direction of the data can say grows with its variance. A
+mean off the origin is one direction that shortens all others; columns of small variance drown. With p = ½ all columns
+that are not noise are as long; p = ¼ goes half of the way.
+
+Gates that look at noisy numbers: the centre is used only where it is long (a quarter of the rows' mean square), else it
+would be noise; columns with less than two deviations of their noise count as having so much; rows are made longer only
+where they are surely shorter than the bound.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy  # not its parts: they load when first used
+
+from sottovoce._types import Array, IntArray
+from sottovoce.engine.secure import LAWS, ExactSums, SecureDraws
+from sottovoce.errors import NetworkError
+from sottovoce.network.graphs import Graph
+from sottovoce.privacy.moments import Moments
+from sottovoce.privacy.release import Release, Setting
+from sottovoce.privacy.sampling import Full
+from sottovoce.problem.objective import ByRecords, Problem
+from sottovoce.problem.shards import Shards
+from sottovoce.rows import is_sparse
+from sottovoce.run.spec import Spec
+from sottovoce.secure.functions import lengths
+from sottovoce.secure.generator import Generator, Purpose
+from sottovoce.secure.noise import Noise, release_grid
+from sottovoce.streams import Streams
+
+Keys = Mapping[Purpose, Generator]
+BEFORE = 0
+"""The round in whose place the noise of the look is addressed: before the first."""
+
+LONG = 0.25
+"""The centre is used where its square is this share of the rows' mean square, or more."""
+SHORT = 0.7
+"""Rows whose mean square is surely below this share of the bound's are made longer."""
+LEAST = 0.1
+"""A column's mean square counts as this share of an even one's (1/m), at the least."""
+SHORTEST = 1e-4
+"""Of mapped rows, the mean square counts as this much at the least, so that nothing is blown up."""
+LESS = 1.0 - 2.0**-40
+"""Each unit's part of a secure sum is made smaller by more than the error of computing it."""
+ROWS = 1 << 16
+"""Numbers that are worked on at a time."""
+
+
+@dataclass(frozen=True, eq=False)
+class Shape:
+    """One public map of rows, x ↦ s ∘ (x − c), and of models back.
+
+    Attributes
+    ----------
+    scale : s, one number a column
+    centre : c, in the units of the records; None where nothing is taken off, and sparse rows stay sparse
+    bound, intercept, outputs : R, B and K of the problem
+    """
+
+    scale: Array
+    centre: Array | None
+    bound: float
+    intercept: float
+    outputs: int = 1
+
+    def shards(self, shards: Shards) -> Shards:
+        """The same records, mapped; each by itself."""
+        X = shards.X
+        if is_sparse(X) and self.centre is None:
+            data = X.data * self.scale.astype(X.dtype)[X.indices]
+            entries = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
+            squares = np.bincount(entries, np.square(data, dtype=np.float64), minlength=X.shape[0])
+            data *= _shorter(np.sqrt(squares), self.bound, X.dtype)[entries]
+            mapped: Any = scipy.sparse.csr_array((data, X.indices, X.indptr), X.shape)
+        else:
+            mapped = np.array(X.toarray() if is_sparse(X) else X)
+            step = max(1, ROWS // mapped.shape[1])
+            for first in range(0, len(mapped), step):
+                some = mapped[first : first + step]
+                some -= 0.0 if self.centre is None else self.centre.astype(mapped.dtype)
+                some *= self.scale.astype(mapped.dtype)
+                some *= _shorter(lengths(some.astype(np.float64)), self.bound, mapped.dtype)[:, None]
+        return replace(shards, X=mapped)
+
+    def back(self, models: Array) -> Array:
+        """Models of mapped rows (…, K·m') as models of the records."""
+        w, b = self._split(models)
+        w = w * self.scale
+        return self._joined(models, w, b if self.centre is None else b - w @ self.centre / self.intercept)
+
+    def forth(self, models: Array) -> Array:
+        """The other way round."""
+        w, b = self._split(models)
+        if self.centre is not None:
+            b = b + w @ self.centre / self.intercept
+        return self._joined(models, w / self.scale, b)
+
+    def _split(self, models: Array) -> tuple[Array, Any]:
+        by_output = models.reshape(*models.shape[:-1], self.outputs, -1)
+        return (by_output[..., :-1], by_output[..., -1]) if self.intercept else (by_output, 0.0)
+
+    def _joined(self, models: Array, w: Array, b: Any) -> Array:
+        whole = np.concatenate([w, b[..., None]], axis=-1) if self.intercept else w
+        return np.asarray(whole.reshape(models.shape))
+
+
+def _shorter(norms: Array, bound: float, kind: Any) -> Array:
+    """What rows of these lengths are multiplied by, so that none is over the bound, in their own precision."""
+    near = bound * (1.0 - 4.0 * float(np.finfo(kind).eps))
+    return np.asarray(np.where(norms > near, near / np.maximum(norms, near), 1.0).astype(kind))
+
+
+def statistic(moments: Moments, X: Any, bound: float) -> Array:
+    """φ of some rows, each brought to the bound where it is longer; dense."""
+    x = np.asarray(X.toarray() if is_sparse(X) else X, dtype=np.float64) / bound
+    x /= np.maximum(lengths(x), 1.0)[:, None]
+    squares, (length, centre, scale) = np.square(x), moments.factors
+    parts = [squares.sum(axis=1, keepdims=True) * length] if length else []
+    parts += [x * centre] if centre else []
+    parts += [squares * scale] if scale else []
+    return np.concatenate(parts, axis=1)
+
+
+def _units(moments: Moments, shards: Shards, node: int, bound: float) -> Any:
+    """φ of a node's units, some at a time: of a person, the mean over their rows."""
+    rows, counts = shards.rows(node), shards.counts(node)
+    listed = np.arange(len(shards.y))[rows]
+    ends = np.arange(1, len(listed) + 1) if counts is None else np.cumsum(counts)
+    step = max(1, ROWS // max(1, moments.width(int(shards.X.shape[1]))))
+    for first in range(0, len(ends), step):
+        some = ends[first : first + step]
+        begin = int(ends[first - 1]) if first else 0
+        found = statistic(moments, shards.X[listed[begin : int(some[-1])]], bound)
+        if counts is not None:
+            mine = counts[first : first + step]
+            found = np.add.reduceat(found, np.cumsum(mine) - mine, axis=0) / mine[:, None]
+        yield found
+
+
+def means(moments: Moments, shards: Shards, bound: float) -> Array:
+    """(n, width) every node's mean of φ."""
+    totals = [sum(part.sum(axis=0) for part in _units(moments, shards, i, bound)) for i in range(shards.n)]
+    return np.stack(totals) / shards.sizes[:, None]
+
+
+def exact_sums(moments: Moments, shards: Shards, bound: float, grid: float) -> IntArray:
+    """(n, width) every node's sum of φ in whole units of the grid: each unit's part is truncated toward zero, alone."""
+    totals = np.zeros((shards.n, moments.width(int(shards.X.shape[1]))), dtype=np.int64)
+    for node in range(shards.n):
+        for part in _units(moments, shards, node, bound):
+            totals[node] += np.trunc(part * (LESS / grid)).astype(np.int64).sum(axis=0)
+    return totals
+
+
+def sums_grid(largest: int) -> float:
+    """A grid on which so many units are summed without an error in 62 bits."""
+    return 2.0 ** (largest.bit_length() - 60)
+
+
+@dataclass(frozen=True, eq=False)
+class Look:
+    """The one look at the shape of the data: what every node lets out of it, and what is made of that.
+
+    Attributes
+    ----------
+    moments : which moments
+    release : with which noise; its events are the ones that are accounted
+    sizes : q_i
+    features : columns of a row
+    bound, intercept, outputs : R, B and K of the problem
+    """
+
+    moments: Moments
+    release: Release
+    sizes: IntArray
+    features: int
+    bound: float
+    intercept: float
+    outputs: int
+
+    @property
+    def width(self) -> int:
+        """Numbers that a node lets out."""
+        return self.moments.width(self.features)
+
+    def released(self, problem: Problem, streams: Streams, keys: Keys | None) -> Array:
+        """(n, width) every node's noisy mean: floating point from the streams or, with keys, exact and rounded once."""
+        shards, largest = problem.shards, int(self.sizes.max())
+        if keys is None:
+            noise = self.release.noise(streams, np.arange(shards.n), np.full(shards.n, BEFORE), self.width)
+            return means(self.moments, shards, self.bound) + noise
+        grid = sums_grid(largest)
+        nothing = ExactSums(problem, self.release.clip, self.bound, self.intercept, largest)
+        draws = SecureDraws(self.release, nothing, keys, self.sizes, self.width)
+        return finished(self.release, draws, exact_sums(self.moments, shards, self.bound, grid), grid)
+
+    def shape(self, released: Array) -> Shape:
+        """The map that follows from what was let out."""
+        weights = self.sizes / self.sizes.sum()
+        noise = float(np.linalg.norm(weights * np.array(self.release.sigma)))  # what pairs share is gone from the mean
+        length, centre, squares = self._parts(weights @ released)
+        deviations = [noise / factor if factor else 0.0 for factor in self.moments.factors]
+        square = 1.0
+        if length is not None:
+            square = min(1.0, max(float(length[0]), deviations[0]))
+        elif squares is not None:
+            square = min(1.0, max(float(squares.sum()), 2.0 * deviations[2]))
+        centre = self._centre(centre, deviations[1], square)
+        taken = 0.0 if centre is None else float(centre @ centre)
+        if squares is not None:
+            spread = squares - (0.0 if centre is None else np.square(centre))
+            scale = np.maximum(spread, max(2.0 * deviations[2], LEAST / self.features)) ** -self.moments.power
+            left = float(np.sum(np.square(scale) * np.maximum(spread, 0.0)))
+        else:
+            scale, left = np.ones(self.features), square - taken
+            if centre is None and square + 2.0 * deviations[0] >= SHORT:
+                left = 1.0  # rows are about as long as their bound
+        left = max(left, float(np.min(scale)) ** 2 * SHORTEST)
+        offset = None if centre is None else self.bound * centre
+        return Shape(scale / math.sqrt(left), offset, self.bound, self.intercept, self.outputs)
+
+    def _parts(self, mean: Array) -> list[Array | None]:
+        """Means of ‖x‖², x and x²; None for what was not let out."""
+        found, place = [], 0
+        for factor, width in zip(self.moments.factors, (1, self.features, self.features), strict=True):
+            found.append(mean[place : place + width] / factor if factor else None)
+            place += width if factor else 0
+        return found
+
+    def _centre(self, centre: Array | None, deviation: float, square: float) -> Array | None:
+        """The mean, shrunk by what of it is noise on average, where it is long."""
+        if centre is None or not self.intercept:
+            return None
+        energy = float(centre @ centre)
+        long = energy - len(centre) * deviation**2
+        return centre * (long / energy) if long >= LONG * square else None
+
+
+def look(spec: Spec, shards: Shards, graph: Graph) -> Look:
+    """The look that a spec asks for, with its noise; of the data only sizes are looked at here.
+
+    Every node's release is as well hidden as one with z₁/√s times its reach: the share s of the budget. Everybody sends
+    what it lets out to everybody, or by an exact average: so there must be links between any two.
+    """
+    moments, privacy, n = spec.privacy.moments, spec.privacy, shards.n
+    if n > 1 and not graph.is_complete:
+        raise NetworkError(
+            f"moments are averaged over links between any two nodes, so that graph '{graph.name}' has no say in it; "
+            "leave the graph out (complete), or the moments"
+        )
+    features, adversary = int(shards.X.shape[1]), privacy.adversary.among(n)
+    weights = n * ByRecords()(shards.sizes)
+    law = privacy.law.on(
+        Setting(graph, Full(), shards.sizes, moments.width(features), adversary=adversary, scale=weights)
+    )
+    wanted = moments.needed(privacy.noise, privacy.delta) / math.sqrt(moments.total)
+    unit = Release(Full(), moments.clip, law.units(n), adversary, law)
+    needed = [wanted / event.noise_multiplier for event in unit.events(shards.sizes, np.ones(n, dtype=np.int64))]
+    factors = [max(needed)] * n if law.secrets else needed  # what hides a node are all nodes' noises together
+    sigma = tuple(factor * scale for factor, scale in zip(factors, unit.sigma, strict=True))
+    bounds = spec.problem.row_norm, spec.problem.intercept, spec.problem.outputs
+    return Look(moments, replace(unit, sigma=sigma), shards.sizes, features, *bounds)
+
+
+def finished(release: Release, draws: SecureDraws, sums: IntArray, grid: float) -> Array:
+    """Secure releases of sums: exact sum and all noises, rounded once, over the number of units."""
+    nodes, when = np.arange(len(sums)), np.full(len(sums), BEFORE)
+    scales = draws.scales(nodes, when)
+    grids = np.array([release_grid(scale, grid) for scale in scales.tolist()])
+    layers = [draws.layer(source, scales) for source in draws.sources(nodes, when)]
+    whole = Noise(sums.shape[1], grids, layers, LAWS[release.law.unit]).added_to(sums, grid)
+    return np.asarray(whole * grids[:, None] / draws.sizes[:, None])

@@ -1,0 +1,87 @@
+"""`evaluate`: figures near the truth, one statement, nobody's records used twice."""
+
+import numpy as np
+import pytest
+from sklearn.metrics import roc_auc_score
+
+from sottovoce import PrivateClassifier, PrivateRegressor
+from sottovoce.errors import DataError, PrivacyError
+from sottovoce.evaluation import curves
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(9000, 3)) / 3
+    y = (X[:, 0] + 0.3 * rng.normal(size=9000) > 0.3).astype(int)
+    return X, y, rng.choice(["a", "b", "c"], 9000)
+
+
+def fitted(table, **more):
+    X, y, nodes = table
+    some = {"classes": (0, 1), "row_norm": 1.5, "random_state": 0, "rounds": 50} | more
+    return PrivateClassifier(**some).fit(X[:5000], y[:5000], nodes=nodes[:5000])
+
+
+def test_figures_are_near_the_truth_in_one_statement_with_the_training(table):
+    X, y, nodes = (part[5000:] for part in table)
+    model = fitted(table)
+    found = model.evaluate(X, y, nodes)
+    true = {"accuracy": model.score(X, y), "auc": roc_auc_score(y, model.decision_function(X))}
+    for name, value in true.items():
+        assert abs(found.figures[name].value - value) < 4 * found.figures[name].error < 0.2
+    said = found.statement
+    assert said.epsilon == pytest.approx(model.privacy_.epsilon) and said.groups == model.privacy_.groups
+    assert sum(g.event.records * len(g.nodes) for g in said.held_out) == 4000
+    said.verify()
+    louder = model.evaluate(X, y, nodes, epsilon=3.0)
+    assert louder.statement.epsilon == pytest.approx(3.0, rel=1e-3)
+    assert louder.spent > 3.0 > found.spent == pytest.approx(1.0, rel=1e-3)  # the second look adds to the first
+
+
+def test_thresholds_and_probabilities_are_made_of_the_one_evaluation(table):
+    X, y, nodes = (part[5000:] for part in table)
+    model = fitted(table, epsilon=4.0)
+    found = model.evaluate(X, y, nodes)
+    before = curves.calibration_error_of(model.predict_proba(X)[:, 1], y)
+    model.use_calibration(found)
+    assert curves.calibration_error_of(model.predict_proba(X)[:, 1], y) < min(before, 0.05)
+    model.use_threshold(found, recall=0.9)
+    assert 0.85 < np.mean(model.predict(X)[y == 1]) < 0.97
+    again = model.evaluate(X[:2000], y[:2000], nodes[:2000])  # with the new threshold
+    assert abs(again.accuracy.value - model.score(X[:2000], y[:2000])) < 4 * again.accuracy.error
+
+
+def test_of_people_one_record_each_and_of_secret_runs_secret_noise(table):
+    X, y, nodes = (part[5000:] for part in table)
+    model = fitted(table, random_state=None, rounds=3)
+    people = np.arange(4000) // 2
+    found = model.evaluate(X, y, nodes, people, ask="right")
+    asked = sum(group.event.records * len(group.nodes) for group in found.statement.held_out)
+    assert asked == len({(n, p) for n, p in zip(nodes.tolist(), people.tolist(), strict=True)})
+    assert found.statement.secure and not found.statement.simulation
+    other = model.evaluate(X, y, nodes, people, ask="right")
+    assert found.sums[0] != other.sums[0] or found.sums[0] != model.evaluate(X, y, nodes, people, ask="right").sums[0]
+
+
+def test_what_cannot_be_evaluated_is_refused(table):
+    X, y, nodes = table
+    model = fitted(table)
+    with pytest.raises(PrivacyError, match="records that the model was trained on"):
+        model.evaluate(X[:5000], y[:5000], nodes[:5000])
+    with pytest.raises(DataError, match="node 'd' was not in fit"):
+        model.evaluate(X[:9], y[:9], ["d"] * 9)
+    with pytest.raises(DataError, match="class 2 in record 0, which the model does not know"):
+        model.evaluate(X[5000:5009], np.full(9, 2), nodes[5000:5009])
+    with pytest.raises(PrivacyError, match="needs an epsilon of its own"):
+        fitted(table, epsilon=None).evaluate(X[5000:], y[5000:], nodes[5000:])
+
+
+def test_a_regression_is_evaluated_too(table):
+    X, _, nodes = table
+    target = 10 + 5 * X[:, 0] + np.random.default_rng(1).normal(size=9000)
+    model = PrivateRegressor(row_norm=1.5, target_bounds=(0, 20), random_state=0)
+    model.fit(X[:5000], target[:5000], nodes=nodes[:5000])
+    found = model.evaluate(X[5000:], target[5000:], nodes[5000:], epsilon=4.0)
+    assert abs(found.r2.value - model.score(X[5000:], target[5000:])) < 4 * found.r2.error < 0.8
+    found.statement.verify()

@@ -1,0 +1,117 @@
+"""Classes and records that count differently: what weights do to a model, and that they do nothing to its ε."""
+
+import warnings
+
+import numpy as np
+import pytest
+from scipy.special import expit
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import balanced_accuracy_score
+
+from sottovoce import PrivateClassifier
+from sottovoce.errors import DataError, PrivacyError, PrivacyLeakWarning, SpecError
+from sottovoce.privacy.calibration import Private
+
+
+@pytest.fixture(scope="module")
+def rare():
+    rng = np.random.default_rng(0)
+    y = (rng.random(6000) < 0.08).astype(int)
+    X = rng.normal(size=(6000, 3)) / 3
+    X[:, 0] += 0.5 * y
+    return X, y
+
+
+def model(**more):
+    return PrivateClassifier(**({"classes": (0, 1), "row_norm": 1.5, "random_state": 0} | more))
+
+
+PRIOR = {0: 0.92, 1: 0.08}
+
+
+def test_without_noise_weighted_models_are_scikit_learns(rare):
+    X, y = rare
+    X = X / np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True) / 1.5)
+    sample = np.random.default_rng(1).choice([0.5, 1.0, 2.0], len(y))
+    same = {"fit_intercept": False, "class_weight": {1: 5.0}}
+    mine = model(epsilon=None, loss="logistic", alpha=0.1, rounds=3000, max_weight=2.0, **same)
+    theirs = LogisticRegression(C=1 / (0.1 * len(y) * 1.5**2), tol=1e-10, **same)  # α speaks of rows over 1.5
+    mine.fit(X, y, sample_weight=sample)
+    theirs.fit(X, y, sample_weight=sample)
+    assert np.allclose(mine.coef_, theirs.coef_, atol=5e-3 * np.abs(theirs.coef_).max())
+
+
+def test_balance_lifts_the_rare_class_and_costs_no_epsilon(rare):
+    X, y = rare
+    plain, even = model().fit(X, y), model(class_weight="balanced", prior=PRIOR).fit(X, y)
+    assert plain.privacy_.epsilon == pytest.approx(even.privacy_.epsilon)
+    assert plain.privacy_.groups[0].event.clip == even.privacy_.groups[0].event.clip
+    found = [balanced_accuracy_score(y, some.predict(X)) for some in (plain, even)]
+    assert found[1] > found[0] + 0.1 and found[1] > 0.7
+    even.privacy_.verify()
+
+
+def test_what_is_public_of_weights_is_in_the_plan_and_what_is_not_is_not(rare):
+    X, y = rare
+    weighted = model(class_weight={0: 1.0, 1: 11.5}, prior=PRIOR, max_weight=1.0)
+    choice = weighted._prepare(X, y, None, None).choice
+    assert weighted._mean_weight() == pytest.approx((0.92 + 0.08 * 11.5) / 11.5)
+    assert model(class_weight={0: 1.0, 1: 11.5}).fit(X, y)._mean_weight() == pytest.approx(0.16, rel=0.01)
+    flipped = weighted._prepare(X, 1 - y, None, None, np.linspace(0, 1, len(y))).choice
+    assert choice == flipped and choice.predicted > model()._prepare(X, y, None, None).choice.predicted
+    assert isinstance(choice.spec.privacy.noise, Private) and choice.spec.privacy.noise.epsilon == 1.0
+    scaled = model(class_weight={0: 2.0, 1: 23.0}, prior=PRIOR)._prepare(X, y, None, None).choice
+    assert scaled == choice  # only ratios matter
+
+
+def test_sample_weights_are_clipped_at_a_public_bound(rare):
+    X, y = rare
+    weights = np.random.default_rng(2).choice([0.5, 3.0], len(y))
+    clipped = model(max_weight=2.0, rounds=5).fit(X, y, sample_weight=weights)
+    within = model(max_weight=2.0, rounds=5).fit(X, y, sample_weight=np.minimum(weights, 2))
+    assert np.array_equal(clipped.coef_, within.coef_)
+    assert not np.array_equal(clipped.coef_, model(rounds=5).fit(X, y).coef_)
+    with pytest.warns(PrivacyLeakWarning, match="max_weight was not given"):
+        model(rounds=5).fit(X, y, sample_weight=weights)
+    secret = model(max_weight=3.0, rounds=5, random_state=None).fit(X, y, sample_weight=weights)
+    assert secret.privacy_.secure
+
+
+@pytest.mark.parametrize(
+    ("what", "error", "words"),
+    [
+        ({"class_weight": "balanced"}, PrivacyError, "give a public prior"),
+        ({"class_weight": "auto"}, SpecError, "None, 'balanced' or a dictionary"),
+        ({"class_weight": {2: 1.0}}, SpecError, "names 2, which is no class"),
+        ({"class_weight": {0: 0.0}}, SpecError, "a public number over 0"),
+        ({"class_weight": 3}, SpecError, "for each of the 2 classes"),
+        ({"prior": {0: 0.5}}, SpecError, "says nothing of the class 1"),
+        ({"prior": (0.5, 0.4)}, SpecError, "sum to 1, not to 0.9"),
+        ({"prior": (0.5, 0.5, 0.0)}, SpecError, "for each of the 2 classes"),
+    ],
+)
+def test_wrong_weights_are_one_sentence(rare, what, error, words):
+    with pytest.raises(error, match=words) as caught:
+        model(**what).fit(*rare)
+    assert "\n" not in str(caught.value)
+
+
+def test_wrong_sample_weights_and_targets_are_one_sentence(rare):
+    X, y = rare
+    of_all = np.ones(6000)
+    for wrong, words in ((np.ones(3), "one for each of 6000"), (-of_all, "not negative"), (0 * of_all, "zero")):
+        with pytest.raises(DataError, match=words):
+            model(max_weight=1.0).fit(X, y, sample_weight=wrong)
+    with pytest.raises(DataError, match=r"y has 2 columns.*fit one model for each column"):
+        model().fit(X, np.stack([y, y], axis=1))
+
+
+def test_numpys_generators_are_seeds_of_simulations(rare):
+    X, y = rare
+    one, two = (model(random_state=np.random.default_rng(4), rounds=5).fit(X, y) for _ in range(2))
+    assert np.array_equal(one.coef_, two.coef_) and one.privacy_.verdict().startswith("SIMULATION")
+    with pytest.raises(SpecError, match="for a SIMULATION, a whole number"):
+        model(random_state="7").fit(X, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert np.allclose(one.predict_proba(X)[:, 1], expit(1.5 * one.decision_function(X)))
