@@ -4,9 +4,9 @@
     python benchmarks/defaults.py run runs/defaults out.json  # a minute or two with CuPy; NumPy alone will do
 
 `run` reads what `prepare` wrote and needs nothing else. It is a replica of the planned runs (full batches, the released
-moments and the map of `run.shape`) and no substitute for benchmarks/utility.py: it tells within minutes what a change of
-the planner does on every set. Each plan is also run with its τ multiplied by some factors, to see what
-hindsight would have taken.
+moments and the map of `run.shape`) and no substitute for benchmarks/utility.py: it tells within minutes what a change
+of the planner does on every set. Each plan is also run with its τ multiplied by some factors, to see what hindsight
+would have taken.
 """
 
 import json
