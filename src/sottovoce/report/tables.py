@@ -93,7 +93,7 @@ def evaluated(evaluation: Mapping[str, Any], title: str = "Evaluation on held-ou
         rows.append(["threshold for the wanted rate", f"{float(evaluation['threshold']):.6g}", ""])
     seeded = bool(evaluation.get("held_out_seeded"))
     text = (
-        f"Made of noisy sums over {int(evaluation['records']):,} records that were held out of training, and of nothing "
+        f"Made of noisy sums over {int(evaluation['records']):,} records that were held out of training, and nothing "
         f"else: {'a simulation of a private evaluation' if seeded else 'private, and covered by the statement above'}. "
         "Intervals count the noise and that these records are a sample."
     )
