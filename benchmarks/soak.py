@@ -1,10 +1,12 @@
-"""A soak: real processes on the loopback interface, random SIGKILLs, SIGSTOPs and cut links, lost and torn messages.
+"""A soak: real processes on the loopback interface, killed, stopped and cut off, a hostile relay, and a peer that lies.
 
 Runs follow one another over the same folders until there have been enough events. After each: no round was released
 with two different messages, the ledgers hold exactly what crossed the wire, and every node's model equals that of the
-undisturbed simulation from the same keys to 1e-9. Exit code 1 where that is not so.
+undisturbed simulation from the same keys to 1e-9. Exit code 1 where that is not so. The relay forges, replays,
+reorders, reflects, changes and misdirects messages, besides losing and delaying some; one node lies under its own keys
+to all of its peers and does its part besides. Without `--hostile` there are kills, stops, cut links and lost messages.
 
-    python benchmarks/soak.py [--events 100] [--nodes 5] [--rounds 300] [--seed 0] [--folder DIR]
+    python benchmarks/soak.py [--hostile] [--events 300] [--nodes 5] [--rounds 300] [--seed 0] [--folder DIR]
 """
 
 import argparse
@@ -25,7 +27,8 @@ from net import keys, records, run_file, simulated
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--events", type=int, default=100)
+    parser.add_argument("--hostile", action="store_true")
+    parser.add_argument("--events", type=int, default=300)
     parser.add_argument("--nodes", type=int, default=5)
     parser.add_argument("--rounds", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
@@ -38,9 +41,9 @@ def main():
         number += 1
         nodes = {f"node{i}": 10 + i for i in range(args.nodes)}
         data = run_file(args.rounds, run=f"soak-{number}", nodes=nodes, timeout=60.0, network__activation="edges(2)")
-        cluster = Cluster(root, data, seed=args.seed + number)
+        cluster = Cluster(root, data, seed=args.seed + number, hostile=["node1"] if args.hostile else ())
         cluster.faulty = 0.05
-        made = cluster.endure(events=args.events - sum(total.values()), every=0.4, limit=900)
+        made = cluster.endure(events=args.events - sum(total.values()), every=0.2 if args.hostile else 0.4, limit=900)
         cluster.check_wire()
         run = cluster.run
         expected = simulated(run, records(run), keys(run, root))

@@ -2,8 +2,9 @@
 
     python benchmarks/utility.py                                     # all of it, slowly; resumes where it stopped
     python benchmarks/utility.py --data a9a --epsilon 1 --seeds 10   # a part
-    python benchmarks/utility.py --redraw                            # docs/utility.md and its figure, from the table;
-                                                                     # AUC, precision, balanced accuracy are printed
+    python benchmarks/utility.py --quick                             # two small sets, two seeds: does it work?
+    python benchmarks/utility.py --judge                             # paired differences, from the table
+    python benchmarks/utility.py --redraw                            # docs/utility.md and its figure, from the table
 
 Needs the folder of real data sets in SOTTOVOCE_DATA. Rows go to benchmarks/utility.parquet as they are made; what is
 there already is not made again. Accuracies are on held-out records and not private.
@@ -15,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sottovoce.experiments.table import Row, Runs
+from sottovoce.experiments.table import Row, Runs, save_rows
 from sottovoce.figure import Curve, Figure, Interval, Panel, draw
 from utility_methods import DATA, METHODS, POOLED, load
 
@@ -25,7 +26,13 @@ TABLE, PAGE, FIGURE = (
     HERE.parent / "docs/utility.md",
     HERE.parent / "docs/images/utility.png",
 )
-EPSILONS, SEEDS, NODES = (0.2, 0.5, 1.0, 2.0, 4.0), 10, (20,)
+EPSILONS, SEEDS, NODES = (0.2, 0.5, 1.0, 2.0, 4.0), 10, (20, 100)
+QUICK = {
+    "data": ["mushrooms", "epsilon-like"], "epsilon": [1.0], "nodes": [20], "seeds": 2,
+    "method": ["planned", "pairs", "majority", "centre", "noisier", "first"],
+}  # fmt: skip
+PAIRS = (("pairs", "centre"), ("majority", "noisier"), ("majority", "centre"), ("centre", "first"))
+"""Methods whose difference is judged, seed by seed."""
 BEGIN, END = "<!-- made by benchmarks/utility.py -->", "<!-- end -->"
 KEY = ("data", "method", "nodes", "epsilon", "seed")
 """What makes a run what it is."""
@@ -55,7 +62,11 @@ def run(row: Row) -> list[Row]:
 
 def measure(arguments: argparse.Namespace) -> None:
     """Make what is missing, several at a time, and keep each row at once."""
-    runs = Runs(KEY, TABLE)
+    if arguments.again:
+        save_rows(
+            [row for row in Runs(KEY, arguments.table).rows if row["method"] not in arguments.again], arguments.table
+        )
+    runs = Runs(KEY, arguments.table)
     runs.fill([row for row in wanted(arguments) if not runs.find(**row)], run, jobs=arguments.jobs, done=tell)
 
 
@@ -66,13 +77,37 @@ def tell(count: int, of: int, row: Row) -> None:
     )
 
 
-def groups(found: list[Row], figure: str = "accuracy") -> dict[tuple[str, str, int, float], list[float]]:
-    """A figure of all seeds, by (data, method, nodes, ε)."""
+def judge(found: list[Row]) -> str:
+    """Differences between methods in points of accuracy and of AUC, paired by seed, with the interval of their mean."""
+    lines = ["| data | nodes | ε | difference | accuracy | AUC |", "|---|---|---|---|---|---|"]
+    known = {(row["data"], row["method"], row["nodes"], row["epsilon"], row["seed"]): row for row in found}
+    for one, other in PAIRS:
+        cells = sorted({(d, n, e) for d, m, n, e, _ in known if m == one}, key=str)
+        total: dict[float, list[tuple[float, float]]] = {}
+        for name, n, epsilon in cells:
+            gains = []
+            for seed in range(SEEDS):
+                mine = known.get((name, one, n, epsilon, seed))
+                its = known.get((name, other, 1 if other in POOLED else n, epsilon, seed))
+                if mine is not None and its is not None:
+                    gains.append([100 * (mine.get(k, np.nan) - its.get(k, np.nan)) for k in ("accuracy", "auc")])
+            if gains:
+                found_in = [Interval.of([gain[k] for gain in gains]) for k in (0, 1)]
+                told = " | ".join(f"{i.mean:+.2f} ± {i.half:.2f} ({i.seeds})" for i in found_in)
+                lines.append(f"| {name} | {n} | {epsilon:g} | {one} − {other} | {told} |")
+                total.setdefault(epsilon, []).append((found_in[0].mean, found_in[1].mean))
+        for epsilon, means in sorted(total.items()):
+            accuracy, auc = np.nanmean(means, axis=0)
+            lines.append(f"| mean of {len(means)} | | {epsilon:g} | {one} − {other} | {accuracy:+.2f} | {auc:+.2f} |")
+    return "\n".join(lines)
+
+
+def groups(found: list[Row]) -> dict[tuple[str, str, int, float], list[float]]:
+    """Accuracies of all seeds, by (data, method, nodes, ε)."""
     made: dict[tuple[str, str, int, float], list[float]] = {}
     for row in found:
-        value = row.get(figure)
-        if value is not None and value == value:
-            made.setdefault((row["data"], row["method"], row["nodes"], row["epsilon"]), []).append(value)
+        if row["accuracy"] == row["accuracy"]:
+            made.setdefault((row["data"], row["method"], row["nodes"], row["epsilon"]), []).append(row["accuracy"])
     return made
 
 
@@ -84,9 +119,9 @@ def cell(values: list[float] | None) -> str:
     return f"{found.mean:.3f}" if found.seeds == 1 else f"{found.mean:.3f} ± {found.half:.3f} ({found.seeds})"
 
 
-def table(found: list[Row], figure: str = "accuracy") -> str:
+def table(found: list[Row]) -> str:
     """A Markdown table for each data set and number of nodes: methods down, ε across."""
-    made, lines = groups(found, figure), []
+    made, lines = groups(found), []
     for name in DATA:
         for n in sorted({nodes for data, method, nodes, _ in made if data == name and method == "planned"}):
             epsilons = sorted({e for data, method, nodes, e in made if (data, method, nodes) == (name, "planned", n)})
@@ -111,9 +146,6 @@ def redraw() -> None:
     """The page's tables, between its two marks, and the figure."""
     found = Runs(KEY, TABLE).rows
     rewrite(BEGIN, END, table(found))
-    for figure_ in ("auc", "average_precision", "balanced_accuracy"):
-        if groups(found, figure_):
-            print(figure_.replace("_", " "), table(found, figure_), sep="\n")
     draw(figure(groups(found)), FIGURE)
 
 
@@ -156,11 +188,21 @@ def main() -> None:
     parser.add_argument("--nodes", nargs="+", type=int, default=list(NODES))
     parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
+    parser.add_argument("--again", nargs="+", default=[], choices=list(METHODS), help="forget what these had before")
     parser.add_argument("--redraw", action="store_true", help="only write the page and the figure")
+    parser.add_argument("--judge", action="store_true", help="only print paired differences")
+    parser.add_argument("--quick", action="store_true", help="a small part, into a table of its own")
+    parser.add_argument("--table", type=Path, default=TABLE, help="where rows are kept")
     arguments = parser.parse_args()
-    if not arguments.redraw:
+    if arguments.quick:
+        parser.set_defaults(**QUICK, table=TABLE.with_name("quick.parquet"))
+        arguments = parser.parse_args()
+    if not arguments.redraw and not arguments.judge:
         measure(arguments)
-    redraw()
+    if arguments.table == TABLE and not arguments.judge:
+        redraw()
+    else:
+        print(judge(Runs(KEY, arguments.table).rows))
 
 
 if __name__ == "__main__":

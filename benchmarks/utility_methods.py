@@ -1,4 +1,4 @@
-"""The data sets and methods of benchmarks/utility.py: (data, n, ε, seed) -> accuracy on held-out records, and its cost.
+"""The data sets and methods of benchmarks/utility.py: (data, n, ε, seed) -> accuracy and AUC on held-out records.
 
 Sets are scaled by public numbers alone; where one has no test file of its own, a fifth of it is held out by a fixed
 draw. Each method names the adversary that its guarantee is against: methods under different ones do not belong into
@@ -6,26 +6,35 @@ one column. Adding a method is a function and a row of METHODS.
 """
 
 import json
+import math
 import subprocess
 import tempfile
 import venv
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
+from scipy.optimize import brentq
+from scipy.stats import rankdata
 
+from sottovoce._types import Array
 from sottovoce.data.standins import epsilon_like
+from sottovoce.estimators.settings import SMALL_INTERCEPT
 from sottovoce.evaluation.curves import figures
 from sottovoce.experiments import data as sets
 from sottovoce.experiments.baselines import make_baseline
 from sottovoce.experiments.data import Dataset
 from sottovoce.experiments.facts import Facts as Public
 from sottovoce.experiments.table import Row
-from sottovoce.planner import Facts, choose
+from sottovoce.planner import Facts, choose, predict
+from sottovoce.planner.trust import AllBut, Majority, Trust
 from sottovoce.privacy.calibration import Private
+from sottovoce.privacy.profiles import gaussian_multiplier
+from sottovoce.privacy.release import Adversary
 from sottovoce.problem.shards import Shards
 from sottovoce.run.build import rounds_for_epochs
 from sottovoce.run.presets import paper_l2
@@ -33,7 +42,13 @@ from sottovoce.run.solve import solve
 from sottovoce.run.spec import Execution, Spec
 
 DELTA = 1e-5
-INTERCEPT = 0.5
+INTERCEPT = SMALL_INTERCEPT
+FIRST = {
+    "b": 0.1582, "tau0": 19.15, "p": 0.3607, "k": 2.018, "u": 0.9093, "v": 0.4499, "tau1": 0.2458, "e": 0.2154,
+    "d": 84.72, "w": 2.172, "s": 0.06203,
+}  # fmt: skip
+FIRST_STEP, FIRST_INTERCEPT = 10.0, 0.5
+"""The planner's constants in version 0.1, to which new defaults are compared."""
 MANY = 10**6  # so many runs that whatever can be compiled is
 PINNED = ("diffprivlib==0.6.6", "scikit-learn==1.7.2", "numpy==2.4.6", "scipy==1.17.1")
 """Versions that work together, for an environment of its own."""
@@ -44,9 +59,16 @@ DATA: dict[str, Callable[[], Dataset]] = {
     "rcv1": lambda: sets.load("rcv1", drawn=0).bounded(),
     "covtype": lambda: sets.load("covtype-centred", drawn=0),
     "mnist": lambda: sets.load("mnist"),
+    "odd": lambda: odd(sets.load("mnist")),
     "mushrooms": lambda: sets.load("mushrooms", drawn=0),
     "epsilon-like": lambda: sets.split(epsilon_like(25_000, 500, seed=1), drawn=0).bounded(),
 }
+
+
+def odd(mnist: Dataset) -> Dataset:
+    """Odd digits against even ones."""
+    tables = [replace(t, y=np.where(np.asarray(t.y) % 2 == 1, 1.0, -1.0)) for t in (mnist.records, mnist.held_out)]
+    return replace(mnist, name="odd", records=tables[0], held_out=tables[1])
 
 
 @lru_cache(maxsize=1)
@@ -67,18 +89,31 @@ def run(spec: Spec, shards: Shards, data: Dataset, epsilon: float, seed: int) ->
     """One run; its statement must not be over the budget."""
     result = solve(spec.but(seed=seed), shards, test=data.test, execution=Execution(observations=1, runs=MANY))
     last = result.history.last
+    scores, truth = result.decide(data.held_out.X), data.held_out.y
     assert result.statement.private and result.statement.epsilon <= epsilon * (1 + 1e-9)
-    ranks = {} if data.classes > 2 else figures(result.decide(data.test.X), data.test.y > 0)
+    ranks = {} if scores.ndim > 1 else figures(scores, np.asarray(truth) > 0)
     return ranks | {
         "accuracy": float(last["test_accuracy"]),
+        "auc": area(scores, np.asarray(truth)),
         "rounds": spec.algorithm.rounds,
         "bytes": float(last["bytes"]),
         "seconds": result.environment["seconds"],
     }
 
 
-def facts_of(shards: Shards, data: Dataset, epsilon: float) -> Facts:
-    """What the planner may know."""
+def area(scores: Array, truth: Array) -> float:
+    """Under the ROC curve; of several classes the mean over one against the rest."""
+    if scores.ndim == 2:
+        return float(np.mean([area(scores[:, k], np.where(truth == k, 1.0, -1.0)) for k in range(scores.shape[1])]))
+    positive = truth > 0
+    count, ranks = int(positive.sum()), rankdata(scores)
+    return float((ranks[positive].sum() - count * (count + 1) / 2) / (count * (len(truth) - count)))
+
+
+def facts_of(
+    shards: Shards, data: Dataset, epsilon: float, adversary: Adversary | str = "transcript", shape: bool = True
+) -> Facts:
+    """What the planner may know; all as in the estimators."""
     two = data.classes == 2
     return Facts(
         sizes=tuple(shards.sizes.tolist()),
@@ -87,7 +122,9 @@ def facts_of(shards: Shards, data: Dataset, epsilon: float) -> Facts:
         epsilon=epsilon,
         delta=DELTA,
         outputs=1 if two else data.classes,
+        adversary=adversary,
         intercept=INTERCEPT,
+        shape=shape,
     )
 
 
@@ -113,10 +150,48 @@ def alone(data: Dataset, n: int, epsilon: float, seed: int) -> Row:
     return run(choose(facts_of(shards, data, epsilon)).spec, shards, data, epsilon, seed)
 
 
+def trusting(trust: Trust) -> Callable[[Dataset, int, float, int], Row]:
+    """Everything by the planner, with secrets between pairs."""
+
+    def secrets(data: Dataset, n: int, epsilon: float, seed: int) -> Row:
+        shards = data.deal(n, seed)
+        spec = choose(facts_of(shards, data, epsilon, trust.adversary(n))).spec
+        return run(spec, shards, data, epsilon, seed)
+
+    return secrets
+
+
 def centre(data: Dataset, n: int, epsilon: float, seed: int) -> Row:
     """All records in one trusted place, and the same algorithm there, by the planner."""
     shards = data.deal(1, seed)
-    return run(choose(facts_of(shards, data, epsilon)).spec, shards, data, epsilon, seed)
+    return run(choose(facts_of(shards, data, epsilon, "central")).spec, shards, data, epsilon, seed)
+
+
+def noisier(trust: Trust) -> Callable[[Dataset, int, float, int], Row]:
+    """The same with √(n/(n − k)) times the noise: at the smaller ε that has a multiplier so much larger."""
+
+    def dearer(data: Dataset, n: int, epsilon: float, seed: int) -> Row:
+        honest = facts_of(data.deal(n, seed), data, epsilon, trust.adversary(n)).honest
+        wanted = math.log(gaussian_multiplier(epsilon, DELTA) * math.sqrt(n / honest))
+        less = brentq(lambda e: math.log(gaussian_multiplier(math.exp(e), DELTA)) - wanted, math.log(epsilon) - 3, 3.0)
+        return centre(data, n, math.exp(less), seed)
+
+    return dearer
+
+
+def first(data: Dataset, n: int, epsilon: float, seed: int) -> Row:
+    """One node by the defaults of version 0.1: its constants, its intercept, all rounds counted, no moments."""
+    shards = data.deal(1, seed)
+    facts = replace(facts_of(shards, data, epsilon, shape=False), intercept=FIRST_INTERCEPT)
+    kept = dict(predict.FITTED), predict.LONGEST_STEP
+    try:
+        predict.FITTED.update(FIRST)
+        predict.LONGEST_STEP = FIRST_STEP
+        spec = choose(facts, counted="all").spec
+    finally:
+        predict.FITTED.update(kept[0])
+        predict.LONGEST_STEP = kept[1]
+    return run(spec, shards, data, epsilon, seed)
 
 
 def baseline(name: str) -> Callable[[Dataset, int, float, int], Row]:
@@ -128,7 +203,7 @@ def baseline(name: str) -> Callable[[Dataset, int, float, int], Row]:
             return {"accuracy": float("nan")}  # these have one output
         shards = data.deal(1 if row.central else n, seed)
         sizes = tuple(data.deal(n, seed).sizes.tolist())
-        facts = Public(sizes, data.records.m + 1, epsilon, DELTA, intercept=INTERCEPT)
+        facts = Public(sizes, data.records.m + 1, epsilon, DELTA, intercept=FIRST_INTERCEPT)
         return run(row.spec(facts), shards, data, epsilon, seed)
 
     return untuned
@@ -138,9 +213,8 @@ def no_privacy(data: Dataset, n: int, epsilon: float, seed: int) -> Row:
     """scikit-learn's logistic regression on all records, without noise and almost without a penalty."""
     from sklearn.linear_model import LogisticRegression
 
-    model = LogisticRegression(C=1e3, max_iter=500, solver="lbfgs").fit(data.records.X, data.y)
-    ranks = {} if data.classes > 2 else figures(model.decision_function(data.held_out.X), data.test.y > 0)
-    return ranks | {"accuracy": float(model.score(data.held_out.X, data.held_out.y))}
+    model = LogisticRegression(C=1e3, max_iter=500, solver="lbfgs")
+    return {"accuracy": float(model.fit(data.records.X, data.y).score(data.held_out.X, data.held_out.y))}
 
 
 def diffprivlib(data: Dataset, n: int, epsilon: float, seed: int) -> Row:
@@ -167,12 +241,16 @@ METHODS: dict[str, Method] = {
     "paper": Method(paper, "transcript", "the paper's algorithm, honest noise"),
     "dsgd": Method(baseline("dsgd"), "transcript", "decentralised DP-SGD"),
     "alone": Method(alone, "transcript", "a node alone"),
+    "pairs": Method(trusting(AllBut(1)), "secret_pairs(1)", "sottovoce, secrets between pairs, one node curious"),
+    "majority": Method(trusting(Majority()), "secret_pairs(majority)", "sottovoce, a majority honest"),
     "centre": Method(centre, "trusted centre", "a trusted centre, same algorithm"),
+    "noisier": Method(noisier(Majority()), "trusted centre", "the same, noise × √(n/(n − k)) of the majority"),
+    "first": Method(first, "trusted centre", "a trusted centre, defaults of version 0.1"),
     "dpsgd": Method(baseline("dpsgd"), "trusted centre", "DP-SGD"),
     "objective": Method(baseline("objective"), "trusted centre", "objective perturbation"),
     "output": Method(baseline("output"), "trusted centre", "output perturbation"),
     "diffprivlib": Method(diffprivlib, "trusted centre", "diffprivlib, trusted centre, δ = 0"),
     "none": Method(no_privacy, "none", "no privacy"),
 }
-POOLED = ("centre", "dpsgd", "objective", "output", "diffprivlib", "none")
+POOLED = ("centre", "first", "dpsgd", "objective", "output", "diffprivlib", "none")
 """Those for which the number of nodes makes no difference."""

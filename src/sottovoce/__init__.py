@@ -12,6 +12,7 @@ from sottovoce._version import __version__
 from sottovoce.errors import DataError, NetworkError, PrivacyError, PrivacyLeakWarning, SottovoceError, SpecError
 
 if TYPE_CHECKING:
+    from sottovoce.auditing import Audit, audit
     from sottovoce.data.embedded import embedded
     from sottovoce.estimators import (
         PrivateClassifier,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "AlgorithmSpec": "run",
+    "Audit": "auditing",
     "Execution": "run",
     "Facts": "planner",
     "History": "run",
@@ -55,6 +57,7 @@ _HOMES = {
     "Shards": "problem",
     "Spec": "run",
     "account": "privacy.planning",
+    "audit": "auditing",
     "calibrate": "privacy.planning",
     "embedded": "data.embedded",
     "even": "problem",
@@ -66,6 +69,7 @@ _HOMES = {
 
 __all__ = [
     "AlgorithmSpec",
+    "Audit",
     "DataError",
     "Execution",
     "Facts",
@@ -89,6 +93,7 @@ __all__ = [
     "SpecError",
     "__version__",
     "account",
+    "audit",
     "calibrate",
     "embedded",
     "even",

@@ -28,6 +28,7 @@ def test_the_run_trains_on_what_is_not_held_out(small):
         ('loss = "logistic"', 'loss = "hinge"'),
         ("high = 2", "high = 3"),
         ("missing = 0", "missing = 1"),
+        ('run = "first"', 'run = "first"\nrevoked = ["1f"]'),
     ],
 )
 def test_whatever_matters_is_in_the_digest(small, old, new):
@@ -57,6 +58,18 @@ def test_whatever_matters_is_in_the_digest(small, old, new):
         ('run = "first"', 'run = "-first"', "a run cannot be called"),
         ('name = "small"', 'name = "../small"', "a consortium cannot be called"),
         ("[sites.ash]", '[sites."../ash"]', "a site cannot be called"),
+        ("[sites.ash]", '[sites."--help"]', "a site cannot be called"),
+        ("[sites.ash]", "[sites.server]", "name of two"),
+        ("[sites.ash]", "[sites.LOCALHOST]", "name of two"),
+        ("[sites.ash]", "[sites.Birch]", "name of two"),
+        ('host = "localhost"', 'host = "-oProxyCommand=id"', "a server cannot be called"),
+        ('host = "localhost"', 'host = "a b"', "a server cannot be called"),
+        ('org = "ash"', 'org = "../ash"', "an? organisation cannot be called"),
+        ('"lead@example.org"', '"-x@example.org"', "an administrator is known by"),
+        ('"lead@example.org"', '"lead@../example.org"', "an administrator is known by"),
+        ("port = 8002", "port = 80020", "65535"),
+        ('name = "small"', 'name = "small"\nrevoked = ["0x1F"]', "hexadecimal"),
+        ('name = "small"', 'name = "small"\nrevoked = [7]', "hexadecimal"),
     ],
 )
 def test_what_is_wrong_is_said(small, old, new, why):

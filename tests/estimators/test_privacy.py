@@ -16,13 +16,17 @@ NODES = np.arange(ROWS) % 3
 HOME = int(NODES[CHANGED])
 
 CASES = {
-    "hinge": PrivateClassifier(classes=(0, 1), row_norm=1.0),
-    "poisson": PrivateClassifier(classes=(0, 1), row_norm=1.0, sampling="poisson", batch=8, loss="logistic"),
-    "pairs": PrivateClassifier(classes=(0, 1), row_norm=1.0, activation="edges(1)", sampling="fixed", batch=4),
-    "softmax": PrivateClassifier(classes=(0, 1, 2), row_norm=1.0),
-    "one-vs-rest": PrivateClassifier(classes=(0, 1, 2), row_norm=1.0, loss="hinge"),
+    "hinge": PrivateClassifier(shape=False, classes=(0, 1), row_norm=1.0),
+    "poisson": PrivateClassifier(
+        shape=False, classes=(0, 1), row_norm=1.0, sampling="poisson", batch=8, loss="logistic"
+    ),
+    "pairs": PrivateClassifier(
+        shape=False, classes=(0, 1), row_norm=1.0, activation="edges(1)", sampling="fixed", batch=4
+    ),
+    "softmax": PrivateClassifier(shape=False, classes=(0, 1, 2), row_norm=1.0),
+    "one-vs-rest": PrivateClassifier(shape=False, classes=(0, 1, 2), row_norm=1.0, loss="hinge"),
     "huber": PrivateRegressor(target_bounds=(0, 2), row_norm=1.0),
-    "people": PrivateClassifier(classes=(0, 1, 2), row_norm=1.0),
+    "people": PrivateClassifier(shape=False, classes=(0, 1, 2), row_norm=1.0),
 }
 
 

@@ -1,6 +1,8 @@
 """Nodes as real processes on the loopback interface, and a switch between them that records, cuts, stops and kills.
 
-Only for tests and the soak: it authenticates nobody. Between organisations messages go over FLARE.
+The switch can be hostile: it forges, replays, reorders, drops, delays and reflects, and hands messages to others than
+they are for. So can one of the nodes, which sends lies under its own keys beside what it should. Only for tests and the
+soak; between organisations messages go over FLARE.
 """
 
 import json
@@ -13,6 +15,8 @@ import socketserver
 import struct
 import threading
 import time
+from bisect import bisect_right
+from collections import deque
 from contextlib import contextmanager, suppress
 from multiprocessing import forkserver
 from pathlib import Path
@@ -22,13 +26,18 @@ from net import open_node, overheard, records
 
 from sottovoce.errors import SottovoceError
 from sottovoce.node import transport
-from sottovoce.node.envelope import Envelope
+from sottovoce.node.entropy import identity_seed, own_secret
+from sottovoce.node.envelope import Envelope, RunKeys
 from sottovoce.node.identity import OwnKey
+from sottovoce.node.links import _ABOUT, MESSAGE
+from sottovoce.node.message import Header, pack, pack_text
 from sottovoce.node.runfile import make_run
 from sottovoce.node.store import Store
 
 HERE = "127.0.0.1"
 PATIENCE = 5.0
+DEEDS = ("forge", "replay", "reorder", "reflect", "astray", "change")
+"""What a hostile relay does besides losing and delaying."""
 
 
 def send_frame(link, *parts):
@@ -78,8 +87,45 @@ class Server(socketserver.ThreadingTCPServer):
         threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
 
 
-def node_process(root, file, name, switch):
-    """One node: its own folder, its own records, a port of its own; exits with the error's code."""
+def lies(node, peer, rng):
+    """What a node with all of its keys may say that is not so: none of it counts."""
+    run, links, envelope = node.run, node.links, node.envelope
+    rounds, shape = links.peers[peer], run.shape
+    t = rng.choice(rounds)
+
+    def sealed(payload, about=None):
+        return envelope.seal(peer, MESSAGE, _ABOUT.pack(bytes(16), 0) if about is None else about, payload)
+
+    said = {"to": run.nodes[peer], "version": "1", "sigma": run.event(node.number).sigma}
+    claim = said | {"seen": [rng.choice(run.rounds(peer).tolist()), "ab" * 32, "cd" * 16]}
+    match rng.choice(["huge", "not finite", "early", "second", "claim", "sigma", "junk", "many", "unsigned"]):
+        case "huge":
+            return sealed(pack(Header(run.mark, t, node.number), np.full(shape, 1e9)))
+        case "not finite":
+            return sealed(pack(Header(run.mark, t, node.number), np.full(shape, np.nan)))
+        case "early":
+            later = rounds[min(len(rounds) - 1, bisect_right(rounds, links._said) + 2)]
+            return sealed(pack(Header(run.mark, later, node.number), np.zeros(shape)))
+        case "second":
+            before = [r for r in rounds if r <= links._mixed]
+            return sealed(pack(Header(run.mark, (before or rounds)[-1] if before else 0, node.number), np.ones(shape)))
+        case "claim":
+            return sealed(pack_text(Header(run.mark, 0, node.number), claim))
+        case "sigma":
+            return sealed(pack_text(Header(run.mark, 0, peer), said | {"sigma": 1e-9, "seen": None}))
+        case "junk":
+            return sealed(rng.randbytes(rng.randrange(200)), b"")
+        case "many":
+            return rng.randbytes(links.limit + 1)
+        case _:
+            return sealed(pack(Header(run.mark, rounds[-1], node.number), np.zeros(shape)))
+
+
+def node_process(root, file, name, switch, hostile=False):
+    """One node: its own folder, its own records, a port of its own; exits with the error's code.
+
+    A hostile one lies to its peers, behind the switch's back, and does its part besides.
+    """
     transport.AGAIN = 0.1
     root = Path(root)
     run = make_run(json.loads(Path(file).read_text()))
@@ -96,9 +142,16 @@ def node_process(root, file, name, switch):
         beside = root / f"{name}.port.part"
         beside.write_text(str(Server(answer).port))
         os.replace(beside, root / f"{name}.port")
-        node.transport = transport.RequestTransport(
-            links, node.skips, lambda peer, p: request(switch, bytes([me, peer]), p)
-        )
+        rng = random.Random(os.getpid())
+
+        def ask(peer, data):
+            if hostile and node.envelope.knows(peer) and rng.random() < 0.3:
+                with suppress(OSError, ValueError):
+                    port = int((root / f"{run.nodes[peer]}.port").read_text())
+                    request(port, bytes([me]), lies(node, peer, rng))
+            return request(switch, bytes([me, peer]), data)
+
+        node.transport = transport.RequestTransport(links, node.skips, ask)
         outcome = node.take_part()
         beside = root / f"{name}.part.npy"
         np.save(beside, outcome.model)
@@ -124,9 +177,13 @@ def preloading():
 class Cluster:
     """The processes of one run, started again whenever they die, and the switch."""
 
-    def __init__(self, root, data, seed=0):
-        self.root, self.run, self.rng = Path(root), make_run(data), random.Random(seed)
+    def __init__(self, root, data, seed=0, hostile=()):
+        """`hostile` names nodes that lie."""
+        self.hostile, self.kept, self.injected = frozenset(hostile), deque(maxlen=400), {}
+        self.root, self.rng = Path(root), random.Random(seed)
         self.root.mkdir(exist_ok=True)
+        data = data | ({"keys": self._identities(data["nodes"])} if hostile else {})
+        self.run = make_run(data)
         self.file = self.root / f"{self.run.name}.json"
         self.file.write_text(json.dumps(data))
         self.context = multiprocessing.get_context("forkserver")
@@ -138,6 +195,12 @@ class Cluster:
         self.ears = {}
         self.starts = {name: 0 for name in self.run.nodes}
         self.faulty = 0.0
+
+    def _identities(self, names):
+        """Of folders that are there already: where somebody is hostile, nobody is trusted on first use."""
+        for name in names:
+            Store(self.root / name).close()
+        return {name: OwnKey(identity_seed(own_secret(self.root / name))).public for name in names}
 
     # -- the switch --
 
@@ -164,6 +227,7 @@ class Cluster:
     def _pass_on(self, frame):
         sender, receiver, payload = frame[0], frame[1], frame[2:]
         self._record(sender, receiver, payload)
+        self.kept.append((sender, receiver, payload))
         with self.lock:
             blocked = self.cuts.get(frozenset((sender, receiver)), 0.0) > time.monotonic()
             fault = self.rng.random() < self.faulty and self.rng.choice(["lose", "twice", "cut", "slow", "mute"])
@@ -183,6 +247,7 @@ class Cluster:
         reply = request(port, bytes([sender]), payload)
         if reply:
             self._record(receiver, sender, reply)
+            self.kept.append((receiver, sender, reply))
         return None if fault == "mute" or (fault == "cut" and payload != whole) else reply
 
     # -- the processes --
@@ -190,7 +255,9 @@ class Cluster:
     def start(self, name):
         self.starts[name] += 1
         process = self.context.Process(
-            target=node_process, args=(str(self.root), str(self.file), name, self.switch.port), daemon=True
+            target=node_process,
+            args=(str(self.root), str(self.file), name, self.switch.port, name in self.hostile),
+            daemon=True,
         )
         process.start()
         self.processes[name] = process
@@ -209,9 +276,45 @@ class Cluster:
                     self.start(name)  # also one that is done: others may need its last messages
         return not all(map(self.done, self.run.nodes))
 
+    def meddle(self, kind):
+        """One deed of a hostile relay: bytes that somebody's node is given in another's name."""
+        i, j = self.rng.sample(range(self.run.n), 2)
+        clear = pack(Header(self.run.mark, self.rng.randrange(1, self.run.T), i), np.full(self.run.shape, 1e6))
+        frames = [frame for frame in list(self.kept) if frame[2]]
+        a, b, payload = self.rng.choice(frames) if frames else (i, j, clear)
+        match kind:
+            case "forge":
+                forger = self._ear(i, j)  # with keys of its own: none of them is the sender's
+                own = Envelope(self.run.digest, self.run.nodes, i, RunKeys.born(), OwnKey(bytes(32)))
+                sealed = clear
+                if forger is not None:
+                    with suppress(SottovoceError, KeyError):
+                        own._believe(j, forger._members[j])
+                        sealed = own.seal(j, MESSAGE, _ABOUT.pack(bytes(16), 0), clear)
+                deeds = [(i, j, clear), (i, j, sealed), (i, j, own.introduction)]
+            case "replay":
+                deeds = [(a, b, payload)] * 3
+            case "reorder":
+                deeds = [self.rng.choice(frames) for _ in range(5)] if frames else []
+            case "reflect":
+                deeds = [(b, a, payload)]
+            case "astray":
+                deeds = [(a, j, payload), (i, b, payload)]
+            case "change":
+                place = self.rng.randrange(max(1, len(payload)))
+                deeds = [(a, b, payload[:place] + self.rng.randbytes(2) + payload[place + 2 :])]
+        for sender, receiver, data in deeds:
+            with suppress(OSError, ValueError):
+                port = int((self.root / f"{self.run.nodes[receiver]}.port").read_text())
+                request(port, bytes([sender]), data)
+        self.injected[kind] = self.injected.get(kind, 0) + len(deeds)
+        return kind
+
     def disturb(self):
-        """One event: a process killed or stopped for a while, or a link cut for a while."""
-        kind = self.rng.choice(["kill", "stop", "cut"])
+        """One event: a process killed or stopped for a while, a link cut for a while, or the relay meddles."""
+        kind = self.rng.choice(["kill", "stop", "cut", *(DEEDS if self.hostile else ())])
+        if kind in DEEDS:
+            return self.meddle(kind)
         name = self.rng.choice(self.run.nodes)
         if kind == "cut":
             pair = frozenset(self.rng.sample(range(self.run.n), 2))
@@ -237,7 +340,7 @@ class Cluster:
 
     def endure(self, events=0, every=0.3, limit=300.0):
         """Run to the end with so many events on the way; gives how many of each there were."""
-        made = {"kill": 0, "stop": 0, "cut": 0}
+        made = dict.fromkeys(("kill", "stop", "cut", *(DEEDS if self.hostile else ())), 0)
         end, last = time.monotonic() + limit, time.monotonic()
         try:
             while self.tend():
@@ -262,7 +365,10 @@ class Cluster:
         return np.stack([np.load(self.root / f"{name}-{self.run.digest[:12]}.npy") for name in self.run.nodes])
 
     def check_wire(self):
-        """No round with two different messages, and the ledgers say exactly what crossed the wire."""
+        """No round with two different messages, and the ledgers say exactly what crossed the wire.
+
+        What a liar says besides goes past the switch.
+        """
         assert all(len(digests) == 1 for digests in self.wire.values())
         for i, name in enumerate(self.run.nodes):
             store = Store(self.root / name, reading=True)

@@ -214,6 +214,29 @@ def networks(draw):
     return np.array(draw(st.lists(st.floats(0.1, 5), min_size=n, max_size=n))), weights + weights.T
 
 
+@pytest.mark.parametrize("graph", ["complete", "ring"])
+@pytest.mark.parametrize("attendance", [None, SOME], ids=["everybody", "some"])
+def test_the_worst_coalition_is_named_and_copies_of_what_it_leaves_are_drawn(graph, attendance):
+    law, m, t = law_of(graph, 2, attendance=attendance), 40_000, 5
+    rounds = SPOKE if attendance else [range(N)] * 8
+    for i in range(N):
+        mine = [who for who in rounds if i in who]
+        costs = {some: math.fsum(hidden(law, SIGMA, i, some, who) ** -2 for who in mine) for some in without(i, 2)}
+        assert costs[law.worst(i, SIGMA)] == pytest.approx(max(costs.values()))
+    kept = [2, 0, 1, 4, 3]
+    two = law.copies(kept, 2, coalition=(1,))
+    who = np.array([p * 2 + r for p, node in enumerate(kept) if node in rounds[t - 1] for r in (0, 1)])
+    sigma = tuple(np.repeat(np.take(SIGMA, kept), 2).tolist())
+    drawn = two.scale[who, None] * two.draw(Streams(4), who, np.full(len(who), t), m, sigma)
+    nodes = [node for node in kept if node in rounds[t - 1] and node != 1]
+    for r in (0, 1):
+        mine = [k for k, place in enumerate(who) if place % 2 == r and kept[place // 2] != 1]
+        expected = sigma_h(law, SIGMA, nodes)
+        inverse = np.argsort(np.argsort(nodes))
+        assert near(np.cov(drawn[mine]), expected[np.ix_(inverse, inverse)], m)
+    assert np.all(np.abs(np.corrcoef(drawn)[0::2, 1::2]) < 6 / math.sqrt(m))  # copies have nothing in common
+
+
 @given(networks(), st.integers(0, 2), st.floats(1.1, 5))
 def test_rayleigh(network, other, more):
     """Deleting a node lowers what hides the others, grounding one raises it, and so does more noise of any kind."""
@@ -339,8 +362,13 @@ def test_the_statement_names_who_may_collude_and_what_if_others_did(make_shards,
     assert said.epsilon > said.others[0].epsilon > said.others[1].epsilon > 0
     assert "'secret_pairs(3)', whichever 3 nodes may help" in said.verdict() and said.epsilon_lower > 0.99
     words = said.paragraph()
-    for some in ("at most 3 of the nodes", "fixed before the run", "spoil the model", "computational", "1 curious node",
-                 "no curious node"):  # fmt: skip
+    told = (
+        "every node that does not collude runs",
+        "at most 3 of the nodes",
+        "fixed before the run",
+        "spoil the model",
+    )
+    for some in (*told, "computational", "1 curious node", "no curious node"):
         assert some in words
     again = PrivacyStatement.from_json(said.to_json())
     assert again == said

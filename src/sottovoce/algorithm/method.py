@@ -88,6 +88,7 @@ class Released:
     curvature : (βR², Nμ) of an objective whose linear term is perturbed: what its minimiser gives away besides,
         and then a round has a second vector of noise, for how well the minimiser is known
     weight : κ, where no subgradients are let out but the products of each record's numbers, its target counted κ-fold
+    columns : whether the columns are among these numbers, or only the constant and the target
     numbers : of how many numbers a release is; None where as many as the model has
     """
 
@@ -97,6 +98,7 @@ class Released:
     reach: Callable[[float], float] = lambda clip: clip
     curvature: tuple[float, float] | None = None
     weight: float | None = None
+    columns: bool = True
     numbers: int | None = None
 
 

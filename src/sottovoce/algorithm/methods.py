@@ -64,6 +64,7 @@ METHODS = Choices.of_functions(
         "output_perturbation": lambda i: OutputPerturbation(i.problem, len(i.a), i.row),
         "objective_perturbation": lambda i: ObjectivePerturbation(i.problem, len(i.a), i.row),
         "statistics": lambda i, weight=1.0: Statistics(i.problem, len(i.a), i.scale, weight),
+        "mean": lambda i: Statistics(i.problem, len(i.a), i.scale, i.problem.shards.intercept, columns=False),
     },
 )
 """Every method by name; numbers in brackets are its own parameters."""

@@ -3,7 +3,9 @@
 What a node releases is the mean of its records' products (`problem.moments`), with noise (`privacy.statistics`). The
 nodes' messages are averaged, exactly, in one exchange of everybody with everybody; from the one noisy matrix that
 everybody then has, each solves for the model by itself (`problem.least_squares`). There is no descent, no step and no
-clip; the loss is the squared one, whatever the spec's regulariser is.
+clip; the loss is the squared one, whatever the spec's regulariser is. Targets are brought into [−1, 1].
+
+`mean` is the same without the columns: three numbers, and a model that is a constant.
 """
 
 from dataclasses import dataclass
@@ -35,6 +37,7 @@ class Statistics:
     rounds : must be one
     scale : c_i = n·w_i, public factors on each node's release
     weight : κ, how much targets count beside rows
+    columns : whether rows are in the statistics at all, or only the constant and the target
     noise : s, the deviation that the noise leaves in each number of the mean; 0 until it is known
     """
 
@@ -42,6 +45,7 @@ class Statistics:
     rounds: int
     scale: Array
     weight: float = 1.0
+    columns: bool = True
     noise: float = 0.0
     synchronous: ClassVar[bool] = True
     exchanges: ClassVar[int] = 1
@@ -58,16 +62,23 @@ class Statistics:
             )
         if self.problem.shards.weights is not None:
             raise SpecError("statistics count all records the same; leave their weights out, or take gradients")
-        if self.problem.m > WIDEST:
+        if not self.columns and not self.problem.shards.intercept:
+            raise SpecError("the mean of the targets is a model of its intercept alone; give an intercept")
+        if self.columns and self.problem.m > WIDEST:
             raise SpecError(
                 f"statistics of {self.problem.m} coordinates are {packed_size(self.problem.m):,} numbers; from "
                 f"{WIDEST} on take a method that takes gradients"
             )
 
     @property
+    def m(self) -> int:
+        """Coordinates that are solved for."""
+        return self.problem.m if self.columns else 1
+
+    @property
     def numbers(self) -> int:
         """In a release."""
-        return packed_size(self.problem.m)
+        return packed_size(self.m)
 
     @property
     def width(self) -> int:
@@ -77,7 +88,7 @@ class Statistics:
     @cached_property
     def released(self) -> Released:
         """Products, and not subgradients."""
-        return Released(iterates=False, weight=self.weight, numbers=self.numbers)
+        return Released(iterates=False, weight=self.weight, columns=self.columns, numbers=self.numbers)
 
     def stride(self, t: int) -> float:
         """It is let out as it is."""
@@ -98,11 +109,12 @@ class Statistics:
 
     def known(self, statistics: Array) -> NoisyLeastSquares:
         """What one row of the state comes to."""
-        return NoisyLeastSquares.of(statistics, self.problem.m, self.noise, self.weight, self.problem.shards.intercept)
+        return NoisyLeastSquares.of(statistics, self.m, self.noise, self.weight, self.problem.shards.intercept)
 
     def fit(self, statistics: Array) -> Fit:
-        """The model of one row of the state."""
-        return self.known(statistics).solve(self.problem.h)
+        """The model of one row of the state; the columns' coordinates are 0 where they are not in it."""
+        fit = self.known(statistics).solve(self.problem.h)
+        return fit if self.columns else fit._replace(x=np.append(np.zeros(self.problem.m - 1), fit.x))
 
     def average(self, state: State, t: int) -> Array:
         """Every row's model; rows with the same statistics have the same one."""

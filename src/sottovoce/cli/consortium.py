@@ -12,17 +12,23 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
 from sottovoce.cli import screen
+from sottovoce.consortium import certificates
 from sottovoce.consortium import check as checks
-from sottovoce.consortium.agreement import read_agreement
-from sottovoce.consortium.check import command, server_of
+from sottovoce.consortium import project as projects
+from sottovoce.consortium.agreement import FILE, read_agreement, serial_number
+from sottovoce.consortium.certificates import write_revoked
+from sottovoce.consortium.check import command, member, server_of
 from sottovoce.consortium.evaluation import statement
-from sottovoce.consortium.process import sealed_environment
+from sottovoce.consortium.gate import sealed_environment
 from sottovoce.consortium.project import provision
 from sottovoce.consortium.submit import COMPLETED, Administrator, Status, administrator, wait_for
 from sottovoce.errors import Interrupted, NetworkError, SottovoceError, SpecError
 
 app = typer.Typer(help="Train with other organisations, over NVIDIA FLARE.", no_args_is_help=True)
 
+Agreed = Annotated[Path, typer.Argument(help="consortium.toml; the schema lies beside it.")]
+Member = Annotated[str, typer.Argument(help="Whose: a site, the server's host or the administrator.")]
+Kits = Annotated[Path, typer.Option("--out", help="Where the kits are.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Kit = Annotated[Path, typer.Argument(help="A folder that `sottovoce consortium init` made.")]
 AdminKit = Annotated[Path, typer.Argument(help="The administrator's kit.")]
@@ -30,7 +36,7 @@ AdminKit = Annotated[Path, typer.Argument(help="The administrator's kit.")]
 
 @app.command()
 def init(
-    file: Annotated[Path, typer.Argument(help="consortium.toml; the schema lies beside it.")],
+    file: Agreed,
     out: Annotated[Path, typer.Option("--out", help="Where the kits go.")] = Path("kits"),
     json: Json = False,
 ) -> None:
@@ -55,9 +61,43 @@ def init(
 
 
 @app.command()
+def renew(
+    file: Agreed,
+    name: Member,
+    out: Kits = Path("kits"),
+) -> None:
+    """Make a member a new key and certificate, before the old one ends; the others notice nothing."""
+    folder = projects.renew(read_agreement(file), file, out, name)
+    screen.out.print(f"{name}: {folder}: give it to '{name}', whose startup folder it replaces", soft_wrap=True)
+
+
+@app.command()
+def revoke(
+    file: Agreed,
+    name: Member,
+    out: Kits = Path("kits"),
+    serial: Annotated[str | None, typer.Option("--serial", help="Of which certificate, in hexadecimal.")] = None,
+) -> None:
+    """Write into the agreement that a member's certificate counts no more, so that every node refuses it."""
+    agreement = read_agreement(file)
+    if serial is None:
+        serial = f"{projects.revoke(agreement, file, out, name):x}"
+    else:
+        write_revoked(file, tuple(sorted({*agreement.revoked, serial_number(serial)})))
+    screen.out.print(
+        f"{serial} counts no more. Give the next run another name in {file}, and make kits for everybody: "
+        f"sottovoce consortium init {file} --out {out}",
+        soft_wrap=True,
+    )
+
+
+@app.command()
 def start(kit: Kit = Path()) -> None:
     """Run the server or the site that a kit is for, until it is stopped; a site waits for its server."""
     line, server = command(kit), server_of(kit)
+    notice = member(kit, read_agreement(kit / "local" / FILE)).announced(certificates.clock())
+    if notice:
+        screen.err.print(f"[yellow]Note:[/] {screen.plain(notice)}", soft_wrap=True)
     if server is not None:  # FLARE itself would give up after some seconds
         try:
             wait_for(*server, monotonic())
@@ -129,7 +169,9 @@ def check(
         table.add_column(no_wrap=True)
         table.add_column(overflow="fold")
         for finding in findings:
-            table.add_row("[green]ok[/]" if finding.good else "[red]no[/]", finding.what, screen.plain(finding.detail))
+            said = f"{finding.detail}; {finding.notice}" if finding.notice else finding.detail
+            mark = "[red]no[/]" if not finding.good else "[yellow]soon[/]" if finding.notice else "[green]ok[/]"
+            table.add_row(mark, finding.what, screen.plain(said))
         screen.out.print(table)
     if bad:
         raise SpecError(f"this site is not ready: {bad[0].what}: {bad[0].detail}")
@@ -155,7 +197,8 @@ def _watch(admin: Administrator, job: str, quiet: bool) -> None:
     if last.state != COMPLETED:
         reason = ""
         with suppress(SottovoceError):
-            reason = f" ({admin.results(job).get('failed')})"
+            failed = admin.results(job).get("failed") or {}
+            reason = f" ({'; '.join(f'{name}: {code}' for name, code in failed.items())})"
         raise NetworkError(
             f"the job ended as {last.state}{reason}; when all sites are back, submit again: the run goes on"
         )
@@ -180,6 +223,7 @@ def _show_results(report: dict[str, Any], json: bool) -> None:
             f"{100 * found['standard_error']:.1f} (one standard error, the noise included)"
         )
     if report.get("failed"):
-        screen.out.print(f"[red]not finished:[/] {report['failed']}")
+        why = "; ".join(f"{name}: {reason}" for name, reason in report["failed"].items())
+        screen.out.print(f"[red]not finished:[/] {screen.plain(why)}", soft_wrap=True)
     else:
         screen.out.print("every site has the model and its statement in its own state folder, under results")

@@ -9,6 +9,7 @@ import typer
 from sottovoce._version import __version__
 from sottovoce.cli import consortium, data, node, screen
 from sottovoce.cli.account import account, calibrate
+from sottovoce.cli.audit import audit
 from sottovoce.cli.compare import compare
 from sottovoce.cli.demo import demo
 from sottovoce.cli.evaluate import evaluate
@@ -46,8 +47,9 @@ def _root(
     """Train linear models over many owners' private data, by gossip between their nodes."""
 
 
-for verb in (demo, schema, train, tune, predict, evaluate, sweep, compare, report, plan, account, calibrate, reproduce):
+for verb in (demo, schema, train, tune, predict, evaluate, sweep, compare, report, plan, account, calibrate, audit):
     app.command()(verb)
+app.command()(reproduce)
 
 app.add_typer(data.app, name="data")
 app.add_typer(node.app, name="node")

@@ -4,6 +4,7 @@ A node takes part over MPI here. Its ledger tells what it has released, whether 
 allows.
 """
 
+import re
 import shutil
 import traceback
 from dataclasses import replace
@@ -22,14 +23,18 @@ from sottovoce.data.sql import is_database
 from sottovoce.errors import SottovoceError, SpecError, StoreError
 from sottovoce.node.budget import Budget, budgets, contradictions, overview, read_export
 from sottovoce.node.budget import export as exported
+from sottovoce.node.entropy import identity_seed
+from sottovoce.node.identity import OwnKey
 from sottovoce.node.node import DATASET, DurableNode, Outcome
 from sottovoce.node.runfile import Run, read_run
-from sottovoce.node.site import Site, own_problem
+from sottovoce.node.site import Site, expanded, own_problem
 from sottovoce.node.store import Store
 from sottovoce.node.transport import MpiTransport, world
 from sottovoce.privacy.statement import number
 from sottovoce.run.build import Public
 from sottovoce.run.result import History, Result, environment
+
+_PASSWORD = re.compile(r"://[^/@]*:(?!\$\{\w+\}@)[^@]+@")
 
 app = typer.Typer(help="Take part in a run as one node, beside one's own records.")
 
@@ -88,6 +93,21 @@ def node(
     _show(run, who, outcome, str(saved), json)
 
 
+@app.command()
+def key(
+    folder: Annotated[Path, typer.Argument(help="The node's folder; it is made where it is not there.")],
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Print the public identity key of a node's folder, for the [keys] of a run file."""
+    store = Store(folder)
+    public = OwnKey(identity_seed(store.secret)).public
+    store.close()
+    if json:
+        screen.say_json({"key": public})
+    else:
+        screen.out.print(public, soft_wrap=True)
+
+
 def _name(run: Run, comm: Any, name: str | None) -> str:
     size, rank = comm.Get_size(), comm.Get_rank()
     if size != run.n:
@@ -101,7 +121,12 @@ def _site(dataset: str, state: Path, source: str, query: str | None, format: str
     if is_database(source):
         if query is None:
             raise SpecError("--data is a database; say with --query which records to take")
-        return Site(dataset, state, database=source, query=query)
+        if _PASSWORD.search(source):
+            raise SpecError(
+                "a password on a command line is seen by everybody on this machine; write '${NAME}' in its place, in "
+                "single quotes, and set NAME in the environment"
+            )
+        return Site(dataset, state, database=expanded(source), query=query)
     if query is not None:
         raise SpecError("--query goes with a database, but --data is a file")
     return Site(dataset, state, file=Path(source), format=format)
@@ -114,7 +139,7 @@ def _result(mine: DurableNode, outcome: Outcome, seconds: float) -> Result:
         models=outcome.model[None, :],
         history=History(),
         statement=mine.statement,
-        public=run.prepared.public | Public(run=run.digest, schedule_seed=run.spec.seed),
+        public=run.prepared.public | Public(run=run.digest, schedule_seed=run.spec.seed, skips=outcome.skips),
         classes=cast(Any, run.schema.label.classes),
         features=run.schema.features,
         nodes=(mine.name,),
@@ -135,9 +160,12 @@ def _show(run: Run, who: str, outcome: Outcome, saved: str, json: bool) -> None:
     event = run.event(run.number(who))
     if json:
         row = {"node": who, "run": run.digest, "rounds": event.rounds, "sigma": event.sigma, "saved": saved}
-        screen.say_json(row | {"unheard": list(outcome.unheard), "verdict": run.statement.verdict()})
+        row |= {"unheard": list(outcome.unheard), "skips": outcome.skips}
+        screen.say_json(row | {"verdict": run.statement.verdict()})
         return
     screen.out.print(f"node '{who}': spoke {event.rounds:,} times with σ = {event.sigma:.4g}; saved in {saved}")
+    if outcome.skips:
+        screen.out.print(f"{outcome.skips:,} edges of it were left out of a round, by agreement of both ends.")
     if outcome.unheard:
         screen.out.print(f"Not heard to be done: {', '.join(outcome.unheard)}; start this node again if they are.")
     if run.number(who) == 0:

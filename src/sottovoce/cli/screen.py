@@ -206,5 +206,6 @@ def _finite(value: Any) -> Any:
 
 
 def plain(text: str) -> str:
-    """Text that Rich shows as it is."""
-    return text.replace("[", r"\[")
+    """Text that Rich shows as it is; a terminal's escapes, and other signs that are not to be seen, become marks."""
+    shown = "".join(sign if sign.isprintable() or sign == "\n" else "\ufffd" for sign in text)
+    return shown.replace("[", r"\[")

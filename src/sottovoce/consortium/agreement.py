@@ -8,6 +8,7 @@
     test_epsilon = 1.0            # ε of that test, at the same δ; by default the training's
     tolerance = 0.5               # only for regression: by how much a right answer may be off
     timeout = 600                 # seconds that a slow peer is waited for
+    revoked = ["3fa9…"]           # serial numbers of certificates that count no more (`sottovoce consortium revoke`)
     skip_after = 60               # seconds after which an edge to a slow peer is left out of a round; never by default
 
     [server]
@@ -38,6 +39,7 @@ Every site keeps a copy of the file and of the schema, and runs nothing else: a 
 
 import hashlib
 import math
+import re
 import tomllib
 from dataclasses import dataclass
 from functools import cached_property
@@ -51,6 +53,9 @@ from sottovoce.node.runfile import Run, beside, check_name, make_run
 from sottovoce.notation import write
 
 FILE = "consortium.toml"
+SERVER = "server"
+"""FLARE's own name of the server's process; no site may have it."""
+_EMAIL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}@[A-Za-z0-9][A-Za-z0-9.-]{0,127}")
 PARTS = ("problem", "network", "algorithm", "privacy")
 _KNOWN = {
     "name",
@@ -62,6 +67,7 @@ _KNOWN = {
     "tolerance",
     "timeout",
     "skip_after",
+    "revoked",
     "server",
     "admin",
     "sites",
@@ -97,6 +103,7 @@ class Agreement:
     skip_after : after how many seconds the controller lets an edge to a slow peer be skipped, or None
     host, port : where the relaying server listens
     admin, admin_org : who submits jobs
+    revoked : serial numbers of certificates that count no more
     entries : the rest, as the nodes' run file
     """
 
@@ -113,6 +120,7 @@ class Agreement:
     admin: str
     admin_org: str
     entries: dict[str, Any]
+    revoked: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         """Sites that can train at all, and names that can be parts of paths."""
@@ -120,9 +128,20 @@ class Agreement:
             ("consortium", [self.name]),
             ("run", [self.run_name]),
             ("site", [site.name for site in self.sites]),
+            ("organisation", [self.admin_org, *(site.org for site in self.sites)]),
+            ("server", [self.host]),
         ):
             for name in names:
                 check_name(noun, name)
+        if not _EMAIL.fullmatch(self.admin) or ".." in self.admin:
+            raise SpecError(f"an administrator is known by an address such as lead@example.org, not {self.admin!r}")
+        if self.port > 65535:
+            raise SpecError(f"a port is at most 65535, not {self.port}")
+        others = [name.casefold() for name in (SERVER, self.host, self.admin)]
+        sites = [site.name.casefold() for site in self.sites]
+        twice = [name for name in sites if name in others or sites.count(name) > 1]
+        if twice:
+            raise SpecError(f"'{twice[0]}' is the name of two; sites, server and administrator have names of their own")
         if not self.sites:
             raise SpecError("a consortium needs its [sites.…], each with its org and its number of records")
         if not 0 <= self.held_out < 1:
@@ -145,7 +164,8 @@ class Agreement:
         """What every node takes part in. Its digest also covers the held-out share and the test, by the run's name."""
         sizes = {site.name: site.records - site.held_out(self.held_out) for site in self.sites}
         test = (self.held_out, self.test_epsilon, self.tolerance) if self.held_out else None
-        mark = hashlib.sha256(f"{self.schema.digest} {test!r}".encode()).hexdigest()[:16]
+        revoked = f" {sorted(self.revoked)!r}" if self.revoked else ""
+        mark = hashlib.sha256(f"{self.schema.digest} {test!r}{revoked}".encode()).hexdigest()[:16]
         return make_run(self.entries | {"run": f"{self.run_name} ({mark})", "nodes": sizes}, self.schema)
 
     def site(self, name: str) -> PublicSite:
@@ -198,6 +218,7 @@ def _agreement(data: dict[str, Any], schema_file: str, schema: Schema) -> Agreem
             port=_count(server["port"]),
             admin=str(admin["email"]),
             admin_org=str(admin["org"]),
+            revoked=tuple(serial_number(text) for text in data.get("revoked", [])),
             entries={key: data[key] for key in ("run", "schedule_seed", "timeout", "skip_after") if key in data}
             | {"spec": spec},
         )
@@ -216,6 +237,13 @@ def _table(data: dict[str, Any], name: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise SpecError(f"the table [{name}] is missing")
     return value
+
+
+def serial_number(text: Any) -> int:
+    """Of a certificate, from hexadecimal."""
+    if not isinstance(text, str) or not re.fullmatch(r"[0-9a-f]{1,40}", text):
+        raise SpecError(f"a revoked certificate is named by its serial number in hexadecimal, not {text!r}")
+    return int(text, 16)
 
 
 def _count(value: Any) -> int:

@@ -7,24 +7,21 @@ several kits at once on this machine.
 import json
 import os
 import signal
-import stat
 import subprocess
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+from sottovoce.consortium import certificates, gate
 from sottovoce.consortium.agreement import FILE, Agreement, read_agreement
+from sottovoce.consortium.certificates import Held, held
 from sottovoce.consortium.evaluation import Examiner
 from sottovoce.consortium.flare import VERSION, flare, installed
-from sottovoce.consortium.job import ALLOWED
 from sottovoce.consortium.node import own_records
-from sottovoce.consortium.process import line as process_line
-from sottovoce.consortium.process import sealed_environment
-from sottovoce.consortium.project import FORBIDDEN, keep_inside
+from sottovoce.consortium.project import STARTUP, certificate_files, expected_files, keep_inside, kind_of, site_page
 from sottovoce.consortium.submit import wait_for
 from sottovoce.errors import SottovoceError, SpecError
 from sottovoce.node.node import DurableNode
@@ -39,32 +36,35 @@ class Finding(NamedTuple):
     what: str
     good: bool
     detail: str
+    notice: str = ""
+    """What is good now and will not stay so."""
 
 
 def check_kit(kit: Path) -> list[Finding]:
     """Look at everything; what rests on something that is wrong is left out."""
     findings: list[Finding] = []
 
-    def look(what: str, at: Callable[[], tuple[Any, str]]) -> Any:
+    def look(what: str, at: Callable[[], tuple[Any, ...]]) -> Any:
         try:
-            value, detail = at()
+            value, *said = at()
         except SottovoceError as error:
             findings.append(Finding(what, False, str(error)))
             return None
         except (OSError, ValueError, KeyError, TypeError) as error:
             findings.append(Finding(what, False, f"{type(error).__name__}: {error}"))
             return None
-        findings.append(Finding(what, True, detail))
+        findings.append(Finding(what, True, *said))
         return value
 
     look("FLARE", _flare)
     agreement: Agreement | None = look("agreement", lambda: _agreement(kit))
-    name: str | None = look("certificate", lambda: _certificate(kit))
-    look("connection", lambda: _connection(kit))
-    look("allow-list", lambda: _allow_list(kit))
-    look("permissions", lambda: _permissions(kit))
-    if agreement is None or name is None:
+    if agreement is None:
         return findings
+    mine: Held | None = look("certificate", lambda: _certificate(kit, agreement))
+    if mine is None:
+        return findings
+    name = mine.name
+    look("kit", lambda: _kit(kit, agreement, name))
     site: Site | None = look("site.toml", lambda: _site(kit))
     if site is None:
         return findings
@@ -76,6 +76,7 @@ def check_kit(kit: Path) -> list[Finding]:
         own = look("records and budget", lambda: _records(agreement, name, site, store))
         if own is not None:
             look("run", lambda: _run(kit, agreement, name))
+            look("keys", lambda: (None, own[0].envelope.fingerprints()[name]))
     finally:
         store.close()
     return findings
@@ -95,63 +96,63 @@ def _agreement(kit: Path) -> tuple[Agreement, str]:
     )
 
 
-def _certificate(kit: Path) -> tuple[str, str]:
-    """The site's name, from a certificate that the consortium's authority signed and that this clock finds valid."""
-    from cryptography import x509  # comes with FLARE
-
-    startup = kit / "startup"
-    mine = x509.load_pem_x509_certificate((startup / "client.crt").read_bytes())
-    authority = x509.load_pem_x509_certificate((startup / "rootCA.pem").read_bytes())
-    try:
-        mine.verify_directly_issued_by(authority)
-    except Exception as error:  # of several kinds, by what is wrong
+def member(kit: Path, agreement: Agreement) -> Held:
+    """Whose kit it is, by a certificate that is right, of somebody whom the agreement names."""
+    kind = kind_of(kit)
+    certificate, key, authority = (kit / path for path in certificate_files(kind))
+    found = held(certificate, key, authority, agreement.revoked)
+    named = {"server": {agreement.host}, "admin": {agreement.admin}, "site": {site.name for site in agreement.sites}}
+    if found.name not in named[kind]:
         raise SpecError(
-            f"the certificate is not signed by the consortium's authority ({error}); ask for a new kit"
-        ) from None
-    now = datetime.now(UTC)
-    begin, end = mine.not_valid_before_utc, mine.not_valid_after_utc
-    if not begin <= now <= end:
-        raise SpecError(
-            f"by this machine's clock it is {now:%Y-%m-%d %H:%M} UTC, and the certificate is valid from "
-            f"{begin:%Y-%m-%d} to {end:%Y-%m-%d}; set the clock, or ask for a new kit"
+            f"the certificate is of '{found.name}', and the agreement has no such {kind}; ask for a new kit"
         )
-    if stat.S_IMODE((startup / "client.key").stat().st_mode) & 0o077:
-        raise SpecError("startup/client.key can be read by others than its owner; run: chmod 600 startup/client.key")
-    name = str(mine.subject.get_attributes_for_oid(x509.oid.NameOID.COMMON_NAME)[0].value)
-    return name, f"{name}, valid to {end:%Y-%m-%d}; clock {now:%Y-%m-%d %H:%M} UTC"
+    return found
 
 
-def _connection(kit: Path) -> tuple[None, str]:
-    settings = json.loads((kit / "startup" / "fed_client.json").read_text())
-    security = settings["client"]["connection_security"]
-    if security != "mtls":
-        raise SpecError(f"connections are '{security}', and only mutual TLS is used; ask for a new kit")
-    return None, f"mutual TLS to {settings['servers'][0]['service']['target']}"
+def _certificate(kit: Path, agreement: Agreement) -> tuple[Held, str, str]:
+    if kind_of(kit) != "site":
+        raise SpecError(f"'{kit}' is not the kit of a site")
+    found = member(kit, agreement)
+    now = certificates.clock()
+    detail = f"{found.name}, valid to {found.end:%Y-%m-%d}; clock {now:%Y-%m-%d %H:%M} UTC"
+    return found, detail, found.announced(now)
 
 
-def _allow_list(kit: Path) -> tuple[None, str]:
-    """Only our class, enforced, and no log that leaves the site."""
-    resources = json.loads((kit / "local" / "resources.json").read_text())
-    if (
-        resources.get("class_allow_list") != ALLOWED["site"]
-        or resources.get("class_list_enforcement_mode") != "enforce"
-    ):
-        raise SpecError(f"local/resources.json must allow {ALLOWED['site'][0]} and nothing else, and enforce it")
-    streams = [c["id"] for c in resources["components"] if "log" in c["id"]]
-    if resources.get("allow_log_streaming") is not False or streams:
-        raise SpecError("local/resources.json lets logs be sent to the server, and they may quote records; forbid it")
-    return None, "our executor alone; no log leaves the site"
+def _kit(kit: Path, agreement: Agreement, name: str) -> tuple[None, str]:
+    refuse_other_kit(kit, agreement, name)
+    return None, f"startup and local are what provisioning writes; mutual TLS to {agreement.host}:{agreement.port}"
 
 
-def _permissions(kit: Path) -> tuple[None, str]:
-    policy = json.loads((kit / "local" / "authorization.json").read_text())["permissions"]
-    for role, rights in policy.items():
-        loose = [r for r in FORBIDDEN if not isinstance(rights, dict) or rights.get(r, "none") != "none"]
-        if loose:
+def refuse_other_kit(kit: Path, agreement: Agreement, name: str) -> None:
+    """Refuse a kit with a byte in startup/ or local/ that does not follow from the agreement and is not the site's own.
+
+    A component, a configuration of logging or a module in a kit would run here, whoever made it. Not compared are the
+    agreement and its schema (the digest stands for them, and others have it too), certificate, key and authority
+    (`certificates.held`), and site.toml.
+    """
+    kind = kind_of(kit)
+    expected = expected_files(agreement, name, kit)
+    own = {f"local/{FILE}", f"local/{agreement.schema_file}", *certificate_files(kind)}
+    own |= {f"local/{SITE_FILE}"} if kind == "site" else set()
+    found: dict[str, Path] = {}
+    for folder in ("startup", "local"):
+        for path in sorted((kit / folder).rglob("*")):
+            where = path.relative_to(kit).as_posix()
+            if path.is_symlink() or not path.is_file():
+                raise SpecError(f"'{where}' is a link or a folder, which no kit has; remove it, or ask for a new kit")
+            found[where] = path
+    odd = sorted(set(found) - set(expected) - own)
+    if odd:
+        raise SpecError(f"'{odd[0]}' is in no kit; ask whoever made this one why it is there, and remove it")
+    missing = sorted((set(expected) | own) - set(found))
+    if missing:
+        raise SpecError(f"'{missing[0]}' is missing; ask for a new kit")
+    for where, content in expected.items():
+        if found[where].read_bytes() != content:
             raise SpecError(
-                f"local/authorization.json gives '{role}' the right to {', '.join(loose)} here; take it away"
+                f"'{where}' is not, to the byte, what provisioning writes for this agreement, and could make this site "
+                "do anything; ask whoever made the kit why, and for a new one"
             )
-    return None, "nobody may bring code, or run commands here"
 
 
 def _site(kit: Path) -> tuple[Site, str]:
@@ -175,7 +176,7 @@ def _records(
 def _run(kit: Path, agreement: Agreement, name: str) -> tuple[None, str]:
     """The digest, which is also on the page that the kit was made with; other sites compare it."""
     run, page = agreement.run, kit / "README.md"
-    if page.is_file() and run.digest not in page.read_text(encoding="utf-8"):
+    if not page.is_file() or page.read_text(encoding="utf-8") != site_page(agreement, agreement.site(name)):
         raise SpecError(
             f"local/{FILE} or its schema is not what this kit was made with: its digest is {run.digest} now; agree "
             "with the other sites, and ask for a new kit"
@@ -184,27 +185,26 @@ def _run(kit: Path, agreement: Agreement, name: str) -> tuple[None, str]:
     return None, f"{event.rounds} messages with σ = {event.sigma:.4g}; digest {run.digest}"
 
 
-PARTS = {"server": "fed_server.json", "site": "fed_client.json"}
-"""What runs in the foreground, by the file of FLARE's in its kit."""
 PATIENCE = 180.0  # seconds that a server on this machine may take to start
 
 
 def command(kit: Path) -> list[str]:
     """What runs the server or the site that a kit is for; it stays in the foreground. The kit names no command."""
     flare("apis")
-    role = next((role for role, file in PARTS.items() if (kit / "startup" / file).exists()), None)
-    if role is None:
-        raise SpecError(f"'{kit}' is no kit of a server or a site; give a folder that `sottovoce consortium init` made")
+    kind = kind_of(kit)
+    if kind == "admin":
+        raise SpecError(f"'{kit}' is no kit of a server or a site, but an administrator's: submit with it")
     agreement = read_agreement(kit / "local" / FILE)
     settings = ["secure_train=true", "config_folder=config"]
-    if role == "server":
+    name = member(kit, agreement).name
+    if kind == "server":
         keep_inside(kit)
         settings.append(f"org={agreement.admin_org}")
     else:
-        name = _certificate(kit)[0]
         settings += [f"uid={name}", f"org={agreement.site(name).org}"]
+    refuse_other_kit(kit, agreement, name)
     (kit / "transfer").mkdir(exist_ok=True)
-    return process_line(role, "-m", str(kit.resolve()), "-s", PARTS[role], "--set", *settings)
+    return gate.line(kind, "-m", str(kit.resolve()), "-s", STARTUP[kind], "--set", *settings)
 
 
 def server_of(kit: Path) -> tuple[str, int] | None:
@@ -241,7 +241,7 @@ class Trial:
             if server is not None:
                 wait_for(*server, time.monotonic() + PATIENCE)
             kit = self.kits[name]
-            sealed, pipe = sealed_environment(kit, settings)
+            sealed, pipe = gate.sealed_environment(kit, settings)
             with open(self.logs / f"{name}.log", "ab") as log:
                 self._running[name] = subprocess.Popen(
                     command(kit) if line is None else line, stdout=log, stderr=log, env=sealed, pass_fds=(pipe,)

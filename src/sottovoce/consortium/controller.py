@@ -1,7 +1,8 @@
 """The server's part of a job: see that all sites agree, follow them, decide about edges of stragglers, collect counts.
 
 It relays what it cannot read and computes nothing. What it writes down, and what an administrator can fetch, is public
-or noisy: the run, the statement, how far everybody is, the counts of right answers.
+or noisy: the run, the statement, how far everybody is, the counts of right answers. What sites say is taken in piece by
+piece (`said.py`): numbers within the run's, names of its nodes, codes from the list, and nothing else.
 """
 
 import json
@@ -19,12 +20,14 @@ from nvflare.apis.shareable import Shareable
 from nvflare.apis.signal import Signal
 from nvflare.widgets.info_collector import InfoCollector
 
-from sottovoce.consortium.agreement import FILE, Agreement, read_agreement
+from sottovoce.consortium.agreement import FILE, SERVER, Agreement, read_agreement
 from sottovoce.consortium.evaluation import evaluation, statement
 from sottovoce.consortium.flare import ORDER, PROGRESS, Channel, kit_of, simulated
-from sottovoce.consortium.job import PREPARE, TRAIN
+from sottovoce.consortium.job import PREPARE, TRAIN, Code, code_of
+from sottovoce.consortium.said import progress_of, reply_of
 from sottovoce.consortium.submit import REPORT
 from sottovoce.errors import SottovoceError, SpecError
+from sottovoce.node.runfile import Run
 from sottovoce.node.skips import SkipOrders
 
 LOOK = 1.0  # seconds between two looks at how far the sites are
@@ -44,6 +47,7 @@ class GossipController(Controller):  # type: ignore[misc]
         self.digest = digest
         self._replies: dict[str, dict[str, Any]] = {}
         self._progress: dict[str, Any] = {}
+        self._run: Run | None = None
 
     def start_controller(self, fl_ctx: FLContext) -> None:
         """Nothing is done before the flow begins."""
@@ -65,7 +69,7 @@ class GossipController(Controller):  # type: ignore[misc]
             agreement = self._agreement(fl_ctx)
             names = [site.name for site in agreement.sites]
             self._ask_all(PREPARE, names, fl_ctx, abort_signal)
-            wrong = {n: self._replies.get(n, {}).get("error", "no answer") for n in names if not self._ready(n)}
+            wrong = {n: self._replies.get(n, {}).get("error", Code.SILENT) for n in names if not self._ready(n)}
             if wrong:
                 self._end(fl_ctx, {"failed": wrong}, f"not ready: {wrong}")
                 return
@@ -77,7 +81,8 @@ class GossipController(Controller):  # type: ignore[misc]
             following.set()
             self._conclude(agreement, names, fl_ctx)
         except SottovoceError as error:
-            self._end(fl_ctx, {"failed": {"server": str(error)}}, str(error))
+            log.error("%s", error)
+            self._end(fl_ctx, {"failed": {SERVER: code_of(error)}}, str(code_of(error)))
 
     def _agreement(self, fl_ctx: FLContext) -> Agreement:
         cell = fl_ctx.get_engine().get_cell().core_cell
@@ -85,6 +90,7 @@ class GossipController(Controller):  # type: ignore[misc]
         agreement = read_agreement(kit / "local" / FILE)
         if agreement.run.digest != self.digest:
             raise SpecError("the job is for another run than the server's agreement; give all the same files")
+        self._run = agreement.run
         return agreement
 
     def _channel(self, fl_ctx: FLContext) -> Channel:
@@ -101,11 +107,9 @@ class GossipController(Controller):  # type: ignore[misc]
         )
 
     def _received(self, client_task: Any, fl_ctx: FLContext) -> None:
-        try:
-            value = json.loads(client_task.result["sottovoce"])
-        except (KeyError, TypeError, ValueError):
-            value = {"error": "an answer that cannot be read"}
-        self._replies[client_task.client.name] = value
+        told = client_task.result.get("sottovoce") if isinstance(client_task.result, dict) else None
+        if self._run is not None:
+            self._replies[client_task.client.name] = reply_of(told, self._run)
 
     def _ready(self, name: str) -> bool:
         return self._replies.get(name, {}).get("digest") == self.digest
@@ -119,18 +123,18 @@ class GossipController(Controller):  # type: ignore[misc]
         while not done.wait(LOOK):
             orders.repeat()
             for name in run.nodes:
-                answer = channel.ask(name, PROGRESS, b"", LOOK)
-                if not answer:
+                found = progress_of(channel.ask(name, PROGRESS, b"", LOOK), run)
+                if found is None:
                     continue
-                found = self._progress[name] = json.loads(answer)
-                waits = found.get("waits")
+                self._progress[name] = found
+                waits = found["waits"]
                 if waits and agreement.skip_after is not None and waits["seconds"] > agreement.skip_after:
                     done_so = orders.skip(waits["round"], run.number(name), run.number(waits["for"]))
                     log.info("edge of %s and %s in round %d: skipped: %s", name, waits["for"], waits["round"], done_so)
 
     def _conclude(self, agreement: Agreement, names: list[str], fl_ctx: FLContext) -> None:
         """Write down what everybody may know."""
-        unfinished = {n: self._replies.get(n, {}).get("error", "no answer") for n in names if not self._finished(n)}
+        unfinished = {n: self._replies.get(n, {}).get("error", Code.SILENT) for n in names if not self._finished(n)}
         counts = {n: reply["right"] for n, reply in self._replies.items() if reply.get("right") is not None}
         report = {
             "run": agreement.run_name,

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from sottovoce.consortium import job as agreed
+from sottovoce.consortium import vault
 from sottovoce.consortium.agreement import FILE, Agreement, read_agreement
 from sottovoce.consortium.flare import CHANNEL, TOPICS, flare
 from sottovoce.consortium.job import Code, strict_json
@@ -258,7 +259,17 @@ def _whole(value: object) -> int:
     return value
 
 
-# -- a job's own process --
+# -- processes --
+
+
+def line(role: str, *arguments: str) -> list[str]:
+    """The command of a process. No kit has a say in it, and with `-P` no file beside one stands for a module."""
+    return [sys.executable, "-P", "-u", "-m", "sottovoce.consortium.process", role, *arguments]
+
+
+def sealed_environment(kit: Path, environment: Mapping[str, str]) -> tuple[dict[str, str], int]:
+    """What such a process gets to see, and the pipe that it inherits."""
+    return vault.sealed({**environment, "PYTHONSAFEPATH": "1"}, vault.named(kit))
 
 
 def start_jobs_behind_gates(role: str, kit: Path) -> None:
@@ -268,8 +279,6 @@ def start_jobs_behind_gates(role: str, kit: Path) -> None:
     keys, names = flare("apis.fl_constant").FLContextKey, flare("apis.job_launcher_spec").JobProcessArgs
 
     def launch_job(self: Any, job_meta: dict[str, Any], fl_ctx: Any) -> Any:
-        from sottovoce.consortium.process import line, sealed_environment
-
         given = fl_ctx.get_prop(keys.JOB_PROCESS_ARGS)
         order = utils.get_server_job_args if role == "server" else utils.get_client_job_args
         arguments: list[str] = []

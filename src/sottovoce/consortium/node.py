@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 
 from sottovoce._types import Array
-from sottovoce.consortium.agreement import FILE, Agreement, read_agreement
+from sottovoce.consortium.agreement import FILE, SERVER, Agreement, read_agreement
 from sottovoce.consortium.evaluation import Examiner, deal, refuse_moved, statement
 from sottovoce.consortium.flare import MODEL, ORDER, PROGRESS, Channel, FlareTransport
+from sottovoce.consortium.project import certificate_files
 from sottovoce.consortium.vault import lent
 from sottovoce.data.schema import FILE as SCHEMA_FILE
 from sottovoce.errors import FolderInUse, NetworkError, SpecError
@@ -36,7 +37,6 @@ from sottovoce.run.result import History, Result, environment
 RESULTS = "results"
 ENGINE = "nodes over FLARE"
 LOCKED = 40.0  # seconds that an ended job's process may still hold the node's folder
-SERVER = "server"
 log = logging.getLogger(__name__)
 
 
@@ -65,7 +65,7 @@ class ConsortiumNode:
             site = read_site(kit / "local" / SITE_FILE)
         self.store = _opened(site.state)
         try:
-            identity = identity_of(kit, channel)
+            identity = identity_of(kit, self.agreement, channel)
             with lent():
                 self.node, self.examiner = own_records(self.agreement, name, site, self.store, identity)
         except BaseException:
@@ -102,7 +102,7 @@ class ConsortiumNode:
         if not np.all(np.isfinite(mean)):
             raise NetworkError("the mean of all models is not finite: a site sent numbers of no ordinary size; refused")
         count = None if self.examiner is None else self.examiner.count(mean)
-        folder = save_results(self.kit, self.store.path, self.agreement, models, seconds)
+        folder = save_results(self.kit, self.store.path, self.agreement, models, seconds, outcome.skips)
         log.info("the model and its statement are in %s", folder)
         self.node.leave(outcome)
         return {"finished": True, "right": count, "unheard": list(outcome.unheard), "skips": outcome.skips}
@@ -153,12 +153,12 @@ class ConsortiumNode:
         self.store.close()
 
 
-def identity_of(kit: Path, channel: Channel) -> Identity | None:
+def identity_of(kit: Path, agreement: Agreement, channel: Channel) -> Identity | None:
     """The site's certificate; in FLARE's simulator, where one owner has everything, nobody has one."""
-    startup = kit / "startup"
     if channel.plaintext:
         return None
-    return Certified(startup / "client.crt", startup / "client.key", startup / "rootCA.pem")
+    certificate, key, authority = (kit / path for path in certificate_files("site"))
+    return Certified(certificate, key, authority, agreement.revoked)
 
 
 def own_records(
@@ -179,7 +179,7 @@ def own_records(
     return node, examiner
 
 
-def save_results(kit: Path, state: Path, agreement: Agreement, models: Array, seconds: float) -> Path:
+def save_results(kit: Path, state: Path, agreement: Agreement, models: Array, seconds: float, skips: int) -> Path:
     """What a site keeps: a `Result` for `sottovoce predict` and `sottovoce account --verify`, statement and schema."""
     run, made = agreement.run, statement(agreement)
     result = Result(
@@ -187,7 +187,7 @@ def save_results(kit: Path, state: Path, agreement: Agreement, models: Array, se
         models=models,
         history=History(),
         statement=made,
-        public=run.prepared.public | Public(run=run.digest, schedule_seed=run.spec.seed),
+        public=run.prepared.public | Public(run=run.digest, schedule_seed=run.spec.seed, skips=skips),
         classes=agreement.schema.label.classes,
         features=agreement.schema.features,
         nodes=run.nodes,

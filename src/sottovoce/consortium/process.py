@@ -1,13 +1,11 @@
-"""How every process of a consortium is started: the gate closes first, and only then does FLARE's own program begin.
+"""How every process of a consortium begins: the gate closes first, and only then does FLARE's own program start.
 
-`sottovoce consortium start` runs it for a server or a site, and these run it for their jobs; nothing in a kit names a
-command. The interpreter is given `-P`, so that no file beside the kit can stand for a module.
+`sottovoce consortium start` runs it for a server or a site, and these run it for their jobs (`gate.line`).
 """
 
 import os
 import runpy
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 from sottovoce.consortium import gate, vault
@@ -18,16 +16,6 @@ PROGRAMS = {
     "server-job": "nvflare.private.fed.app.server.runner_process",
     "site-job": "nvflare.private.fed.app.client.worker_process",
 }
-
-
-def line(role: str, *arguments: str) -> list[str]:
-    """The command of a process."""
-    return [sys.executable, "-P", "-u", "-m", __spec__.name if __name__ == "__main__" else __name__, role, *arguments]
-
-
-def sealed_environment(kit: Path, environment: Mapping[str, str]) -> tuple[dict[str, str], int]:
-    """What such a process gets to see, and the pipe that it inherits."""
-    return vault.sealed({**environment, "PYTHONSAFEPATH": "1"}, vault.named(kit))
 
 
 def main() -> None:

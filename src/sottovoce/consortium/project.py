@@ -1,9 +1,12 @@
 """From consortium.toml to a startup kit for every party, by FLARE's own provisioning tools.
 
-FLARE makes the certificates, the start scripts and its configuration. What we add to a kit lies in its `local` folder,
-which belongs to its site: which classes a job may name (ours alone), that nobody may bring code or look into the site,
-that no log leaves it, the agreement and the schema, a form for the site's own records, and beside it all a page that
-says what to do.
+FLARE makes the certificates and its configuration; its scripts are left out, for nothing in a kit names a command. What
+we add lies in the `local` folder: which classes a job may name (ours alone), that nobody may bring code or look into
+the site, that no log leaves it, the agreement and the schema, a form for the site's own records, and beside it all a
+page that says what to do.
+
+A kit comes from whoever made it, who need not be believed: but for certificates, keys and what the site writes itself,
+every byte follows from the agreement (`expected_files`), and `sottovoce node check` compares.
 """
 
 import json
@@ -11,9 +14,11 @@ import shutil
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from sottovoce.consortium.agreement import FILE, Agreement, PublicSite
+from sottovoce.consortium.certificates import authority_days, forget, write_revoked
 from sottovoce.consortium.flare import flare
 from sottovoce.consortium.job import ALLOWED
 from sottovoce.errors import SpecError
@@ -39,7 +44,7 @@ only through the server `{host}:{port}`, end-to-end encrypted for the one peer t
 
 Guarantee of the whole run: {verdict}
 
-1. Install: `pip install 'sottovoce[flare]'` (Python 3.11 or newer).
+1. Install the release that all agreed on, by its hashes (docs/consortium.md, 1; Python 3.11 or newer).
 2. Say where your records are, in `local/site.toml`. The columns must be those of `local/{schema}`; you
    agreed to bring {records} {whose} (more are fine: {records} of them are used).
 3. Set what your records may cost over all runs, ever:
@@ -60,14 +65,14 @@ SERVER = """# The relay of consortium {name}
 Messages between sites pass through this server. They are encrypted for their receiver: it forwards what it cannot
 read. It learns who speaks to whom and when, which is public anyway, and the noisy counts of right answers.
 
-1. Install: `pip install 'sottovoce[flare]'`.
+1. Install the release that all agreed on, by its hashes (docs/consortium.md, 1).
 2. Sites must reach this machine as `{host}`, port {port}.
 3. `sottovoce consortium start .`, and leave it running.
 """
 
 ADMIN = """# Who starts runs of consortium {name}: {admin}
 
-1. Install: `pip install 'sottovoce[flare]'`.
+1. Install the release that all agreed on, by its hashes (docs/consortium.md, 1).
 2. When every site has started: `sottovoce consortium submit . --follow`.
 3. `sottovoce consortium status .`, at any time; `sottovoce consortium results .`, at the end.
 
@@ -117,9 +122,26 @@ def form(agreement: Agreement) -> str:
 ROLES = ("project_admin", "org_admin", "lead", "member")
 FORBIDDEN = ("byoc", "shell_commands", "server-predeployed-flwr")  # own code would pass by the list of classes
 BUILDERS = "nvflare.lighter.impl"
+STATE = "state"
+AUTHORITY_DAYS = 3650
+"""How long the authority of a new consortium is valid; members' certificates are for 360 days, and renewed."""
+
+STARTUP = {"server": "fed_server.json", "site": "fed_client.json", "admin": "fed_admin.json"}
+"""FLARE's own configuration in a kit, by whose it is."""
+CERTIFICATES = {"server": "server", "site": "client", "admin": "client"}
+"""What its certificate and key are called."""
+ROOT = "rootCA.pem"
 
 
-def project_yml(agreement: Agreement) -> dict[str, Any]:
+def kind_of(kit: Path) -> str:
+    """Whose kit a folder is."""
+    for kind, file in STARTUP.items():
+        if (kit / "startup" / file).is_file():
+            return kind
+    raise SpecError(f"'{kit}' is no kit; give a folder that `sottovoce consortium init` made")
+
+
+def project_yml(agreement: Agreement, authority_days: int = AUTHORITY_DAYS) -> dict[str, Any]:
     """FLARE's project file."""
     sites = [{"name": site.name, "type": "client", "org": site.org} for site in agreement.sites]
     return {
@@ -137,21 +159,14 @@ def project_yml(agreement: Agreement) -> dict[str, Any]:
                 "path": f"{BUILDERS}.static_file.StaticFileBuilder",
                 "args": {"config_folder": "config", "scheme": "grpc"},
             },
-            {"path": f"{BUILDERS}.cert.CertBuilder"},
-            {"path": f"{BUILDERS}.signature.SignatureBuilder"},
+            {"path": f"{BUILDERS}.cert.CertBuilder", "args": {"root_valid_days": authority_days}},
         ],
     }
 
 
-def provision(agreement: Agreement, source: Path, out: Path) -> dict[str, Path]:
-    """Make the kits under `out`; returns the folder of every participant by its name.
-
-    Run again, it makes a new set of kits with the same authority, whose key FLARE keeps in `state`.
-    """
-    settings = project_yml(agreement)
+def _built(settings: dict[str, Any], out: Path) -> Path:
+    """FLARE's kits, as it makes them: the folder of all."""
     tools, provisioner = flare("lighter.provision"), flare("lighter.provisioner")
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "project.yml").write_text(flare("lighter.utils").yaml.safe_dump(settings, sort_keys=False))
     said = StringIO()
     try:
         with redirect_stdout(said):
@@ -161,53 +176,121 @@ def provision(agreement: Agreement, source: Path, out: Path) -> dict[str, Path]:
         raise SpecError(f"FLARE cannot provision this consortium ({error}); correct {FILE}") from None
     if done.get(flare("lighter.constants").CtxKey.BUILD_ERROR):
         raise SpecError(f"FLARE's provisioning failed: {said.getvalue().strip() or 'it does not say why'}")
-    folder = Path(done[flare("lighter.constants").CtxKey.CURRENT_PROD_DIR])
-    (folder.parent / "state").chmod(0o700)  # the authority's private key
+    return Path(done[flare("lighter.constants").CtxKey.CURRENT_PROD_DIR])
+
+
+def provision(agreement: Agreement, source: Path, out: Path) -> dict[str, Path]:
+    """Make the kits under `out`; returns the folder of every participant by its name.
+
+    Run again, it makes a new set of kits with the same authority, whose key FLARE keeps in `state`, and with the same
+    certificates of all that have one there.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    out.chmod(0o700)
+    state = out / agreement.name / STATE
+    settings = project_yml(agreement, authority_days(state))
+    (out / "project.yml").write_text(flare("lighter.utils").yaml.safe_dump(settings, sort_keys=False))
+    folder = _built(settings, out)
+    state.chmod(0o700)  # the authority's private key
+    for file in state.iterdir():
+        file.chmod(0o600)
     kits = {name: folder / name for name in (agreement.host, *(s.name for s in agreement.sites), agreement.admin)}
-    _settle_server(kits[agreement.host])
-    _copy_agreement(agreement, source, kits[agreement.host] / "local")
+    for kit in kits.values():
+        _settle(kit, agreement, source)
     (kits[agreement.host] / "README.md").write_text(server_page(agreement))
     for site in agreement.sites:
-        _settle_site(kits[site.name], agreement, source)
         (kits[site.name] / "README.md").write_text(site_page(agreement, site))
+        (kits[site.name] / "local" / "site.toml").write_text(form(agreement))
     (kits[agreement.admin] / "README.md").write_text(admin_page(agreement))
-    _copy_agreement(agreement, source, kits[agreement.admin] / "local")
     return kits
 
 
-def _settle_server(kit: Path) -> None:
-    resources = _defaults(kit, "resources.json")
-    resources["class_allow_list"] = ALLOWED["server"]
-    resources["components"] = [c for c in resources["components"] if c["id"] != "log_receiver"]
-    _write(kit, "resources.json", resources)
-    _write(kit, "authorization.json", _permissions(kit))
-    keep_inside(kit)
+def renew(agreement: Agreement, source: Path, out: Path, name: str) -> Path:
+    """A new key and certificate for one member, by the same authority; the folder that replaces its startup/."""
+    everybody = [agreement.host, agreement.admin, *(site.name for site in agreement.sites)]
+    if name not in everybody:
+        raise SpecError(f"there is no member '{name}'; the members are {', '.join(everybody)}")
+    forget(out / agreement.name / STATE, name)
+    return provision(agreement, source, out)[name] / "startup"
+
+
+def revoke(agreement: Agreement, source: Path, out: Path, name: str) -> int:
+    """Write into the agreement that a member's certificate counts no more; its serial number."""
+    serial = forget(out / agreement.name / STATE, name)
+    if serial is None:
+        raise SpecError(f"no certificate of '{name}' is kept under '{out}'; give its --serial")
+    write_revoked(source, tuple(sorted({*agreement.revoked, serial})))
+    return serial
+
+
+def _settle(kit: Path, agreement: Agreement, source: Path) -> None:
+    """Keep of FLARE's kit what is needed, write what is ours, and let nobody else read it."""
+    kind, files = kind_of(kit), _kit_files(kit, kit)
+    certificates = {path: (kit / path).read_bytes() for path in certificate_files(kind)}
+    shutil.rmtree(kit)
+    for folder in (kit, kit / "startup", kit / "local"):
+        folder.mkdir(mode=0o700)
+    for name, content in (files | certificates).items():
+        (kit / name).write_bytes(content)
+        (kit / name).chmod(0o600)
+    shutil.copyfile(source, kit / "local" / FILE)
+    shutil.copyfile(source.parent / agreement.schema_file, kit / "local" / agreement.schema_file)
+
+
+def certificate_files(kind: str) -> tuple[str, str, str]:
+    """Certificate, key and authority, by their paths in a kit."""
+    name = CERTIFICATES[kind]
+    return f"startup/{name}.crt", f"startup/{name}.key", f"startup/{ROOT}"
+
+
+def expected_files(agreement: Agreement, name: str, kit: Path) -> dict[str, bytes]:
+    """What provisioning writes into startup/ and local/ of a participant, to the byte; no certificates and keys."""
+    settings = project_yml(agreement)
+    settings["builders"] = [builder for builder in settings["builders"] if "cert" not in builder["path"]]
+    with TemporaryDirectory() as folder:
+        return _kit_files(_built(settings, Path(folder)) / name, kit)
+
+
+def _kit_files(made: Path, kit: Path) -> dict[str, bytes]:
+    """The files of a kit that will lie at `kit`, from the folder that FLARE has just made."""
+    kind = kind_of(made)
+    startup = {f"startup/{STARTUP[kind]}": (made / "startup" / STARTUP[kind]).read_bytes()}
+    resources = json.loads((made / "local" / "resources.json.default").read_text())
+    if kind == "admin":
+        return startup | {"local/resources.json": _json(resources)}
+    resources["class_allow_list"] = ALLOWED[kind]
+    if kind == "site":
+        resources["allow_log_streaming"] = False
+    resources["components"] = [
+        c for c in resources["components"] if c["id"] not in ("site_log_streamer", "log_receiver")
+    ]
+    if kind == "server":
+        _keep_inside(resources, kit)
+    policy = json.loads((made / "local" / "authorization.json.default").read_text())
+    return startup | {
+        "local/resources.json": _json(resources),
+        "local/authorization.json": _json(_permissions(policy)),
+        "local/log_config.json": (made / "local" / "log_config.json.default").read_bytes(),
+    }
 
 
 def keep_inside(kit: Path) -> None:
     """Let a server store jobs in its own kit, wherever that was moved to; FLARE would share a folder of the machine."""
-    resources = json.loads((kit / "local" / "resources.json").read_text())
+    path = kit / "local" / "resources.json"
+    resources = json.loads(path.read_text())
+    _keep_inside(resources, kit)
+    path.write_bytes(_json(resources))
+
+
+def _keep_inside(resources: dict[str, Any], kit: Path) -> None:
     resources["snapshot_persistor"]["args"]["storage"]["args"]["root_dir"] = str(kit.resolve() / "snapshots")
     for component in resources["components"]:
         if component["id"] == "job_manager":
             component["args"]["uri_root"] = str(kit.resolve() / "jobs")
-    _write(kit, "resources.json", resources)
 
 
-def _settle_site(kit: Path, agreement: Agreement, source: Path) -> None:
-    resources = _defaults(kit, "resources.json")
-    resources["class_allow_list"] = ALLOWED["site"]
-    resources["allow_log_streaming"] = False
-    resources["components"] = [c for c in resources["components"] if c["id"] != "site_log_streamer"]
-    _write(kit, "resources.json", resources)
-    _write(kit, "authorization.json", _permissions(kit))
-    _copy_agreement(agreement, source, kit / "local")
-    (kit / "local" / "site.toml").write_text(form(agreement))
-
-
-def _permissions(kit: Path) -> dict[str, Any]:
+def _permissions(policy: dict[str, Any]) -> dict[str, Any]:
     """FLARE's own, but nobody may bring code to a site or run its commands there."""
-    policy = _defaults(kit, "authorization.json")
     for role in ROLES:
         rights = policy["permissions"].get(role)
         if rights == "any":  # of a project admin; the consortium has none
@@ -217,16 +300,5 @@ def _permissions(kit: Path) -> dict[str, Any]:
     return policy
 
 
-def _copy_agreement(agreement: Agreement, source: Path, local: Path) -> None:
-    """The agreement as it stands, under the names that the nodes look for."""
-    local.mkdir(exist_ok=True)
-    shutil.copyfile(source, local / FILE)
-    shutil.copyfile(source.parent / agreement.schema_file, local / agreement.schema_file)
-
-
-def _defaults(kit: Path, name: str) -> dict[str, Any]:
-    return json.loads((kit / "local" / f"{name}.default").read_text())
-
-
-def _write(kit: Path, name: str, value: dict[str, Any]) -> None:
-    (kit / "local" / name).write_text(json.dumps(value, indent=2) + "\n")
+def _json(value: dict[str, Any]) -> bytes:
+    return (json.dumps(value, indent=2) + "\n").encode()

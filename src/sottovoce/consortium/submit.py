@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 import socket
 import time
 from collections.abc import Iterator
@@ -13,12 +14,14 @@ from typing import Any, NamedTuple
 
 from sottovoce.consortium.agreement import FILE, Agreement, read_agreement
 from sottovoce.consortium.flare import flare
-from sottovoce.consortium.job import job_name, write_job
+from sottovoce.consortium.job import LARGEST, is_job_id, job_name, write_job
+from sottovoce.consortium.said import progress_of_all, report_of
 from sottovoce.errors import NetworkError, SpecError
 
 OVER = "FINISHED"
 COMPLETED = "FINISHED:COMPLETED"
 REPORT = "sottovoce.json"
+_STATE = re.compile(r"[A-Z_:]{1,64}")
 
 
 class Status(NamedTuple):
@@ -56,7 +59,13 @@ class Administrator:
         if missing:
             raise NetworkError(f"the sites {', '.join(missing)} are not connected; start them, then submit again")
         with TemporaryDirectory() as folder:
-            return str(self._call("submit_job", str(write_job(self.agreement, Path(folder, "job")))))
+            return self._id(self._call("submit_job", str(write_job(self.agreement, Path(folder, "job")))))
+
+    @staticmethod
+    def _id(job: Any) -> str:
+        if not is_job_id(job):
+            raise NetworkError("the server does not name the job as FLARE names them; is it one?")
+        return str(job)
 
     def jobs(self) -> list[dict[str, Any]]:
         """All jobs of this run, the latest first."""
@@ -67,7 +76,7 @@ class Administrator:
         jobs = self.jobs()
         if not jobs:
             raise SpecError("no job of this run was submitted yet; run: sottovoce consortium submit")
-        return str(jobs[0]["job_id"])
+        return self._id(jobs[0].get("job_id"))
 
     def status(self, job: str) -> Status:
         """Where a job stands."""
@@ -76,8 +85,11 @@ class Administrator:
         if state == "RUNNING":
             with suppress(NetworkError):  # its process is only starting, or just ended
                 stats = self._call("show_stats", job, "server")
-                progress = dict(stats["server"].get("sottovoce", {})) if isinstance(stats.get("server"), dict) else {}
-        return Status(job, state, progress)
+                told = stats.get("server") if isinstance(stats, dict) else None
+                progress = progress_of_all(
+                    told.get("sottovoce") if isinstance(told, dict) else None, self.agreement.run
+                )
+        return Status(job, state if _STATE.fullmatch(state) else "?", progress)
 
     def follow(self, job: str, every: float = 1.0) -> Iterator[Status]:
         """The job's status now and then, until it is over."""
@@ -95,7 +107,9 @@ class Administrator:
             found = sorted(Path(folder).rglob(REPORT))
             if not found:
                 raise NetworkError("the job left no report: it was ended before; submit again, and the run goes on")
-            return json.loads(found[0].read_text(encoding="utf-8"))
+            if found[0].stat().st_size > LARGEST:
+                raise NetworkError(f"the report has more than {LARGEST} bytes, and is none of ours; not read")
+            return report_of(found[0].read_bytes(), self.agreement)
 
     def _call(self, command: str, *args: Any, **kwargs: Any) -> Any:
         """A command of FLARE's API; its errors are sentences, and what it prints is not for stdout."""

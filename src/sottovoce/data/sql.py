@@ -1,5 +1,6 @@
 """Records from a database: the rows of one query, through SQLAlchemy (extra `sql`) and any driver that it has."""
 
+import re
 from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
@@ -8,6 +9,8 @@ import pyarrow as pa
 
 from sottovoce.data.tables import Table
 from sottovoce.errors import DataError, SpecError
+
+_SECRET = re.compile(r"passw|pwd|secret|token", re.IGNORECASE)
 
 
 def is_database(text: str) -> bool:
@@ -54,6 +57,11 @@ def answer_of(url: str, query: str) -> tuple[str, dict[str, list[Any]]]:
         address = sqlalchemy.make_url(url)
     except ArgumentError:
         raise SpecError("this is no database address; write one such as sqlite:///clinic.db") from None
+    if any(_SECRET.search(key) for key in address.query):  # it would be shown with the address
+        raise SpecError(
+            "the address of this database has a password behind its '?'; write it as user:${NAME}@host, with NAME in "
+            "the environment"
+        )
     name = address.render_as_string(hide_password=True)
     try:
         engine = sqlalchemy.create_engine(address, poolclass=sqlalchemy.NullPool)  # one query: nothing is kept open

@@ -64,9 +64,9 @@ def gradients(problem: Problem, release: Release, nodes: IntArray, records: list
     """
     how = release.sampling
     if isinstance(how, Products):
-        sizes = problem.shards.sizes
+        shards = problem.shards
         return lambda x: np.stack(
-            [packed_moments(problem.shards, i, how.weight, how.row_norm) / sizes[i] for i in nodes.tolist()]
+            [packed_moments(shards, i, how.weight, how.row_norm, how.columns) / shards.sizes[i] for i in nodes.tolist()]
         )
 
     def gradient(x: Array) -> Array:

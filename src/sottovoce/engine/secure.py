@@ -191,13 +191,14 @@ class ExactProducts:
     @cached_property
     def grids(self) -> Grids:
         """From public numbers."""
-        return product_grids(self.largest, self.how.row_norm, self.how.intercept, self.how.weight)
+        return product_grids(self.largest, self.how.row_norm * self.how.columns, self.how.intercept, self.how.weight)
 
     @cached_property
     def sums(self) -> ProductSums:
         """Over the records on their grid."""
         shards = self.problem.shards
-        return ProductSums(shards.X, shards.y, self.grids, self.how.weight)
+        X = shards.X if self.how.columns else shards.X[:, :0]
+        return ProductSums(X, shards.y, self.grids, self.how.weight)
 
     def total(self, node: int, x: Array, records: IntArray | None) -> IntArray:
         """Of all units of a node, whatever x is."""

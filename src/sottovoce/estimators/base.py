@@ -8,7 +8,7 @@ is done to that record by itself: its row is scaled down to the public bound, it
 
 import warnings
 from dataclasses import replace
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -150,6 +150,8 @@ class PrivateLinearModel(Evaluates, BaseEstimator):
     track: bool
     warm_start: bool
     _last: Last
+    _column: ClassVar[float] = settings.INTERCEPT
+    """B."""
 
     def fit(self, X: Any, y: Any, nodes: Any = None, units: Any = None) -> Self:
         """Train on everybody's records.
@@ -187,6 +189,7 @@ class PrivateLinearModel(Evaluates, BaseEstimator):
         self.spent_ = remember(run.records, result.statement, run.owner)
         self._trained, self._result = run.records, result
         self._keep(result.models)
+        self._learn(result)
         return self
 
     def to_result(self, features: tuple[str, ...] | None = None) -> Result:
@@ -259,7 +262,8 @@ class PrivateLinearModel(Evaluates, BaseEstimator):
             outputs=outputs,
             adversary=settings.watching(self.trust, self.adversary, len(sizes)),
             graph="complete" if self.graph == "auto" else self.graph,
-            intercept=settings.INTERCEPT if self.fit_intercept else 0.0,
+            intercept=self._column if self.fit_intercept else 0.0,
+            shape=epsilon is not None and self._shaped(),
             penalty=settings.penalty_name(self.penalty),
             weight=self._mean_weight(),
         )
@@ -300,7 +304,7 @@ class PrivateLinearModel(Evaluates, BaseEstimator):
         """Weights (…, m) and constant terms (…,) of models (…, m'), in the units of the records."""
         if not self.fit_intercept:
             return models / self.row_norm_, np.zeros(models.shape[:-1])
-        return models[..., :-1] / self.row_norm_, settings.INTERCEPT * models[..., -1]
+        return models[..., :-1] / self.row_norm_, self._column * models[..., -1]
 
     def _targets(self, y: NDArray[Any]) -> tuple[Array, int]:
         """Targets as the loss takes them, and how many outputs a record has."""
@@ -313,6 +317,10 @@ class PrivateLinearModel(Evaluates, BaseEstimator):
     def _mean_weight(self) -> float:
         """The same on average, as far as that is public."""
         return 1.0
+
+    def _shaped(self) -> bool:
+        """Whether a share of the budget may go to the shape of the data."""
+        return False
 
     def _given(self) -> dict[str, Any]:
         """The parameters, for the planner: α in units of the loss that is minimised."""
@@ -333,6 +341,9 @@ class PrivateLinearModel(Evaluates, BaseEstimator):
     def _keep(self, models: Array) -> None:
         """Set `coef_`, `intercept_` and their kin from every node's model."""
         raise NotImplementedError
+
+    def _learn(self, result: Result) -> None:
+        """Set what else can be made of what was released."""
 
     def __sklearn_tags__(self) -> Any:
         """Sparse records are welcome; without a seed no two fits agree."""

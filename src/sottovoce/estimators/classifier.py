@@ -39,7 +39,9 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
         against the rest, all at once, in a single release
     penalty, alpha, l1_ratio : "l2", "l1", "elasticnet" or None, with weight `alpha` as in scikit-learn's
         `SGDClassifier`, on rows in units of `row_norm`. The intercept is penalised too
-    trust : whom the owners trust: "nobody" (every message may be read), or "centre" (one node holds all records)
+    trust : whom the owners trust: "nobody" (every message may be read, every other node be curious), "majority" or a
+        number (so many nodes may collude, the others keep secrets that they share in pairs), or "centre" (one node
+        holds all records)
     adversary : the same by the name of who is watching, such as "transcript"; "auto" follows from `trust`
     n_nodes : to how many simulated owners rows are dealt in turn where `fit` is given no `nodes`; "auto" is one owner
     graph, activation : who is linked with whom, and who speaks in a round, such as "ring" and "matching(2)"
@@ -47,6 +49,8 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
     row_norm : a public bound on the length of a row. Without it rows are scaled down to length 1, with a warning
     on_violation : "clip" scales a row over the bound down to it, in `fit` and `predict`; "raise" refuses it
     fit_intercept : whether there is a constant term
+    shape : "auto" spends a share of the budget on the shape of the data where public numbers say that it pays: noisy
+        means by which rows are centred, scaled and brought to a common length; False spends all on the model
     classes : the labels there may be, public. Inferred from the data, with a warning, where not given
     class_weight : what a record of each class counts, {class: number over 0}, public; or "balanced": by the `prior`
         all classes count the same together. The largest weight counts as 1 in the mechanism, so that weights change no
@@ -90,6 +94,8 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
     SIMULATION: with secret noise every record would have (ε = 1, δ = 1e-05)-differential privacy against ...
     """
 
+    _column = settings.SMALL_INTERCEPT
+
     def __init__(
         self,
         epsilon: float | None = 1.0,
@@ -110,6 +116,7 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
         row_norm: float | None = None,
         on_violation: str = "clip",
         fit_intercept: bool = True,
+        shape: bool | str = "auto",
         classes: Any = None,
         class_weight: Any = None,
         prior: Any = None,
@@ -137,6 +144,7 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
         self.row_norm = row_norm
         self.on_violation = on_violation
         self.fit_intercept = fit_intercept
+        self.shape = shape
         self.classes = classes
         self.class_weight = class_weight
         self.prior = prior
@@ -245,6 +253,11 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
             )
         outputs = len(self.classes_) if len(self.classes_) > 2 else 1
         return (2.0 * codes - 1.0 if outputs == 1 else codes.astype(np.float64)), outputs
+
+    def _shaped(self) -> bool:
+        if self.shape not in ("auto", True, False):
+            raise SpecError(f"shape must be 'auto', True or False, not {self.shape!r}")
+        return bool(self.shape)
 
     def _labels(self) -> tuple[Any, ...]:
         return tuple(self.classes_.tolist())

@@ -1,21 +1,29 @@
-"""PrivateRegressor: robust linear regression over many owners' records, as a scikit-learn estimator."""
+"""PrivateRegressor: linear regression over many owners' records, as a scikit-learn estimator.
+
+It is fitted by a noisy descent that public bounds keep stable, or from sufficient statistics that are released once,
+whichever is foreseen to be better (`planner.regression`). What the statistics allow besides costs nothing more: a whole
+path of penalties, an estimate of R², intervals that count the noise.
+"""
 
 import math
 from typing import Any
 
 import numpy as np
+import scipy  # not its parts: they load when first used
 from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
+from sklearn.utils.validation import check_is_fitted
 
 from sottovoce._types import Array
 from sottovoce.errors import DataError, SpecError
+from sottovoce.estimators import settings
 from sottovoce.estimators.base import PrivateLinearModel, known_loss, leak
 from sottovoce.problem import losses
+from sottovoce.problem.least_squares import NoisyLeastSquares
 from sottovoce.problem.losses import Loss
+from sottovoce.run.result import Result
 
 LOSSES = "auto, huber, absolute, quantile, squared"
-AUTO = 0.25
-"""Threshold of the default loss, huber, over the half width of the targets' range."""
 TARGET_BOUNDS = (-1.0, 1.0)
 """The range that targets are clipped to where none is given: fixed, so that it tells of nobody."""
 
@@ -30,11 +38,14 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
     ----------
     epsilon : ε of the guarantee; None for no noise, which protects nobody
     delta : δ of the guarantee; "auto" is 1e-5, or half of one over the number of records if that is less
-    loss : "huber(threshold)", "absolute", "quantile(level)" or "squared" (its slope clipped at 2); "auto" is
-        "huber(0.25)", quadratic up to an eighth of the range: an error beyond that pulls no harder, and so needs no
-        more noise
+    loss : "squared", which "auto" is too, "huber(threshold)", "absolute" or "quantile(level)". In a descent, a record
+        that errs by more than a threshold pulls no harder: the squared loss's is chosen by the plan
+    method : "descent", many rounds of noisy gradients; "statistics", one release of the products of all columns, for
+        the squared loss; "mean", the best constant; "auto" is what public numbers say will lose least
     penalty, alpha, l1_ratio : "l2", "l1", "elasticnet" or None, with weight `alpha`. The intercept is penalised too
-    trust : whom the owners trust: "nobody" (every message may be read), or "centre" (one node holds all records)
+    trust : whom the owners trust: "nobody" (every message may be read, every other node be curious), "majority" or a
+        number (so many nodes may collude, the others keep secrets that they share in pairs), or "centre" (one node
+        holds all records)
     adversary : the same by the name of who is watching, such as "transcript"; "auto" follows from `trust`
     n_nodes : to how many simulated owners rows are dealt in turn where `fit` is given no `nodes`; "auto" is one owner
     graph, activation : who is linked with whom, and who speaks in a round, such as "ring" and "matching(2)"
@@ -57,6 +68,9 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
     n_features_in_, feature_names_in_ : as in scikit-learn
     nodes_ : the nodes' names
     row_norm_, target_bounds_ : the bounds that were used
+    method_ : which method it was fitted by
+    r2_ : R² on the training records, estimated from the released statistics and their known noise, at no further cost;
+        None after a descent
     privacy_ : the `PrivacyStatement` of the last fit
     spent_ : what all fits of this process on these records cost together, of other estimators too
     plan_, spec_ : what the planner chose and why; the whole run, written down
@@ -72,6 +86,7 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
     True
     """
 
+    method: str
     target_bounds: tuple[float, float] | None
 
     def __init__(
@@ -80,6 +95,7 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
         delta: float | str = "auto",
         *,
         loss: str = "auto",
+        method: str = "auto",
         penalty: str | None = "auto",
         alpha: float | str = "auto",
         l1_ratio: float | str = "auto",
@@ -104,6 +120,7 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
         self.epsilon = epsilon
         self.delta = delta
         self.loss = loss
+        self.method = method
         self.penalty = penalty
         self.alpha = alpha
         self.l1_ratio = l1_ratio
@@ -129,6 +146,81 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
         """The target of every record, as the linear model has it."""
         return self._decide(X)
 
+    def predict_interval(self, X: Any, coverage: float = 0.9) -> Array:
+        """Two ends, between which the target of a new record lies with about the given probability.
+
+        They count three things: how far targets scatter about the model, as estimated from the released statistics; how
+        far noise and chance may have moved the model at this record; and how far noise may have misled the estimate, by
+        one deviation of it. Targets that scatter like a normal law are covered as often as asked, or more.
+
+        Parameters
+        ----------
+        X : records by features
+        coverage : a probability
+
+        Returns
+        -------
+        (records, 2) low and high ends, in the units of the targets
+
+        Examples
+        --------
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.uniform(-1, 1, (4000, 2))
+        >>> y = X[:, 0] + 0.1 * rng.normal(size=4000)
+        >>> settings = {"row_norm": 1.5, "target_bounds": (-1.5, 1.5), "random_state": 0}
+        >>> model = PrivateRegressor(epsilon=2.0, method="statistics", **settings).fit(X, y)
+        >>> low, high = model.predict_interval(X).T
+        >>> bool(np.mean((low <= y) & (y <= high)) > 0.9)
+        True
+        """
+        found = self._statistics()
+        if not 0 < coverage < 1:
+            raise SpecError(f"coverage is a probability strictly between 0 and 1, not {coverage!r}")
+        fit, records = self._fit_, sum(group.event.records * len(group.nodes) for group in self.privacy_.groups)
+        decided = self._decide(X)
+        rows = self._bounded(self._checked(X, reset=False)) / self.row_norm_
+        rows = np.asarray(rows if isinstance(rows, np.ndarray) else rows.toarray(), dtype=np.float64)
+        if self.fit_intercept:
+            rows = np.concatenate([rows, np.full((len(rows), 1), settings.INTERCEPT)], axis=1)
+        if found.m < rows.shape[1]:  # of the constant alone
+            rows = rows[:, -1:]
+        noise, chance = found.covariance(fit, records)
+        scatter = max(fit.risk - float(np.sum(found.gram * noise)), 0.0) / max(1.0 - found.m / records, 0.5)
+        at = np.sum((rows @ (noise + chance)) * rows, axis=1)
+        low, high = self.target_bounds_
+        half = (high - low) / 2.0 * float(scipy.special.ndtri((1.0 + coverage) / 2.0))
+        width = half * np.sqrt(scatter + found.deviation(fit.x) + np.maximum(at, 0.0))
+        return np.stack([decided - width, decided + width], axis=1)
+
+    def path(self, alphas: Any, penalty: str | None = None, l1_ratio: float | str = "auto") -> tuple[Array, Array]:
+        """Models for many penalties from the one release: no further cost, whatever is tried.
+
+        Parameters
+        ----------
+        alphas : weights of the penalty
+        penalty, l1_ratio : as in the estimator, whose penalty is the default
+
+        Returns
+        -------
+        coefficients (alphas, features) and constant terms (alphas,)
+        """
+        found, name = self._statistics(), settings.penalty_name(self.penalty if penalty is None else penalty)
+        hs = [settings.regulariser(name, float(alpha), l1_ratio) for alpha in np.ravel(alphas)]
+        models = np.stack([fit.x for fit in found.path(hs)])
+        if found.m < self.n_features_in_ + bool(self.fit_intercept):
+            models = np.concatenate([np.zeros((len(models), self.n_features_in_)), models], axis=1)
+        coef, constant = self._scaled(models)
+        return coef, constant
+
+    def _statistics(self) -> NoisyLeastSquares:
+        check_is_fitted(self)
+        if self.statistics_ is None:
+            raise SpecError(
+                f"this model was fitted by {self.method_}, which releases gradients and no statistics; fit with "
+                "method='statistics'"
+            )
+        return self.statistics_
+
     def _targets(self, y: NDArray[Any]) -> tuple[Array, int]:
         try:
             y = y.astype(np.float64)
@@ -149,16 +241,38 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
         return self.target_bounds_
 
     def _loss(self, outputs: int) -> Loss:
-        loss = losses.LOSSES.make("huber", AUTO) if self.loss == "auto" else known_loss(self.loss, "real", LOSSES)
+        loss = losses.LOSSES.make("squared") if self.loss == "auto" else known_loss(self.loss, "real", LOSSES)
         self.loss_ = str(loss)
         return loss
 
     def _keep(self, models: Array) -> None:
+        self.node_coef_, self.node_intercept_ = self._scaled(models)
+        self.coef_, self.intercept_ = self.node_coef_.mean(axis=0), float(self.node_intercept_.mean())
+
+    def _scaled(self, models: Array) -> tuple[Array, Array]:
+        """Weights and constant terms in the units of records and targets."""
         low, high = self.target_bounds_
         half = (high - low) / 2
         coef, constant = self._split(models)
-        self.node_coef_, self.node_intercept_ = half * coef, half * constant + (low + high) / 2
-        self.coef_, self.intercept_ = self.node_coef_.mean(axis=0), float(self.node_intercept_.mean())
+        return half * coef, half * constant + (low + high) / 2
+
+    def _given(self) -> dict[str, Any]:
+        """A fit that goes on from another's model descends from there."""
+        further = self.warm_start and hasattr(self, "_last") and self.method == "auto"
+        return super()._given() | ({"method": "descent"} if further else {})
+
+    def _learn(self, result: Result) -> None:
+        self.method_ = {"dual_averaging": "descent"}.get(name := result.spec.algorithm.method.name, name)
+        self.statistics_: NoisyLeastSquares | None = None
+        self.r2_: float | None = None
+        if result.statistics is None:
+            return
+        m = self.n_features_in_ * (self.method_ != "mean") + bool(self.fit_intercept)
+        intercept = result.spec.problem.intercept
+        weight = dict(result.spec.algorithm.method.numbers).get("weight", intercept)
+        self.statistics_ = NoisyLeastSquares.of(result.statistics, m, result.public["noise"], weight, intercept)
+        self._fit_ = self.statistics_.solve(result.spec.problem.h)
+        self.r2_ = 1.0 - self._fit_.risk / self.statistics_.spread
 
 
 def _range(bounds: Any) -> tuple[float, float]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from sottovoce.algorithm.method import constant, linear
+from sottovoce.algorithm.method import ALL, constant, linear
 from sottovoce.errors import DataError, PrivacyError, SpecError
 from sottovoce.planner import Choice, Facts, choose
 from sottovoce.planner.trust import read_trust
@@ -25,12 +25,16 @@ from sottovoce.run.spec import Spec
 
 INTERCEPT = 0.5
 """B, the value of the intercept's column beside rows of norm at most 1: L grows by a ninth, the intercept can move."""
+SMALL_INTERCEPT = 0.25
+"""B where what counts is the side of 0 on which a score lies: L grows by 3 %, and a score of 1 is not so far."""
 STEEPEST = 2.0
 """Where a loss has no bounded slope, slopes are clipped to that of an error of the width of [−1, 1]."""
 PENALTIES = {"auto": "l2", "l2": "l2", "l1": "l1", "elasticnet": "elastic_net", "none": "none"}
 SAMPLINGS = ("auto", "poisson", "fixed", "full")
 NO_NOISE = 10.0
 """Without privacy, a plan as for an ε at which noise hardly matters."""
+ENDLESS = 1e4
+"""The same of a regression, whose plans are right for any ε."""
 REACH = 1e4
 """How long a model may get, in units of mean gradients, in as few rounds as there are."""
 
@@ -92,12 +96,16 @@ def plan(facts: Facts, private: bool, given: dict[str, Any]) -> Choice:
     if given["rounds"] != "auto":
         fixed["rounds"] = whole(given["rounds"], "rounds")
     fixed |= _sampling(given["sampling"], given["batch"], min(facts.sizes))
-    if math.isinf(facts.loss.slope_bound):
+    if "method" in given:  # of a regression, which knows how to choose a clip
+        fixed["method"] = given["method"]
+    elif math.isinf(facts.loss.slope_bound):
         fixed["clip"] = STEEPEST * math.sqrt(facts.outputs) * math.hypot(facts.row_norm, facts.intercept)
     if given["alpha"] != "auto":
         fixed["h"] = regulariser(facts.penalty, given["alpha"], given["l1_ratio"])
     elif given["l1_ratio"] != "auto":
         fixed["l1_ratio"] = _share(given["l1_ratio"])
+    if not private and "method" in given:
+        facts = replace(facts, epsilon=ENDLESS)
     choice = choose(facts, **fixed)
     return choice if private else replace(choice, spec=_without_noise(choice.spec, facts))
 
@@ -109,8 +117,10 @@ def _without_noise(spec: Spec, facts: Facts) -> Spec:
     at most R² + B² for every loss here that has one. Where that asks for more than A_T/REACH, few rounds had better go
     far than steadily.
     """
-    if math.isfinite(facts.loss.slope_bound):
-        spec = spec.but(privacy__clip=None)
+    spec = spec.but(algorithm__counted=ALL)
+    if spec.privacy.clip is not None:
+        steepest = STEEPEST * math.sqrt(facts.outputs) * math.hypot(facts.row_norm, facts.intercept)
+        spec = spec.but(privacy__clip=None if math.isfinite(facts.loss.slope_bound) else steepest)
     mu = spec.problem.h.modulus
     if mu > 0:
         steady = (facts.row_norm**2 + facts.intercept**2) ** 2 / (2 * mu)

@@ -26,11 +26,24 @@ from sottovoce.network.mixing import WEIGHTS, metropolis
 from sottovoce.planner import Facts as Known
 from sottovoce.planner import choose
 from sottovoce.privacy.pairs import PairsLaw
-from sottovoce.privacy.release import Central, GaussianLaw, LaplaceLaw, SecretPairs, TreeLaw
+from sottovoce.privacy.release import (
+    MAJORITY,
+    Adversary,
+    Central,
+    GaussianLaw,
+    LaplaceLaw,
+    SecretPairs,
+    Transcript,
+    TreeLaw,
+)
 from sottovoce.privacy.sampling import Cyclic, Fixed, Full
 from sottovoce.problem.regularisers import Separable
 from sottovoce.problem.shards import Shards
 from sottovoce.run.spec import Spec
+
+TRANSCRIPT = Transcript()
+OUTSIDERS, ONE, MOST = SecretPairs(), SecretPairs(1), SecretPairs(MAJORITY)
+"""Who may help who sees every message: nobody, any one node, any minority of them."""
 
 
 def fits(facts: Facts) -> str:
@@ -76,7 +89,7 @@ def merged(shards: Shards) -> Shards:
     return one
 
 
-def planned(facts: Facts) -> Spec:
+def planned(facts: Facts, adversary: Adversary = TRANSCRIPT) -> Spec:
     """Dual averaging as the planner would run it; its step sizes are its own, and no factor is put on them."""
     known = Known(
         sizes=facts.sizes,
@@ -87,6 +100,7 @@ def planned(facts: Facts) -> Spec:
         graph=facts.graph,
         row_norm=facts.row_norm,
         intercept=facts.intercept,
+        adversary=adversary,
     )
     same = facts.spec("dual_averaging")
     return choose(
@@ -97,6 +111,16 @@ def planned(facts: Facts) -> Spec:
         activation=same.network.activation,
         rounds=same.algorithm.rounds,
     ).spec
+
+
+def planned_pairs(facts: Facts) -> Spec:
+    """The same, with secrets between pairs of nodes; any one of them may be curious."""
+    return planned(facts, ONE)
+
+
+def planned_majority(facts: Facts) -> Spec:
+    """The same, and any minority of them may collude."""
+    return planned(facts, MOST)
 
 
 def dual_spec(facts: Facts, a: Sequence | None = None, share: float = 1.0, **changes: Any) -> Spec:
@@ -160,16 +184,27 @@ def muffliato(facts: Facts) -> Spec:
     return stepped(facts, facts.spec(METHODS.make("muffliato", *gossip), sampling=Full()))
 
 
-def decor(facts: Facts) -> Spec:
-    """Allouah et al. 2024: descent with noise that neighbours cancel; nobody colludes.
+def decor(facts: Facts, adversary: SecretPairs = OUTSIDERS) -> Spec:
+    """Allouah et al. 2024: descent with noise that neighbours cancel; as they have it, nobody colludes.
 
-    [Σ⁻¹]_ii ≤ (1/n + (1 − 1/n)/(1 + λ₂r²))/σ², so that r² = (n − 1)/(λ₂·waste) leaves all but that share of nσ².
+    [Σ⁻¹]_ii ≤ (1/n + (1 − 1/n)/(1 + λ₂r²))/σ², so that r² = (n − 1)/(λ₂·waste) leaves all but that share of nσ². Where
+    nodes may collude that cut others off from one another, as on a ring, what is left is priced.
     """
     laplacian = np.diag(facts.network.degrees) - facts.network.adjacency()
     second = float(np.linalg.eigvalsh(laplacian)[1])
-    ratio = math.sqrt((facts.n - 1) / (second * WASTE))
-    law = PairsLaw(round(ratio, 6))
-    return stepped(facts, facts.spec("descent", privacy__law=law, privacy__adversary=SecretPairs()))
+    ratio = round(math.sqrt((facts.n - 1) / (second * WASTE)), 6)
+    law = PairsLaw(ratio) if adversary == OUTSIDERS else PairsLaw(ratio, graph=facts.graph, cut="priced")
+    return stepped(facts, facts.spec("descent", privacy__law=law, privacy__adversary=adversary))
+
+
+def decor_pairs(facts: Facts) -> Spec:
+    """The same at a guarantee that takes participants into account: any one of them may be curious."""
+    return decor(facts, ONE)
+
+
+def decor_majority(facts: Facts) -> Spec:
+    """The same where any minority of them may collude."""
+    return decor(facts, MOST)
 
 
 def mixup(facts: Facts) -> Spec:
@@ -210,6 +245,11 @@ def huang_gaussian(facts: Facts) -> Spec:
 def lonely(facts: Facts) -> str:
     """Noise that pairs cancel needs pairs."""
     return "it needs at least two nodes" if facts.n == 1 else ""
+
+
+def crowded(facts: Facts) -> str:
+    """Where one of them is curious, it needs two others."""
+    return "it needs at least three nodes" if facts.n < 3 else ""
 
 
 LOCAL = 5  # steps between two exchanges
@@ -288,7 +328,11 @@ def rough(facts: Facts) -> str:
 
 
 FAMILIES: dict[str, tuple[Baseline, ...]] = {
-    "our planner": (Baseline("sottovoce", "our planner's dual averaging", planned, source="own"),),
+    "our planner": (
+        Baseline("sottovoce", "our planner's dual averaging", planned, source="own"),
+        Baseline("pairs", "the same with secrets between pairs", planned_pairs, source="own", refusal=crowded),
+        Baseline("majority", "the same, any minority colluding", planned_majority, source="own", refusal=crowded),
+    ),
     "dual averaging by gossip": (
         Baseline("algorithm1", "Liu, Johansson and Shi, Algorithm 1", algorithm1),
         Baseline("liu2022", "Liu, Johansson and Shi 2022", liu2022, source="reconstruction"),
@@ -305,6 +349,8 @@ FAMILIES: dict[str, tuple[Baseline, ...]] = {
         Baseline("xiao_admm", "Xiao and Devadas 2021, ADMM", admm, source="reconstruction"),
         Baseline("xiao_dgd", "Xiao and Devadas 2021, DGD", mixup, source="reconstruction"),
         Baseline("decor", "Allouah et al. 2024, DECOR", decor, refusal=lonely),
+        Baseline("decor_pairs", "DECOR, any one node curious", decor_pairs, refusal=crowded),
+        Baseline("decor_majority", "DECOR, any minority colluding", decor_majority, refusal=crowded),
         Baseline("alone", "each node alone", alone, source="own"),
     ),
     "a server and local steps": (

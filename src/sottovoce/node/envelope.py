@@ -36,8 +36,16 @@ import json
 import os
 from collections import deque
 from collections.abc import Callable, Mapping
+from functools import cache
 from hashlib import blake2b, sha256
 from typing import Any, NamedTuple
+
+from cryptography.exceptions import InvalidSignature, InvalidTag
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from sottovoce.errors import Stranger
 from sottovoce.node.identity import KEY, Identity
@@ -50,6 +58,7 @@ NONCE, TAG, SIGNATURE = 12, 16, 64
 OVERHEAD = len(MARK) + NONCE + TAG
 LONGEST = 1 << 14
 """Bytes of an introduction: a certificate takes some thousand."""
+_NONCE, _SEALED = slice(len(MARK), len(MARK) + NONCE), slice(len(MARK) + NONCE, None)
 REMEMBERED = 1024
 """Envelopes of a peer that would be known again; older ones are of rounds that are over."""
 
@@ -85,9 +94,6 @@ class RunKeys(NamedTuple):
     @property
     def public(self) -> "PublicKeys":
         """What others may know."""
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-        from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-
         signing = Ed25519PrivateKey.from_private_bytes(self.signing).public_key().public_bytes_raw()
         agreement = X25519PrivateKey.from_private_bytes(self.agreement).public_key().public_bytes_raw()
         return PublicKeys(signing, agreement, self.nonce)
@@ -170,8 +176,6 @@ class _Pair:
     """What this node and another one share."""
 
     def __init__(self, secret: Callable[[str], bytes], out: str, back: str) -> None:
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
         self.seals, self.opens = AESGCM(secret(out)), AESGCM(secret(back))
         self.hedge = secret(f"nonces of {out}")
         self.noise = secret("noise")
@@ -224,9 +228,6 @@ class Envelope:
         known: Mapping[int, bytes] | None = None,
         keep: Callable[[int, bytes], None] = lambda peer, data: None,
     ) -> None:
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-        from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-
         self.run, self.nodes, self.me, self.identity, self._keep = run, nodes, me, identity, keep
         self._agreement = X25519PrivateKey.from_private_bytes(keys.agreement)
         self._signing = Ed25519PrivateKey.from_private_bytes(keys.signing)
@@ -281,10 +282,6 @@ class Envelope:
         self._members[peer], self._pairs[peer] = keys, pair
 
     def _pair(self, peer: int, keys: PublicKeys) -> _Pair:
-        from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
-        from cryptography.hazmat.primitives.hashes import SHA256
-        from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-
         weak = Refused(Code.KEYS, f"the key of node '{self.nodes[peer]}' gives a secret that everybody knows; refused")
         try:
             shared = self._agreement.exchange(X25519PublicKey.from_public_bytes(keys.agreement))
@@ -323,20 +320,18 @@ class Envelope:
         pair, context = self._known(peer), _context(topic, reply)
         random = os.urandom(NONCE) + context + about + message[-CHECK:]
         nonce = blake2b(random, key=pair.hedge, digest_size=NONCE).digest()
-        return b"".join((MARK, nonce, pair.seals.encrypt(nonce, about + message, context)))
+        return MARK + nonce + pair.seals.encrypt(nonce, about + message, context)
 
     def open(self, peer: int, topic: str, sealed: bytes, reply: bool = False) -> bytes:
         """The letter in an envelope that this very node sealed for this one, under this topic, and only once."""
-        from cryptography.exceptions import InvalidTag
-
         pair = self._known(peer)
-        if len(sealed) < OVERHEAD or sealed[: len(MARK)] != MARK:
+        if len(sealed) < OVERHEAD or not sealed.startswith(MARK):
             raise Refused(Code.FORMAT, "this is no envelope of sottovoce: it does not begin with its mark")
-        nonce = sealed[len(MARK) : len(MARK) + NONCE]
+        nonce = sealed[_NONCE]
         if pair.is_replay(nonce):
             raise Refused(Code.REPLAY, f"an envelope of node '{self.nodes[peer]}' came a second time; refused")
         try:
-            letter = pair.opens.decrypt(nonce, memoryview(sealed)[len(MARK) + NONCE :], _context(topic, reply))
+            letter = pair.opens.decrypt(nonce, memoryview(sealed)[_SEALED], _context(topic, reply))
         except InvalidTag:
             raise Refused(
                 Code.SEAL,
@@ -354,9 +349,6 @@ class Envelope:
 
     def verify(self, peer: int, signature: bytes, *statement: bytes | str | int) -> bool:
         """Whether another node signed a statement in this run."""
-        from cryptography.exceptions import InvalidSignature
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
         if peer not in self._members:
             return False
         try:
@@ -367,5 +359,6 @@ class Envelope:
         return True
 
 
+@cache
 def _context(topic: str, reply: bool) -> bytes:
     return f"{WIRE} {topic} {'reply' if reply else 'request'}".encode()

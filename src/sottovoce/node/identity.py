@@ -16,13 +16,18 @@ An identity signs introductions, and nothing else.
 from collections.abc import Container, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
+from cryptography.x509.oid import NameOID
 
 from sottovoce.errors import SpecError
 from sottovoce.node.message import Code, Refused
-
-if TYPE_CHECKING:
-    from cryptography.x509 import Certificate
 
 KEY = 32
 """Bytes of a public key."""
@@ -71,8 +76,6 @@ class OwnKey:
     """
 
     def __init__(self, seed: bytes, listed: Mapping[str, str] | None = None) -> None:
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
         self._key, self._listed = Ed25519PrivateKey.from_private_bytes(seed), listed
 
     @property
@@ -98,9 +101,6 @@ class OwnKey:
 
     def verify(self, name: str, statement: bytes, signature: bytes, proof: bytes) -> None:
         """By the listed key, or by the one that comes along."""
-        from cryptography.exceptions import InvalidSignature
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
         if len(proof) != KEY:
             raise unproven(name, "an identity key has 32 bytes")
         if self._listed is not None and self._listed.get(name) != proof.hex():
@@ -123,9 +123,6 @@ class Certified:
     assumption = "the consortium's authority gave certificates to the right sites, or fingerprints were compared"
 
     def __init__(self, certificate: Path, key: Path, authority: Path, revoked: Container[int] = ()) -> None:
-        from cryptography import x509
-        from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
-
         try:
             mine = x509.load_pem_x509_certificate(certificate.read_bytes())
             self._authority = x509.load_pem_x509_certificate(authority.read_bytes())
@@ -144,9 +141,6 @@ class Certified:
 
     def verify(self, name: str, statement: bytes, signature: bytes, proof: bytes) -> None:
         """The chain, the name, the dates, then the signature."""
-        from cryptography import x509
-        from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
-
         try:
             theirs = x509.load_der_x509_certificate(proof)
             self._refuse_unless_of(theirs, name)
@@ -159,9 +153,7 @@ class Certified:
                 raise
             raise unproven(name, "the certificate cannot be read") from None
 
-    def _refuse_unless_of(self, theirs: "Certificate", name: str) -> None:
-        from cryptography.x509.oid import NameOID
-
+    def _refuse_unless_of(self, theirs: x509.Certificate, name: str) -> None:
         theirs.verify_directly_issued_by(self._authority)
         names = [str(part.value) for part in theirs.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
         if names != [name]:
@@ -174,9 +166,6 @@ class Certified:
 
 def _scheme(key: Any) -> tuple[Any, ...]:
     """How a key of this kind signs: RSA by PSS, elliptic curves by ECDSA, Ed25519 by itself."""
-    from cryptography.hazmat.primitives import hashes
-    from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
-
     if isinstance(key, rsa.RSAPrivateKey | rsa.RSAPublicKey):
         length = padding.PSS.DIGEST_LENGTH
         return padding.PSS(padding.MGF1(hashes.SHA256()), length), hashes.SHA256()

@@ -28,6 +28,7 @@ import math
 import struct
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
+from contextlib import suppress
 from hashlib import blake2b
 from threading import Condition
 from typing import Any
@@ -101,8 +102,8 @@ class Links:
         envelope: Envelope,
         secret: bytes,
     ) -> None:
-        self.run, self.me, self.envelope = run, me, envelope
-        self._released, self._secret = released, secret
+        self.run, self.me, self.envelope, self._T = run, me, envelope, run.T
+        self._released, self._secret, self._digest, self._mark = released, secret, run.digest, run.mark
         self.peers = {j: rounds.tolist() for j, rounds in run.neighbours(me).items()}
         """Every node that this one ever speaks with, and in which rounds."""
         self._shape, self._bounds, self._size = run.shape, run.bounds, size_of(run.shape)
@@ -131,7 +132,7 @@ class Links:
     # -- this node's own messages --
 
     def _header(self, t: int) -> Header:
-        return Header(self.run.mark, t, self.me)
+        return Header(self._mark, t, self.me)
 
     def post(self, t: int, payload: bytes) -> None:
         """Hand a message out from now on; it is on the disk already."""
@@ -171,7 +172,7 @@ class Links:
 
     def farewell(self) -> bytes:
         """The notice that this node has done all of its rounds, and has everything that it needs on the disk."""
-        return pack_text(self._header(self.run.T + 1), "done")
+        return pack_text(self._header(self._T + 1), "done")
 
     def sealed(self, peer: int, payload: bytes, reply: bool = False) -> bytes:
         """A message as it travels to a peer; an introduction travels as it is."""
@@ -185,11 +186,11 @@ class Links:
     def _about(self, peer: int, payload: bytes) -> bytes:
         """The proof of a message, and the voucher where one is due."""
         t = round_of(payload)
-        if not 1 <= t <= self.run.T:
+        if not 1 <= t <= self._T:
             return _ABOUT.pack(bytes(PROOF), 0)
         message = payload[-CHECK:].hex()
         voucher = self._voucher(peer, t, message)
-        return _ABOUT.pack(own_proof(self._secret, self.run.digest, t, message), len(voucher)) + voucher
+        return _ABOUT.pack(own_proof(self._secret, self._digest, t, message), len(voucher)) + voucher
 
     def _stretch(self, peer: int, t: int) -> list[int]:
         """The rounds that a voucher of round t is for; none where none is due."""
@@ -264,8 +265,8 @@ class Links:
         if t == 0:
             return self.hello(peer)
         with self._changed:
-            if t > self.run.T:
-                return self.farewell() if self._mixed >= self.run.T else b""
+            if t > self._T:
+                return self.farewell() if self._mixed >= self._T else b""
             return self._outbox.get(t, b"")
 
     def _opened(self, peer: int, data: bytes, reply: bool) -> int:
@@ -297,14 +298,15 @@ class Links:
 
     def _was_refused(self, peer: int, data: bytes) -> None:
         """Anybody can say this: without a proof it ends nothing but this attempt, and only while a hello is due."""
-        if peer not in self.peers or 0 in self._inbox[peer] or self._mixed >= self.run.T:
+        if peer not in self.peers or 0 in self._inbox[peer] or self._mixed >= self._T:
             raise Refused(Code.NOTICE, f"node {peer} says that it does not know this node, which it does; refused")
         name = self.run.nodes[peer]
         try:
             seen = json.loads(data[len(REFUSES) :])
         except (ValueError, RecursionError):
             raise Refused(Code.NOTICE, f"node '{name}' sent a notice that cannot be read; refused") from None
-        self._check_own(name, seen)
+        with suppress(Refused):  # a folder that is lost, and not old, has another secret: it can prove nothing
+            self._check_own(name, seen)
         self._strangers[peer] = Stranger(
             f"node '{name}' says that it knows other keys of this node in this run: this folder is not the one that "
             "began it; restore that folder, or begin a run of another name. Nothing was sent"
@@ -319,18 +321,18 @@ class Links:
             raise Refused(Code.FORMAT, f"node {peer} sent a letter without a message; refused") from None
         start = _ABOUT.size + length
         voucher, payload = letter[_ABOUT.size : start], letter[start:]
-        if len(payload) != self._size and 1 <= round_of(payload) <= self.run.T:
+        if len(payload) != self._size and 1 <= round_of(payload) <= self._T:
             raise Refused(Code.SIZE, f"node {peer} sent {len(payload)} bytes where {self._size} are expected; refused")
         message = read(payload)
         t = message.header.round
-        if t in (0, self.run.T + 1):
+        if t in (0, self._T + 1):
             self._take_notice(peer, t, message)
         else:
             self._take_message(peer, t, message, payload, proof.hex(), voucher)
         return t
 
     def _take_notice(self, peer: int, t: int, message: Message) -> None:
-        check(message, Header(self.run.mark, t, peer), None, "|u1")
+        check(message, Header(self._mark, t, peer), None, "|u1")
         value, attached = unpack_text(message)
         if t == 0:
             self._welcome(peer, value, attached)
@@ -339,8 +341,8 @@ class Links:
         self._inbox[peer][t] = _HERE
 
     def _take_message(self, peer: int, t: int, message: Message, payload: bytes, proof: str, voucher: bytes) -> None:
-        bound = self._bounds[t - 1] if 1 <= t <= self.run.T else math.inf
-        check(message, Header(self.run.mark, t, peer), self._shape, bound=bound)
+        bound = self._bounds[t - 1] if 1 <= t <= self._T else math.inf
+        check(message, Header(self._mark, t, peer), self._shape, bound=bound)
         name, digest = self.run.nodes[peer], message.digest.hex()
         rounds, box = self.peers[peer], self._inbox[peer]
         if t not in self._when[peer]:
@@ -352,7 +354,7 @@ class Links:
             raise Refused(Code.SECOND, f"node '{name}' sent a second, different message for round {t}; refused")
         if t <= self._mixed or t in box:
             return  # a duplicate of what was mixed or waits to be
-        have = max([self._mixed, *(r for r in box if r <= self.run.T)])
+        have = max([self._mixed, *(r for r in box if r <= self._T)])
         due = rounds[bisect_right(rounds, have)]
         if t != due:
             raise Refused(Code.ROUND, f"node '{name}' sent round {t} before round {due}; refused")
@@ -398,7 +400,7 @@ class Links:
         self._strangers.pop(peer, None)
         self._check_own(name, value.get("seen"))
         for letter in attached:
-            if not 1 <= round_of(letter[_about_size(letter) :]) <= self.run.T:
+            if not 1 <= round_of(letter[_about_size(letter) :]) <= self._T:
                 raise Refused(
                     Code.NOTICE, f"node '{name}' attached to its hello what is no message of a round; refused"
                 )
@@ -412,14 +414,14 @@ class Links:
             isinstance(seen, list)
             and len(seen) == 3
             and type(seen[0]) is int
-            and 1 <= seen[0] <= self.run.T
+            and 1 <= seen[0] <= self._T
             and all(isinstance(part, str) for part in seen[1:])
         ):
             raise Refused(Code.CLAIM, f"node '{name}' does not say what it saw of this node; refused")
         t, digest, proof = seen
         if self._released(t) == digest:
             return
-        if proof != own_proof(self._secret, self.run.digest, t, digest).hex():
+        if proof != own_proof(self._secret, self._digest, t, digest).hex():
             raise Refused(
                 Code.CLAIM,
                 f"node '{name}' claims to have seen round {t} of this node, which this node's ledger does not know, "

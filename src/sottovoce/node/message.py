@@ -212,13 +212,13 @@ def _refuse_unless_within(header: Header, array: NDArray[Any], bound: float) -> 
     flat = array.ravel()
     with np.errstate(over="ignore", invalid="ignore"):  # squares of finite numbers may overflow: then look at each
         square = float(flat.dot(flat))
-        if square <= bound * bound and square < math.inf:
-            return
-        if not np.isfinite(flat).all():
-            raise Refused(
-                Code.NUMBERS, f"node {header.sender} sent NaN or infinite numbers in round {header.round}; refused"
-            )
-        norm = float(np.abs(flat).max()) if math.isinf(square) else math.sqrt(square)
+    if square <= bound * bound and square < math.inf:
+        return
+    if not np.isfinite(flat).all():
+        raise Refused(
+            Code.NUMBERS, f"node {header.sender} sent NaN or infinite numbers in round {header.round}; refused"
+        )
+    norm = float(np.abs(flat).max()) if math.isinf(square) else math.sqrt(square)
     if norm > bound:
         raise Refused(
             Code.NORM,

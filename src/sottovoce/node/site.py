@@ -77,15 +77,17 @@ def read_site(path: str | Path) -> Site:
         state=(here / data["state"]).resolve(),
         file=(here / data["file"]).resolve() if "file" in data else None,
         format=data.get("format"),
-        database=_expanded(data["database"]) if "database" in data else None,
+        database=expanded(data["database"]) if "database" in data else None,
         query=data.get("query"),
     )
 
 
-def _expanded(text: str) -> str:
+def expanded(text: str) -> str:
+    """The address of a database, with `${NAME}` taken from the environment."""
+
     def value(match: re.Match[str]) -> str:
         if match[1] not in os.environ:
-            raise SpecError(f"{FILE} takes ${{{match[1]}}} from the environment, where it is not set; set it")
+            raise SpecError(f"the database's address takes ${{{match[1]}}} from the environment; set it there")
         word = os.environ[match[1]]
         return quote(word, safe="") if text[match.end() :].startswith("@") else word  # a password, as it is
 

@@ -409,16 +409,23 @@ class Store(Folder):
             found = self._of("keys", "signing, agreement, nonce", run)
             return RunKeys(*found[0]) if found else None
 
-    def born_keys(self, run: str) -> RunKeys:
-        """The same; they are born with their row in the ledger, once."""
+    def born_keys(self, run: str, records: str | None = None) -> RunKeys:
+        """The same; they are born with their row in the ledger, once, and for these records where that matters."""
         found = self.run_keys(run)
         if found is not None:
+            if records is not None and self.ledger.detail("keys", run).get("records") != records:
+                raise StoreError(
+                    f"the keys of run {run[:12]} in '{self.path}' were made for other records, and what pairs of nodes "
+                    "share must not meet two data sets; begin a run of another name"
+                )
             return found
         if self.ledger.has("keys", run):
             raise StoreError(f"the keys of run {run[:12]} in '{self.path}' were erased; it is over for this node")
         keys = RunKeys.born()
         with self.transaction():
-            self.ledger.append("keys", run, detail=keys.public.to_dict())
+            self.ledger.append(
+                "keys", run, detail=keys.public.to_dict() | ({} if records is None else {"records": records})
+            )
             self._db.execute("INSERT INTO keys VALUES (?, ?, ?, ?)", (run, *keys))
         return keys
 

@@ -118,6 +118,8 @@ class NodeTransport(ABC):
         run, refused = self.links.run, self.links.reasons.get(peer)
         notices = {MEETING: "introduce itself", 0: "say hello", run.T + 1: "say that it is done"}
         what = notices.get(t, f"send its message of round {t}")
+        if run.shares_with(self.links.me):
+            what += "; should it be gone for good, this run cannot be finished, since noise that it shares stays in"
         why = f" (the last message of it that was refused: {refused})" if refused else ""
         return (
             f"node '{run.nodes[self.links.me]}' waited {self.timeout:g} s for node '{run.nodes[peer]}' to {what}; "

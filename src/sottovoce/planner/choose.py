@@ -159,7 +159,7 @@ class Choice:
 
 FIXED = (
     "sampling", "batch", "rounds", "activation", "alpha", "l1_ratio", "gamma", "a", "clip", "weights", "h", "mixing",
-    "correct", "on_violation", "primal", "averaging", "counted", "moments",
+    "correct", "on_violation", "primal", "averaging", "counted", "moments", "method",
 )  # fmt: skip
 TABLES: dict[str, Choices[Any]] = {
     "sampling": SAMPLINGS,
@@ -253,6 +253,7 @@ def choose(facts: Facts, **fixed: Any) -> Choice:
     facts : public numbers
     sampling, batch : a sampler such as 'poisson(64)' or 'full'; or a batch size alone, for Poisson sampling
     rounds, activation, gamma, a, clip, weights, mixing, correct, averaging, on_violation, primal : as in a spec
+    method : of a regression with targets in [−1, 1], which may then be other than descent: see `regression.WAYS`
     h, alpha, l1_ratio : a whole regulariser; or the weight of the penalty, and which share of it is l1
 
     Examples
@@ -268,6 +269,15 @@ def choose(facts: Facts, **fixed: Any) -> Choice:
     if odd:
         raise SpecError(f"the planner has no setting '{odd[0]}'; it knows {', '.join(FIXED)}")
     given = {name: _read(name, value) for name, value in fixed.items() if value is not None}
+    if facts.loss.targets == "real":
+        from sottovoce.planner import regression  # which is made of what stands here
+
+        return regression.choose(facts, given)
+    return search(facts, given)
+
+
+def search(facts: Facts, given: dict[str, Any]) -> Choice:
+    """The same for settings that were read: all plans there are, and the best of them."""
     scale = _scale(facts, given)
     networks = _networks(facts, given)
     plans = [_plan(facts, given, scale, network, T) for network in networks for T in _rounds(facts, given)]

@@ -29,10 +29,10 @@ nodes draw real pairs (`Pairs.with_peers`).
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,7 +44,6 @@ from sottovoce.privacy.events import CyclicEvent, Event, GaussianEvent, Levels, 
 from sottovoce.privacy.release import (
     SHORT,
     Attendance,
-    Graph,
     Scales,
     SecretPairs,
     Setting,
@@ -200,7 +199,7 @@ class PairsLaw:
 
     ratio: float
     coalition: tuple[int, ...] = ()
-    graph: Chosen[int, Graph] | None = None
+    graph: Chosen[int, Any] | None = None
     cut: str = CUTS[0]
 
     def __post_init__(self) -> None:
@@ -300,6 +299,62 @@ class Pairs:
     def against(self, k: int) -> "Pairs":
         """The same noise, and another number of nodes that collude: 0 is for outsiders."""
         return replace(self, k=k, coalition=())
+
+    def worst(self, node: int, sigma: Scales = ()) -> tuple[int, ...]:
+        """The k nodes that leave least of a node's noise, over all of its rounds; those named, where they are."""
+        if self.k is None:
+            return self.coalition
+        _, tau, _ = self._weights(sigma)
+        if self.whole and self.attendance is None:
+            loudest = [i for i in np.argsort(-tau, kind="stable").tolist() if i != node]
+            return tuple(sorted(loudest[: self.k]))
+        sets, counts = self._sets()
+        if self._many(len(sets)):
+            raise PrivacyError(
+                f"which {self.k} of {self.n} nodes leave least cannot be told: there are too many of them"
+            )
+        mine, best, found = sets[:, node], -1.0, self.coalition
+        for coalitions, left in self._gone_through((tau / tau.max()) ** 2, self.ratio**2, sets):
+            with np.errstate(divide="ignore"):
+                cost = np.where(coalitions[:, node], -1.0, counts[mine] @ (1.0 / left[mine][:, :, node]))
+            if cost.max() > best:
+                best, found = float(cost.max()), tuple(np.flatnonzero(coalitions[int(np.argmax(cost))]).tolist())
+        return found
+
+    def copies(self, nodes: Sequence[int], times: int, coalition: Sequence[int] = ()) -> "Pairs":
+        """The law of so many copies of these nodes, copy r of the p-th at p·times + r; a coalition's seeds are out.
+
+        For who runs many copies of a run side by side, and looks at what the coalition cannot take out of its messages.
+        """
+        place = {node: p for p, node in enumerate(nodes)}
+        secret = [
+            (e, place[i], place[j])
+            for e, (i, j) in enumerate(self.pairs.tolist())
+            if i in place and j in place and not {i, j} & set(coalition)
+        ]
+        kept = np.array(secret, dtype=np.int64).reshape(-1, 3)
+        attendance = self.attendance
+        if attendance is not None:
+            here = self._here(np.arange(1, len(attendance.starts)))[:, list(nodes)]
+            starts = np.concatenate([[0], np.cumsum(times * here.sum(axis=1))])
+            attendance = Attendance(starts, (np.nonzero(here)[1][:, None] * times + np.arange(times)).ravel())
+        return replace(
+            self,
+            n=times * len(nodes),
+            edges=(kept[:, None, 1:] * times + np.arange(times)[None, :, None]).reshape(-1, 2),
+            scale=None if self.scale is None else np.repeat(self.scale[list(nodes)], times),
+            attendance=attendance,
+            coalition=(),
+            uneven=None if self.uneven is None else np.repeat(self.uneven[kept[:, 0]], times),
+        )
+
+    def _sets(self) -> tuple[Mask, IntArray]:
+        """The different sets of nodes that speak in a round, and in how many rounds each does."""
+        if self.attendance is None:
+            return np.ones((1, self.n), dtype=np.bool_), np.ones(1, dtype=np.int64)
+        here = self._here(np.arange(1, len(self.attendance.starts)))
+        _, first, counts = np.unique(np.packbits(here, axis=1), axis=0, return_index=True, return_counts=True)
+        return here[first], counts
 
     @cached_property
     def pairs(self) -> IntArray:
@@ -593,9 +648,8 @@ class Pairs:
             if self.whole:
                 return Left(tuple(np.sqrt(complete(d, rho2, k)).tolist()), (), (), True)
             if not self._many(1):
-                everybody = np.ones((1, self.n), dtype=np.bool_)
                 least = np.full(self.n, math.inf)
-                for coalitions, left in self._gone_through(d, rho2, everybody):
+                for coalitions, left in self._gone_through(d, rho2, self._sets()[0]):
                     honest = ~coalitions
                     least = np.minimum(least, np.where(honest, left[0], math.inf).min(axis=0))
                 return Left(tuple(np.sqrt(least).tolist()), (), (), True)
@@ -626,11 +680,8 @@ class Pairs:
 
     def _by_round(self, d: Array, rho2: float) -> Left:
         """One coalition over all rounds; where there are too many, at worst another one in every round."""
-        assert self.attendance is not None
-        here = self._here(np.arange(1, len(self.attendance.starts)))
-        packed = np.packbits(here, axis=1)
-        _, first, counts = np.unique(packed, axis=0, return_index=True, return_counts=True)
-        sets, k = here[first], self.k or 0
+        sets, counts = self._sets()
+        k = self.k or 0
         exact = not self._many(len(sets)) or k == 0
         if exact:
             blocks = list(self._gone_through(d, rho2, sets))

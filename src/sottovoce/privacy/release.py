@@ -74,6 +74,11 @@ class Adversary:
         """What it sees, in words."""
         raise NotImplementedError
 
+    @property
+    def honest(self) -> str:
+        """Who must follow the protocol."""
+        return "every node"
+
     def among(self, nodes: int) -> Self:
         """The same observer of a run of so many nodes."""
         return self
@@ -174,8 +179,14 @@ class SecretPairs(Adversary):
         """By who helps it."""
         if self.k is None:
             return "every message, but not the seeds that pairs of nodes share"
-        who = "fewer than half of the nodes" if self.k == MAJORITY else f"any {self.k} node{'s' * (self.k != 1)}"
-        return f"every message and all that {who} know, but not the seeds that two other nodes share"
+        who = "any one node knows" if self.k == 1 else f"any {self.k} nodes know"
+        who = "any minority of the nodes knows" if self.k == MAJORITY else who
+        return f"every message and all that {who}, but not the seeds that two other nodes share"
+
+    @property
+    def honest(self) -> str:
+        """Those that collude may do as they like."""
+        return super().honest if self.k is None else "every node that does not collude"
 
     def among(self, nodes: int) -> Self:
         """With a number for k."""

@@ -23,7 +23,7 @@ from sottovoce.privacy.release import ADVERSARIES, Adversary, NodeTurns, Release
 from sottovoce.privacy.theorem1 import Theorem1
 
 ASSUMPTIONS = (
-    "every node runs this software unchanged and keeps its records and its random numbers to itself",
+    "{honest} runs this software unchanged and keeps its records and its random numbers to itself",
     "the schedule of who speaks when was drawn without looking at the data, and is public",
 )
 """On what every guarantee rests; what a unit is comes on top."""
@@ -369,7 +369,7 @@ def others_of(
     assert isinstance(law, Pairs)
     found = []
     for k in (1, 0):
-        if k != watching.k and law.n > k + 1:
+        if k != (watching.k or len(law.coalition)) and law.n > k + 1:
             try:
                 events = _against(release, k).events(sizes, participations, turns)
             except PrivacyError:  # of a large graph of secrets that is not known
@@ -481,7 +481,7 @@ def _state(
         others=tuple(Group(nodes, event, price([event], delta, lower=False).epsilon) for event, nodes in others),
         unit=unit.name,
         assumptions=(
-            *ASSUMPTIONS,
+            *(words.format(honest=adversary.honest) for words in ASSUMPTIONS),
             *((ALONE,) if format > 1 else ()),
             unit.assumption,
             *adversary.assumptions(_coalition(event for event, _ in trained)),

@@ -13,6 +13,9 @@ there are: opposite targets, and rows of length R with ⟨x, x'⟩ = κ² − B�
 ‖A‖ ≤ tr A, and ⟨A, A'⟩ ≥ 0 for two such matrices, so that ‖A − A'‖² ≤ ‖A‖² + ‖A'‖² ≤ 2ρ⁴: the same bound, without any
 clipping.
 
+*The mean.* Without columns c = (B, κy), and at κ = B one record moves the sum by 2√2 B², from y = −1 to y = 1: then the
+mean of the targets, off the diagonal, has the noise that it would have alone, and their mean square comes for nothing.
+
 *In whole numbers.* √2 is on no grid. Entries off the diagonal are sent times 181/128, a hair less: the length that is
 measured so is no larger than the matrix's, and what is proved of that holds of this.
 """
@@ -24,10 +27,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from sottovoce._types import Array, IntArray
+from sottovoce._types import Array
 from sottovoce.errors import SpecError
 from sottovoce.privacy.events import ProductsEvent
-from sottovoce.privacy.release import Release
 from sottovoce.privacy.sampling import Full, Turns
 
 
@@ -39,6 +41,7 @@ class Products(Full):
     ----------
     weight : κ
     row_norm, intercept : R and B
+    columns : whether rows are in it at all; without them R is 0
 
     Examples
     --------
@@ -49,6 +52,7 @@ class Products(Full):
     weight: float
     row_norm: float
     intercept: float
+    columns: bool = True
     kind: ClassVar[str] = "products"
 
     def __post_init__(self) -> None:
@@ -59,7 +63,7 @@ class Products(Full):
     @property
     def bound(self) -> float:
         """ρ², the largest length of a record's c cᵀ; rounded up."""
-        exact = sum(Fraction(part) ** 2 for part in (self.row_norm, self.intercept, self.weight))
+        exact = sum(Fraction(part) ** 2 for part in (self.row_norm * self.columns, self.intercept, self.weight))
         nearest = float(exact)
         return nearest if nearest >= exact else math.nextafter(nearest, math.inf)
 
@@ -68,30 +72,14 @@ class Products(Full):
         return ProductsEvent(records, records, clip, sigma, rounds)
 
 
-def left_in_mean(release: Release, weights: Array) -> float:
+def left_in_mean(sigma: tuple[float, ...], weights: Array) -> float:
     """The deviation that noise leaves in each number of Σ w_i ζ_i, in a round in which everybody speaks.
 
-    Noises that several nodes share count once, with all of their signs: what pairs cancel is gone.
+    That is of what every node adds alone; what pairs of nodes share is gone from this very sum.
 
     Examples
     --------
-    >>> from sottovoce.privacy.release import Transcript
-    >>> release = Release(Full(), 1.0, (3.0, 4.0), Transcript())
-    >>> left_in_mean(release, np.array([0.5, 0.5]))
+    >>> left_in_mean((3.0, 4.0), np.array([0.5, 0.5]))
     2.5
     """
-    nodes = np.arange(len(release.sigma))
-    scales = np.asarray(weights) * np.asarray(release.sigma)
-    found: dict[tuple[bool, int, int], float] = {}
-
-    def add(shared: bool, owners: IntArray, rounds: IntArray, parts: Array) -> None:
-        for owner, t, part in zip(owners.tolist(), rounds.tolist(), parts.tolist(), strict=True):
-            found[shared, owner, t] = found.get((shared, owner, t), 0.0) + part
-
-    for source in release.law.sources(nodes, np.ones_like(nodes), release.sigma):
-        add(source.shared, source.owners, source.rounds, scales[source.rows] * source.factors)
-        if source.together is not None:  # sums that several nodes have alike: each of their noises in all of these
-            owners, rounds, starts, which, factors = source.together
-            each = np.bincount(which, scales[source.rows] * factors, minlength=len(starts) - 1)
-            add(source.shared, owners, rounds, np.repeat(each, np.diff(starts)))
-    return math.sqrt(math.fsum(value**2 for value in found.values()))
+    return math.sqrt(math.fsum((np.asarray(weights) * np.asarray(sigma)) ** 2))

@@ -148,28 +148,28 @@ class NoisyLeastSquares:
         public = 2.0 * np.sum(theta * last, axis=1) ** 2 * np.sum(last**2 / a, axis=1)
         fitted = np.sum(theta**2 / a, axis=1) + np.sum(1.0 / a, axis=1) * (lengths + k) - public
         risks = np.sum(values * theta**2, axis=1) - 2.0 * theta @ b + self.square + s**2 * fitted
-        best = int(np.argmin(risks + CAUTION * self._doubt(lengths)))
-        fits = [Fit(np.zeros(self.m), math.inf, self.square), *self._means()]
-        fits.append(Fit(vectors @ theta[best], float(ridges[best]), float(risks[best])))
-        return min(fits, key=lambda f: f.risk + CAUTION * float(self._doubt(np.array([f.x @ f.x]))[0]))
+        best = int(np.argmin(risks))
+        fits = [Fit(vectors @ theta[best], float(ridges[best]), float(risks[best]))]
+        fits += [self._mean()] if self.intercept else []
+        fits.append(Fit(np.zeros(self.m), math.inf, self.square))
+        return min(fits, key=lambda fit: fit.risk + CAUTION * self._doubt(fit.x))
 
-    def _means(self) -> list[Fit]:
-        """Constants: shares of the targets' mean."""
-        if not self.intercept:
-            return []
+    def _mean(self) -> Fit:
+        """The best share of the targets' mean."""
         B, found = self.intercept, []
         mean = min(max(float(self.cross[-1]) / B, -1.0), 1.0)  # as targets are
         for share in SHRUNK.tolist():
             x = np.zeros(self.m)
             x[-1] = share * mean / B
             found.append(Fit(x, math.inf, self.error(x) + self.noise**2 * self.weight**-2 * share / B**2))
-        return found
+        return min(found, key=lambda fit: fit.risk)
 
-    def _doubt(self, lengths: Array) -> Array:
-        """s‖uuᵀ − u₀u₀ᵀ‖ of models of these squared lengths, u₀ being the constant's."""
-        return np.asarray(self.noise * np.sqrt(lengths**2 + 2.0 * self.weight**-2 * lengths))
+    def _doubt(self, x: Array) -> float:
+        """s‖uuᵀ − u₀u₀ᵀ‖, u₀ being the constant's."""
+        length = float(x @ x)
+        return self.noise * math.sqrt(length**2 + 2.0 * self.weight**-2 * length)
 
-    def covariance(self, fit: Fit, records: int) -> Array:
+    def covariance(self, fit: Fit, records: int) -> tuple[Array, Array]:
         """Of θ about the model that these records would give without noise, and of that about the truth.
 
         θ moves by A⁻¹(e − Eθ), of deviation √(s²/2 (κ⁻² + ‖θ‖²)) in each coordinate before A⁻¹; and by A⁻¹ times the
@@ -183,9 +183,9 @@ class NoisyLeastSquares:
             values, vectors = self._spectrum
             inverse = (vectors / (values + fit.ridge)) @ vectors.T
         noise = self.noise**2 / 2.0 * (self.weight**-2 + float(fit.x @ fit.x))
-        chance = max(fit.risk, 0.0) / records * np.maximum(self._spectrum[0], 0.0)
-        middle = noise * np.eye(self.m) + (self._spectrum[1] * chance) @ self._spectrum[1].T
-        return np.asarray(inverse @ middle @ inverse)
+        values, vectors = self._spectrum
+        chance = (vectors * (max(fit.risk, 0.0) / records * np.maximum(values, 0.0))) @ vectors.T
+        return noise * (inverse @ inverse), inverse @ chance @ inverse
 
 
 def minimise(H: Array, b: Array, h: Regulariser, start: Array) -> Array:

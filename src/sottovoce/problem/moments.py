@@ -54,27 +54,28 @@ def unpack(vector: Array, m: int) -> Array:
     return matrix + np.triu(matrix, 1).T
 
 
-def packed_moments(shards: Shards, node: int, weight: float, row_norm: float) -> Array:
+def packed_moments(shards: Shards, node: int, weight: float, row_norm: float, columns: bool = True) -> Array:
     """Σ c cᵀ over a node's records, or the sum over its people of the mean over each one's rows; packed.
 
     Rows over the bound are scaled down to it and targets brought into [−1, 1], each by itself: what a record can be is
-    a fact of these lines, and no hope about the data.
+    a fact of these lines, and no hope about the data. Without `columns` a record is (B, κy).
     """
     rows, counts = shards.rows(node), shards.counts(node)
     listed = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
     share = np.ones(len(listed)) if counts is None else 1.0 / np.repeat(counts, counts)
-    total = np.zeros((shards.m + 1, shards.m + 1))
-    step = max(1, BLOCK // (shards.m + 1))
+    width = shards.m + 1 if columns else 1 + (shards.intercept != 0.0)
+    total = np.zeros((width, width))
+    step = max(1, BLOCK // width)
     for first in range(0, len(listed), step):
         some = slice(first, first + step)
-        c = _records(shards, listed[some], weight, row_norm)
+        c = _records(shards, listed[some], weight, row_norm, columns)
         total += c.T @ (c * share[some, None])
     return pack(total)
 
 
-def _records(shards: Shards, rows: IntArray, weight: float, row_norm: float) -> Array:
+def _records(shards: Shards, rows: IntArray, weight: float, row_norm: float, columns: bool) -> Array:
     """(x, B, κy) of some records, within their bounds."""
-    x = dense(shards.X, rows)
+    x = dense(shards.X, rows) if columns else np.zeros((len(rows), 0))
     lengths = np.linalg.norm(x, axis=1)
     over = lengths > row_norm
     x[over] *= (row_norm / lengths[over])[:, None]

@@ -1,10 +1,11 @@
 """Reports: one self-contained HTML file for a run, a comparison, a sweep or a reproduction.
 
 `write` makes a whole report from results. Its pieces can be put together otherwise: `curves`, `burn_down`, `claims`,
-`network`, `weights`, `statement`, `compared` and `what_was_run` make sections, `page` makes the file of them.
+`audited`, `network`, `weights`, `statement`, `compared` and `what_was_run` make sections, `page` the file of them.
 """
 
 from sottovoce.figure import Curve
+from sottovoce.report.audits import audited
 from sottovoce.report.budget import burn_down, claims
 from sottovoce.report.document import Plot, Section, page, tag
 from sottovoce.report.figures import controls, panel, shown
@@ -21,6 +22,7 @@ __all__ = [
     "Plot",
     "Section",
     "Setting",
+    "audited",
     "burn_down",
     "claims",
     "compared",

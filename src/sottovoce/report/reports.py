@@ -7,6 +7,7 @@ from xml.etree.ElementTree import Element
 
 from sottovoce._text import bytes_text
 from sottovoce.errors import DataError
+from sottovoce.report.audits import audited
 from sottovoce.report.budget import burn_down, claims
 from sottovoce.report.document import Section, download, page, tag
 from sottovoce.report.graph import network
@@ -36,6 +37,7 @@ def write(
     path: str | Path,
     title: str | None = None,
     labels: Sequence[str] | None = None,
+    audit: Mapping[str, Any] | None = None,
     evaluation: Mapping[str, Any] | None = None,
 ) -> Path:
     """Write one self-contained HTML file about a run or about several.
@@ -47,14 +49,16 @@ def write(
     path : the file, replaced if it is there
     title : the page's heading
     labels : names of the results, one for each; results of one name are shown together
-    evaluation : of a single result, what a private evaluation found (`Evaluation.to_dict`)
+    audit : of a single run, what an attack on it found (`Audit.to_dict`)
+    evaluation : of a single run, what a private evaluation found (`Evaluation.to_dict`)
 
     Returns
     -------
     path : where the report is
     """
     settings = settings_of([results] if isinstance(results, Result) else results, labels)
-    text = _one(settings[0], title, evaluation) if len(settings) == 1 else _several(settings, title)
+    beside = audit, evaluation
+    text = _one(settings[0], title, *beside) if len(settings) == 1 else _several(settings, title)
     path = Path(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -66,7 +70,9 @@ def write(
     return path
 
 
-def _one(setting: Setting, title: str | None, evaluation: Mapping[str, Any] | None = None) -> str:
+def _one(
+    setting: Setting, title: str | None, audit: Mapping[str, Any] | None, evaluation: Mapping[str, Any] | None
+) -> str:
     result = setting.first
     problem = result.spec.problem
     training = curves([setting])
@@ -78,6 +84,7 @@ def _one(setting: Setting, title: str | None, evaluation: Mapping[str, Any] | No
         None if evaluation is None else evaluated(evaluation),
         claims([setting]),
         burn_down([setting]),
+        None if audit is None else audited(audit),
         training,
         network(result),
         weights([setting]),

@@ -11,7 +11,7 @@ import numpy as np
 from sottovoce._types import Array, IntArray
 from sottovoce.algorithm.descent import Descent
 from sottovoce.algorithm.dual_averaging import DualAveraging
-from sottovoce.algorithm.method import State
+from sottovoce.algorithm.method import Released, State
 from sottovoce.algorithm.methods import Ingredients, make_method
 from sottovoce.algorithm.statistics import Statistics
 from sottovoce.engine.job import Job, Randomness
@@ -67,6 +67,8 @@ class Public(TypedDict, total=False):
     """s, the deviation that noise leaves in each number of the mean of all statistics, where those were released."""
     schedule_seed: int | None
     """Of the schedule, where it is not the run's own seed: who speaks when can be drawn again by anybody."""
+    skips: int
+    """How many edges of a real node were left out of a round, by agreement of both ends."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,7 +186,7 @@ def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None, secure
     if released.weight is None:
         lipschitz = make_lipschitz(spec)
     else:
-        sampling = _products(spec, released.weight, mixing.beta)
+        sampling = _products(spec, released, released.weight, mixing.beta)
         lipschitz = sampling.bound
     numbers = problem.m if released.numbers is None else released.numbers
     law: Law
@@ -214,7 +216,7 @@ def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None, secure
     sigma, claims = privacy.noise.scales(known)
     release = replace(unit, sigma=sigma)
     if isinstance(method, Statistics):  # which solves with what it knows of the noise
-        method = replace(method, noise=left_in_mean(release, method.scale / n))
+        method = replace(method, noise=left_in_mean(sigma, method.scale / n))
         kept["noise"] = method.noise
     public = Public(
         n=n,
@@ -251,7 +253,7 @@ def attendance(schedule: Schedule) -> Attendance | None:
     return Attendance(starts, schedule.active[loud].astype(np.int64))
 
 
-def _products(spec: Spec, weight: float, beta: float) -> Products:
+def _products(spec: Spec, released: Released, weight: float, beta: float) -> Products:
     """What a run of statistics lets out, once it is seen that everybody will have the mean of all."""
     if not isinstance(spec.privacy.sampling, Full):
         raise SpecError(f"statistics are of all records, not of a sample by '{spec.privacy.sampling}'; take 'full'")
@@ -260,7 +262,7 @@ def _products(spec: Spec, weight: float, beta: float) -> Products:
             "statistics are averaged in one exchange, after which every node must have the mean of all; take graph "
             "'complete' and activation 'everyone'"
         )
-    return Products(weight, spec.problem.row_norm, spec.problem.intercept)
+    return Products(weight, spec.problem.row_norm, spec.problem.intercept, released.columns)
 
 
 def make_problem(spec: ProblemSpec, shards: Shards) -> Problem:

@@ -210,6 +210,8 @@ class Result:
     @classmethod
     def load(cls, folder: str | Path) -> "Result":
         """Read a saved result back; equal to the one that was saved."""
+        from zipfile import BadZipFile
+
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -217,9 +219,8 @@ class Result:
         try:
             head = json.loads((folder / "result.json").read_text())
             table = pq.read_table(folder / "history.parquet")
-            with np.load(folder / "model.npz") as arrays:
-                models, statistics = arrays["models"], arrays["statistics"] if "statistics" in arrays else None
-        except (OSError, ValueError, KeyError, pa.ArrowException) as error:
+            arrays = _arrays(folder / "model.npz", head["public"])
+        except (OSError, ValueError, KeyError, TypeError, MemoryError, BadZipFile, pa.ArrowException) as error:
             raise DataError(
                 f"'{folder}' holds no readable result ({type(error).__name__}); give a saved folder"
             ) from None
@@ -229,11 +230,31 @@ class Result:
             head[name] = None if head[name] is None else tuple(head[name])
         head["spec"] = Spec.from_dict(head["spec"])
         head["statement"] = PrivacyStatement.from_dict(head.pop("privacy"))
-        return cls(models=models, history=History.from_table(table), statistics=statistics, **head)
+        return cls(history=History.from_table(table), **head | arrays)
 
 
 def _same(mine: dict[str, Array], theirs: dict[str, Array]) -> bool:
     return mine.keys() == theirs.keys() and all(np.array_equal(mine[name], theirs[name]) for name in mine)
+
+
+LARGEST = 2**33
+"""Bytes of an array of a result, unpacked."""
+
+
+def _arrays(path: Path, public: Any) -> dict[str, Array]:
+    """Models, and statistics if there are any; not even unpacked where they are more than the run's, or than fits."""
+    from zipfile import ZipFile
+
+    n, m = int(public["n"]), int(public["m"])
+    numbers = {"models": n * m, "statistics": (m + 1) * (m + 2) // 2}
+    with ZipFile(path) as archive:
+        sizes = {entry.filename.removesuffix(".npy"): entry.file_size for entry in archive.infolist()}
+    if "models" not in sizes or not sizes.keys() <= numbers.keys():
+        raise ValueError("there are other arrays")
+    if any(size > min(8 * numbers[name] + 1024, LARGEST) for name, size in sizes.items()):  # and its own head
+        raise ValueError("there is more than the numbers of this run")
+    with np.load(path) as arrays:
+        return {name: arrays[name] for name in sizes}
 
 
 def write_atomically(path: Path, content: bytes) -> None:

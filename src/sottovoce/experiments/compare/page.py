@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sottovoce.experiments.compare.ranking import COLOURS, COLUMNS, TUNED, Line, figure, shown
+from sottovoce.experiments.compare.ranking import COLUMNS, TUNED, Line, adversaries, figure, shown
 from sottovoce.experiments.compare.study import STUDY
 from sottovoce.experiments.table import Row
 from sottovoce.privacy.events import ADJACENCY
@@ -20,10 +20,9 @@ def write_page(path: Path, rows: Sequence[Row], lines: Sequence[Line], refused: 
     """Write the page: the runs, their rankings, and what was not run, with the reason."""
     sections = [_about(rows, refused)]
     for data in dict.fromkeys(line.data for line in lines):
-        for adversary in COLOURS:
-            mine = [line for line in lines if (line.data, line.adversary) == (data, adversary)]
-            if mine:
-                sections.append(_ranking(data, adversary, mine))
+        of_data = [line for line in lines if line.data == data]
+        for adversary in adversaries(of_data):
+            sections.append(_ranking(data, adversary, [line for line in of_data if line.adversary == adversary]))
     numbers: tuple[Part, ...] = (download("all runs (CSV)", "runs-not-private.csv", list(rows)),)
     sections.append(Section("The numbers", numbers, SIMULATION))
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -12,7 +12,7 @@ from sottovoce.figure import Figure, Interval, Ranking
 from sottovoce.privacy.release import ADVERSARIES
 
 COLOURS = {"transcript": "#0072b2", "secret_pairs": "#009e73", "central": "#d55e00"}
-"""From the one who sees most to the one who sees least, each with a colour."""
+"""From the one who sees most to the one who sees least, each with a colour; by name, whatever its numbers are."""
 COLUMNS = {
     "suboptimality": "F(model) − F*",
     "test_accuracy": "test accuracy",
@@ -51,14 +51,25 @@ class Line:
     seconds: float
 
 
+def adversaries(lines: Sequence[Line]) -> list[str]:
+    """Those of the lines, from the one who sees most to the one who sees least."""
+    return sorted({line.adversary for line in lines}, key=_less)
+
+
+def _less(adversary: str) -> tuple[int, int]:
+    """The later, the less it sees: of secret pairs, the fewer of their nodes collude."""
+    k = getattr(ADVERSARIES.read(adversary), "k", None)
+    return list(COLOURS).index(ADVERSARIES.read(adversary).name), -k if isinstance(k, int) else 0
+
+
 def summarise(rows: list[Row]) -> list[Line]:
     """Rank the algorithms of each (data, ε, adversary) by the mean of their objective; tuned ones apart."""
     groups: dict[tuple[str, float, str, bool], dict[str, list[Row]]] = {}
     for row in rows:
         group = row["data"], row["epsilon"], row["adversary"], row["tuned"]
         groups.setdefault(group, {}).setdefault(row["algorithm"], []).append(row)
-    lines, seen = [], list(COLOURS)
-    for group in sorted(groups, key=lambda g: (g[0], g[1], seen.index(g[2]), g[3])):
+    lines = []
+    for group in sorted(groups, key=lambda g: (g[0], g[1], _less(g[2]), g[3])):
         before: Interval | None = None
         ranked = sorted(groups[group].items(), key=lambda item: float(np.mean(_column(item[1], "objective"))))
         for rank, (name, mine) in enumerate(ranked, 1):
@@ -85,10 +96,9 @@ def figure(lines: Sequence[Line]) -> Figure:
     fair = [line for line in lines if not line.tuned]
     known = [name for name in DRAWN if any(math.isfinite(getattr(line, name).mean) for line in fair)]
     rows = []
-    for adversary in COLOURS:
+    for adversary in adversaries(fair):
         mine = [line for line in fair if line.adversary == adversary]
-        if mine:
-            rows.append(tuple(_ranking(mine, column, fair) for column in known))
+        rows.append(tuple(_ranking(mine, column, fair) for column in known))
     budget = ", ".join(f"{epsilon:g}" for epsilon in _budgets(fair))
     seeds = max(line.objective.seeds for line in fair)
     data, delta = fair[0].data, fair[0].delta
@@ -109,7 +119,7 @@ def _ranking(lines: Sequence[Line], column: str, all_lines: Sequence[Line]) -> R
             }
             for epsilon in _budgets(all_lines)
         },
-        colour=COLOURS[adversary],
+        colour=COLOURS[ADVERSARIES.read(adversary).name],
         log=column == "suboptimality" and all(line.suboptimality.mean > 0 for line in all_lines),
     )
 

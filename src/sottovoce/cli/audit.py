@@ -1,0 +1,160 @@
+"""`sottovoce audit`: attack a planned or a saved run as it would be run, and tell what ε it has at least.
+
+The target is a run file of real nodes, the folder of a saved run, or, with `--plan`, what the planner makes of public
+numbers. Nothing of anybody's records is looked at: an attacker chooses his own. The exit code is 7 where the bound
+passes the statement.
+"""
+
+import json as json_
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+import typer
+from rich.panel import Panel
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from sottovoce._types import IntArray
+from sottovoce.auditing import Audit
+from sottovoce.auditing import audit as attack_run
+from sottovoce.auditing.attack import ATTACKS, NO_PROOF, RUNS
+from sottovoce.auditing.bounds import CONFIDENCE
+from sottovoce.cli import screen
+from sottovoce.cli.report import AUDITED
+from sottovoce.engine import ENGINES
+from sottovoce.errors import Interrupted, SpecError
+from sottovoce.network.schedule import Schedule
+from sottovoce.node.runfile import read_run
+from sottovoce.planner import Facts, choose
+from sottovoce.privacy.release import ADVERSARIES
+from sottovoce.privacy.statement import PERSON, number
+from sottovoce.run.result import Result, write_atomically
+from sottovoce.run.spec import Spec
+from sottovoce.run.verify import again
+
+BROKEN = 7
+"""The exit code of an audit whose bound passes the statement."""
+
+
+class Target(NamedTuple):
+    """What is to be audited."""
+
+    name: str
+    spec: Spec
+    sizes: IntArray
+    features: int
+    schedule: Schedule | None = None
+    people: bool = False
+    folder: Path | None = None
+
+
+def audit(
+    target: Annotated[
+        Path | None, typer.Argument(help="A run file (run.toml), or a folder written by `train --out`.")
+    ] = None,
+    plan: Annotated[bool, typer.Option("--plan", help="Audit the planner's choice for the numbers below.")] = False,
+    nodes: Annotated[int, typer.Option("--nodes", help="With --plan: how many nodes.")] = 2,
+    records: Annotated[int, typer.Option("--records", help="With --plan: records of each node.")] = 100,
+    features: Annotated[int, typer.Option("--features", help="With --plan: columns of a record.")] = 4,
+    epsilon: Annotated[float, typer.Option("--epsilon", help="With --plan: the target ε.")] = 1.0,
+    delta: Annotated[float, typer.Option("--delta", help="With --plan: δ.")] = 1e-5,
+    loss: Annotated[str, typer.Option("--loss", help="With --plan: hinge, logistic, huber:1.35, …")] = "hinge",
+    sampling: Annotated[str | None, typer.Option("--sampling", help="With --plan: fix it, as in plan.")] = None,
+    rounds: Annotated[int | None, typer.Option("--rounds", help="With --plan: fix T.")] = None,
+    runs: Annotated[int, typer.Option("--runs", help="Runs with either record; half of them choose the test.")] = RUNS,
+    confidence: Annotated[float, typer.Option("--confidence", help="Of the bound.")] = CONFIDENCE,
+    attack: Annotated[str, typer.Option("--attack", help=f"What is seen: {' or '.join(ATTACKS)}.")] = "transcript",
+    engine: Annotated[str, typer.Option("--engine", help=f"What runs: {', '.join(ENGINES)}.")] = "reference",
+    simulate: Annotated[
+        bool, typer.Option("--simulate", help="Attack the fast draws of simulations, not the secure release.")
+    ] = False,
+    seed: Annotated[int | None, typer.Option("--seed", help="With --simulate: makes the audit reproducible.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", help="Draw the stated curve and what was attained (PNG).")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Attack a run as it would be made, and tell what ε it has at least. It proves no privacy."""
+    if engine not in ENGINES:
+        raise SpecError(f"there is no engine '{engine}' to audit; choose one of {', '.join(ENGINES)}")
+    if (target is None) == (not plan):
+        raise SpecError("give a run file or a saved run, or --plan with public numbers, and not both")
+    if target is None:
+        chosen = choose(Facts((records,) * nodes, features, epsilon, delta, loss), sampling=sampling, rounds=rounds)
+        aim = Target("the plan", chosen.spec, np.full(nodes, records), features)
+    else:
+        aim = _aim(target)
+    simulate = simulate or engine == "compiled"
+    if seed is not None and not simulate:
+        raise SpecError("a seed is for --simulate: a secure release cannot be repeated")
+    drawn_from = aim.spec.seed if aim.spec.seed is not None else 0
+    found = _run(
+        aim, json, spec=aim.spec.but(seed=drawn_from if simulate else None), runs=runs, confidence=confidence,
+        attack=attack, engine=engine, seed=seed,
+    )  # fmt: skip
+    told = {"audited": aim.name, "adversary": aim.spec.privacy.adversary.name} | found.to_dict()
+    if aim.folder is not None:
+        write_atomically(aim.folder / AUDITED, json_.dumps(told, ensure_ascii=False, indent=2).encode())
+    if plot is not None:
+        from sottovoce.figure import draw
+        from sottovoce.report.audits import picture  # Bokeh takes long to load: only when used
+
+        draw(picture(told), plot)
+    if json:
+        screen.say_json(told)
+    else:
+        _show(aim, found)
+        if aim.folder is not None:
+            screen.out.print(f"kept in {aim.folder / AUDITED}; `sottovoce report` draws it", soft_wrap=True)
+    if found.broken:
+        raise typer.Exit(BROKEN)
+
+
+def _aim(path: Path) -> Target:
+    if path.is_dir():
+        result = Result.load(path)
+        result.verify()
+        spec, public = result.spec, result.public
+        people = result.statement.unit == PERSON.name
+        schedule = again(spec, public, people).job.schedule
+        features = int(public["m"]) // spec.problem.outputs - (spec.problem.intercept > 0)
+        return Target(str(path), spec, np.array(public["records"]), features, schedule, people, path)
+    run = read_run(path)
+    width = run.m // run.spec.problem.outputs - (run.spec.problem.intercept > 0)
+    people = run.statement.unit == PERSON.name
+    return Target(run.name, run.spec, np.array(run.sizes), width, run.prepared.job.schedule, people)
+
+
+def _run(aim: Target, quiet: bool, *, spec: Spec, **options: Any) -> Audit:
+    def go(progress: Any) -> Audit:
+        return attack_run(
+            spec, aim.sizes, aim.features, schedule=aim.schedule, people=aim.people, progress=progress, **options
+        )
+
+    try:
+        if quiet or not screen.err.is_terminal:
+            return go(None)
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=screen.err, transient=True) as bar:
+            task = bar.add_task("runs", total=None)
+            return go(lambda done, of: bar.update(task, total=of, completed=done))
+    except KeyboardInterrupt:
+        raise Interrupted("stopped; nothing was concluded from the runs so far") from None
+
+
+def _show(aim: Target, found: Audit) -> None:
+    adversary, wrong, runs = aim.spec.privacy.adversary, found.wrong, found.runs
+    lines = [
+        f"[bold]{screen.plain(found.verdict())}[/]",
+        f"δ = {found.delta:g}, a record of node {found.node}, against '{adversary}', who sees "
+        f"{ADVERSARIES.read(adversary.name).sees}; engine {found.engine}",
+        f"the best of the attacks: {found.score}, others' records {'loud' if found.loud else 'quiet'}; it raised "
+        f"{wrong[0]:,} false alarms in {runs[0]:,} runs and missed {wrong[1]:,} of {runs[1]:,}",
+        f"so the noise was no more than {number(found.scale)} times the stated one"
+        if found.scale < 1e3
+        else "which refutes no amount of noise",
+        *found.notes,
+        NO_PROOF,
+    ]
+    style = "red" if found.broken else "yellow" if found.at_least < 0.5 * found.stated else "green"
+    screen.out.print(Panel("\n".join(lines), title=f"audit of {aim.name}", title_align="left", border_style=style))

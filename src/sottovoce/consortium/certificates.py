@@ -1,0 +1,135 @@
+"""Who a member is: certificates that are valid, announced before they end, renewed, and revoked.
+
+The consortium's authority signs a certificate for every member. They end after 360 days; from 30 days before that every
+check says so. `renew` makes a member a new key and certificate, by the same authority, between runs or in the midst of
+one. `revoke` writes the serial number of a certificate into the agreement: the run's digest covers the list, so that
+either every node refuses whoever comes with that certificate, or the nodes do not run with each other at all.
+
+FLARE keeps authority and certificates in one file, `state/cert.json`, where the kits were made.
+"""
+
+import json
+import os
+import re
+import stat
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sottovoce.errors import SpecError
+
+SOON = timedelta(days=30)
+KEPT = "cert.json"
+_REVOKED = re.compile(r"^revoked\s*=\s*\[[^\]]*\]\n?", re.MULTILINE)
+
+
+class Held(NamedTuple):
+    """A member's certificate, found to be right."""
+
+    name: str
+    serial: int
+    begin: datetime
+    end: datetime
+    """Its own, or the authority's, whichever is sooner."""
+
+    def announced(self, now: datetime) -> str:
+        """A sentence where it ends soon, else nothing."""
+        if self.end - now >= SOON:
+            return ""
+        days = (self.end - now).days
+        return (
+            f"the certificate of '{self.name}' ends on {self.end:%Y-%m-%d}, in {days} days; have whoever makes the "
+            "kits run `sottovoce consortium renew`"
+        )
+
+
+def clock() -> datetime:
+    """Now, by this machine."""
+    return datetime.now(UTC)
+
+
+def held(certificate: Path, key: Path, authority: Path, revoked: tuple[int, ...] = ()) -> Held:
+    """A certificate that the authority signed, whose key is here and whose time is now; anything else is refused."""
+    from cryptography import x509  # comes with FLARE
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    now = clock()
+    try:
+        mine = x509.load_pem_x509_certificate(certificate.read_bytes())
+        root = x509.load_pem_x509_certificate(authority.read_bytes())
+        secret = load_pem_private_key(key.read_bytes(), None)
+    except (OSError, ValueError, TypeError) as error:
+        raise SpecError(f"a certificate or key cannot be read ({type(error).__name__}); ask for a new kit") from None
+    try:
+        mine.verify_directly_issued_by(root)
+        root.verify_directly_issued_by(root)
+        if not root.extensions.get_extension_for_class(x509.BasicConstraints).value.ca:
+            raise ValueError("it is no authority")
+    except Exception as error:  # of several kinds, by what is wrong
+        raise SpecError(
+            f"the certificate is not signed by the consortium's authority ({error}); ask for a new kit"
+        ) from None
+    if secret.public_key() != mine.public_key():
+        raise SpecError("the key is not that of the certificate; ask for a new kit")
+    name = str(mine.subject.get_attributes_for_oid(x509.oid.NameOID.COMMON_NAME)[0].value)
+    begin = max(mine.not_valid_before_utc, root.not_valid_before_utc)
+    end = min(mine.not_valid_after_utc, root.not_valid_after_utc)
+    if not begin <= now <= end:
+        raise SpecError(
+            f"by this machine's clock it is {now:%Y-%m-%d %H:%M} UTC, and the certificate is valid from "
+            f"{begin:%Y-%m-%d} to {end:%Y-%m-%d}; set the clock, or ask for a renewed one"
+        )
+    if mine.serial_number in revoked:
+        raise SpecError("this certificate was revoked, and no node believes it any more; ask for a new kit")
+    if stat.S_IMODE(key.stat().st_mode) & 0o077:
+        raise SpecError(f"{key} can be read by others than its owner; run: chmod 600 {key}")
+    return Held(name, mine.serial_number, begin, end)
+
+
+# -- at whoever makes the kits --
+
+
+def authority_days(state: Path) -> int:
+    """For how long the authority is valid: as an existing one is, else ten years."""
+    from cryptography import x509
+
+    if not (state / KEPT).exists():
+        return 3650
+    root = x509.load_pem_x509_certificate(str(_kept(state)["root_cert"]).encode())
+    return (root.not_valid_after_utc - root.not_valid_before_utc).days
+
+
+def forget(state: Path, name: str) -> int | None:
+    """Drop a member's certificate, so that the next kits have a new one; its serial number, if there was one."""
+    from cryptography import x509
+
+    kept = _kept(state)
+    member = kept.pop(name, None)
+    if not isinstance(member, dict):
+        return None
+    _write_privately(state / KEPT, json.dumps(kept))
+    return x509.load_pem_x509_certificate(str(member["cert"]).encode()).serial_number
+
+
+def _kept(state: Path) -> dict[str, Any]:
+    try:
+        kept = json.loads((state / KEPT).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise SpecError(
+            f"'{state}' does not hold the authority's certificates; give with --out the folder of all kits"
+        ) from None
+    return dict(kept)
+
+
+def _write_privately(path: Path, text: str) -> None:
+    part = path.with_suffix(".part")
+    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+        file.write(text)
+    part.replace(path)
+
+
+def write_revoked(agreement: Path, serials: tuple[int, ...]) -> None:
+    """The list of what does not count any more, in consortium.toml, before its first table."""
+    text = agreement.read_text(encoding="utf-8")
+    entry = "revoked = [" + ", ".join(f'"{serial:x}"' for serial in serials) + "]\n"
+    agreement.write_text(entry + _REVOKED.sub("", text, count=1), encoding="utf-8")

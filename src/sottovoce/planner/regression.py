@@ -1,0 +1,391 @@
+"""Plans for regression: a descent that is stable by public bounds, statistics in one round, or the mean of the targets.
+
+What went wrong before: the formula for classifiers (`predict`) takes steps τ/T of up to 32, which a hinge bears. A loss
+of curvature 1 is stable below 2/λmax, with λmax ≤ R² + B² by the public bound of a row, and beyond that the iterates
+grow: less noise, worse models. Here no step is longer than 1.6/λmax, whatever the noise.
+
+*Descent.* With γ constant and a_t = 1 dual averaging is plain descent, x_{t+1} = x_t − ζ_t/γ. A plan is a number of
+rounds T, a reach τ = T/γ up to the cap, which rounds count in the model (all, or the second half), and for the squared
+loss the clip: a record pulls no harder than one that errs by k, so that noise shrinks with k. *Statistics* need one
+round, no clip and no step (`algorithm.statistics`), but their noise is that of all products of m numbers. *The mean*
+needs three numbers.
+
+All three are compared by the R² that they are foreseen to lose against least squares without noise, from one picture
+of the data that holds on average: targets with a variance of 0.1 in units of half their range, of which 0.6 is there to
+be explained, nine tenths of it in directions with eigenvalues ∝ j^(−1/2) that add up to 0.8, one tenth in faint ones,
+for whose sake it pays to go far where noise allows it; the mean 0.2 off the middle of the range; errors of 0.2 at the
+optimum. In a direction with curvature αλ, α the share of records within the clip, a descent of reach τ leaves
+(1 − e^{−x})/x of the way, x = αλτ, and noise c²τ²λ/(3 + x²). The iterates, which no average has calmed, swing by
+c²τ/(2α) in each direction (at most c²τ²λ); errors are the larger for it, and α the smaller: a clip that is too small
+for the noise lets the model drift. Statistics under a ridge r leave r/(λ + r), and noise v λ/(λ + r)². Where the best
+foreseen is no better than a constant, the plan is the constant, and says so.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy  # not its parts: they load when first used
+
+from sottovoce._types import FLOAT_BYTES, Array
+from sottovoce.algorithm.method import ALL, COUNTED, constant
+from sottovoce.algorithm.methods import METHODS
+from sottovoce.algorithm.statistics import WIDEST
+from sottovoce.errors import PrivacyError, SpecError
+from sottovoce.network.activation import Everyone
+from sottovoce.planner.choose import (
+    BANDWIDTH,
+    LATENCY,
+    MAX_ROUNDS,
+    PATIENCE,
+    Choice,
+    Facts,
+    _Network,
+    _networks,
+    _scale,
+    _shared,
+    _short,
+    search,
+)
+from sottovoce.privacy.calibration import Private
+from sottovoce.privacy.release import LAWS, GaussianLaw
+from sottovoce.privacy.sampling import Full
+from sottovoce.problem.losses import Loss
+from sottovoce.problem.moments import packed_size
+from sottovoce.problem.regularisers import Regulariser, Separable, elastic_net, l1
+from sottovoce.run.spec import AlgorithmSpec, NetworkSpec, PrivacySpec, ProblemSpec, Spec
+
+WAYS = ("auto", "descent", "statistics", "mean")
+STABLE = 1.6
+"""Longest step times the largest curvature; 2 is where descent stops converging."""
+FARTHEST = 0.2
+"""By how much, in units of half the targets' range, a step of a loss with kinks may move a prediction."""
+CLIPS = (0.1, 0.15, 0.25, 0.4, 0.6, 1.0, 2.0)
+"""Errors beyond which a record pulls no harder, for the squared loss; 2 is the width of the range."""
+ROUNDS = (200, 300, 500, 1000, 2000, 4000)
+TYPICAL = 1000.0
+"""Rounds over which noise that has not mixed yet is spread."""
+REACHES = np.geomspace(0.01, 1.0, 25)
+"""Shares of the farthest reach that are tried."""
+SPREAD, EXPLAINED, TRACE, OFF, RESIDUAL = 0.1, 0.6, 0.8, 0.2, 0.2
+"""The picture of the data: variance of the targets, share that can be explained, Σλ, their mean, errors at the best."""
+FAINT = {0.03: 0.012, 0.01: 0.012, 0.003: 0.012, 0.001: 0.012, 0.0003: 0.012}
+"""Faint directions: their eigenvalues over R², and the share of the targets' variance that lies in each."""
+DIRECTIONS = 400
+"""Directions that are told apart; more are taken together."""
+
+
+class Foreseen(NamedTuple):
+    """A way to run, and the R² that it is foreseen to lose."""
+
+    loss: float
+    rounds: int
+    bytes: float
+    reach: float = 0.0
+    clip: float = 0.0
+    tail: bool = False
+
+
+class _Picture(NamedTuple):
+    """Eigenvalues, how many directions have each, and the variance of the targets that lies in each."""
+
+    values: Array
+    counts: Array
+    powers: Array
+
+
+def choose(facts: Facts, given: dict[str, Any]) -> Choice:
+    """The best plan for a regression with targets in [−1, 1]; `method` in `given` allows more than descent."""
+    way = given.get("method", "descent")
+    if way not in WAYS:
+        raise SpecError(f"there is no way '{way}' to fit a regression; choose one of {', '.join(WAYS)}")
+    rest = {name: value for name, value in given.items() if name != "method"}
+    if "method" not in given and math.isinf(facts.loss.slope_bound) and "clip" not in given:
+        raise PrivacyError(f"the slope of loss '{facts.loss}' has no bound; give a clip for each record's subgradient")
+    found: dict[str, Foreseen] = {}
+    if way in ("auto", "descent"):
+        found["descent"] = _descent(facts, rest)
+    if way in ("auto", "statistics"):
+        why = _no_statistics(facts, rest)
+        if why is None:
+            found["statistics"] = _statistics(facts, rest)
+        elif way == "statistics":
+            raise SpecError(f"statistics cannot be taken here: {why}; leave that out, or take method='descent'")
+    if way == "mean" or (way == "auto" and "statistics" in found and facts.intercept):
+        if not facts.intercept or facts.loss.name != "squared":
+            raise SpecError("the mean of the targets is the best constant of the squared loss, with an intercept")
+        found["mean"] = _mean(facts, rest)
+    best = min(found, key=lambda name: found[name].loss + PATIENCE * _seconds(facts, found[name]))
+    told = [_told(facts, name, plan) for name, plan in sorted(found.items(), key=lambda item: item[1].loss)]
+    made = _run_descent(facts, rest, found[best]) if best == "descent" else _run_once(facts, rest, best)
+    spec, first = made
+    said = [*first, *_why(facts, best, found, spec)]
+    return Choice(spec, said, found[best].loss, sorted(told, key=lambda row: row["method"] != best))
+
+
+def _seconds(facts: Facts, plan: Foreseen) -> float:
+    """How long a plan keeps a plain network busy; rounds over the usual number count ten times."""
+    rounds = plan.rounds + 9 * max(0, plan.rounds - MAX_ROUNDS)
+    return rounds * LATENCY + plan.bytes / facts.n / BANDWIDTH
+
+
+def _no_statistics(facts: Facts, given: dict[str, Any]) -> str | None:
+    """Why statistics cannot be taken, in a clause; None where they can."""
+    if facts.loss.name != "squared":
+        return f"they are of the squared loss, not of '{facts.loss}'"
+    if facts.features > WIDEST:
+        return f"{facts.features} columns are {packed_size(facts.features):,} numbers to release"
+    if facts.n > 1 and not facts.graph(facts.n).is_complete:
+        return f"on the graph '{facts.graph}' no exchange gives everybody the mean of all"
+    odd = [name for name in ("rounds", "batch", "sampling", "activation", "clip", "gamma", "a") if name in given]
+    if odd and not (odd == ["sampling"] and isinstance(given["sampling"], Full)):
+        return f"they need no {odd[0]}, which was fixed"
+    return "records have weights of their own" if facts.weight != 1.0 else None
+
+
+def _network(facts: Facts, given: dict[str, Any]) -> tuple[_Network, float, float]:
+    """Who speaks and how messages are averaged, r of what pairs share, and by what both multiply the noise."""
+    ways = [(network, *_shared(facts, network, TYPICAL)) for network in _networks(facts, given)]
+    return min(ways[: 1 if not facts.honest else None], key=lambda way: way[2])
+
+
+def _picture(facts: Facts) -> _Picture:
+    """The directions of the rows, and the one of the intercept."""
+    m = max(1, facts.features - bool(facts.intercept))
+    ends = np.unique(np.round(np.geomspace(1, m + 1, min(m, DIRECTIONS) + 1)).astype(np.int64))
+    counts = np.diff(ends).astype(np.float64)
+    values = ((ends[:-1] + ends[1:] - 1) / 2.0) ** -0.5
+    values *= TRACE * facts.row_norm**2 / float(counts @ values)
+    powers = np.sqrt(values)
+    powers *= (EXPLAINED - sum(FAINT.values())) * SPREAD / float(counts @ powers)
+    values = np.append(values, facts.row_norm**2 * np.array([*FAINT]))
+    powers, counts = np.append(powers, SPREAD * np.array([*FAINT.values()])), np.append(counts, np.ones(len(FAINT)))
+    if facts.intercept:
+        values, counts, powers = (
+            np.append(part, one) for part, one in ((values, facts.intercept**2), (counts, 1.0), (powers, OFF**2))
+        )
+    return _Picture(values, counts, powers)
+
+
+def _descent(facts: Facts, given: dict[str, Any]) -> Foreseen:
+    """The best clip, rounds, reach and average."""
+    picture, row = _picture(facts), math.hypot(facts.row_norm, facts.intercept)
+    clips = _clips(facts, given, row)
+    network, _, shared = _network(facts, given)
+    noise = _scale(facts, given | {"clip": clips[0] * row}).noise * shared
+    best = Foreseen(math.inf, 0, 0.0)
+    for T in [int(given["rounds"])] if "rounds" in given else _rounds(facts):
+        releases = max(1.0, network.iota * T)
+        sent = network.messages * T * facts.m * FLOAT_BYTES
+        for clip in clips:
+            step, c = longest_step(facts.loss, row, clip), noise * clip * row
+            for tail in (False, True) if releases >= 2 else (False,):
+                reaches = _fixed_reach(given, releases, step * releases)
+                losses = _descent_loss(picture, reaches, c, _within(facts.loss, clip, picture, reaches, c), tail)
+                place = int(np.argmin(losses))
+                plan = Foreseen(float(losses[place]), T, sent, float(reaches[place]), clip, tail)
+                cost, least = (p.loss + PATIENCE * _seconds(facts, p) for p in (plan, best))
+                best = plan if cost < least else best
+    return best
+
+
+def _rounds(facts: Facts) -> list[int]:
+    if facts.max_rounds is not None:
+        return [T for T in ROUNDS if T < facts.max_rounds] + [facts.max_rounds]
+    return list(ROUNDS)
+
+
+def _clips(facts: Facts, given: dict[str, Any], row: float) -> tuple[float, ...]:
+    """The errors beyond which a record pulls no harder, in units of half the range: the loss's, or to be chosen."""
+    if "clip" in given:
+        return (min(float(given["clip"]) / row, facts.loss.slope_bound),)
+    if math.isfinite(facts.loss.slope_bound):
+        return (facts.loss.slope_bound,)
+    return CLIPS
+
+
+def _fixed_reach(given: dict[str, Any], releases: float, longest: float) -> Array:
+    """τ to be tried: up to the cap, or what the user's γ leaves."""
+    if "gamma" in given:
+        return np.array([releases / max(float(given["gamma"](2)[-1]), 1e-300)])
+    return longest * REACHES
+
+
+def longest_step(loss: Loss, row: float, clip: float) -> float:
+    """The longest step that is stable by public bounds: rows of norm at most `row`, slopes of at most `clip`.
+
+    Examples
+    --------
+    >>> from sottovoce.problem.losses import LOSSES
+    >>> longest_step(LOSSES.read("squared"), 1.0, 0.25), longest_step(LOSSES.read("absolute"), 1.0, 1.0)
+    (1.6, 0.2)
+    """
+    if math.isfinite(loss.smoothness):
+        return STABLE / (loss.smoothness * row**2)
+    return FARTHEST / (clip * row**2)
+
+
+def _within(loss: Loss, clip: float, picture: _Picture, reaches: Array, c: float) -> Array:
+    """α: the mean curvature of the loss over the errors of the iterates, for each reach."""
+    alpha, tau = np.ones(len(reaches)), reaches[:, None]
+    for _ in range(8):
+        swing = np.minimum(c**2 * tau**2 * picture.values, c**2 * tau / (2.0 * alpha[:, None])) @ picture.counts
+        size = np.sqrt(RESIDUAL**2 + swing)
+        if math.isfinite(loss.smoothness):
+            alpha = loss.smoothness * scipy.special.erf(clip / size / math.sqrt(2.0))
+        else:
+            alpha = 2.0 * loss.slope_bound / (math.sqrt(2.0 * math.pi) * size)
+    return np.asarray(alpha)
+
+
+def _descent_loss(picture: _Picture, reaches: Array, c: float, alpha: Array, tail: bool) -> Array:
+    """R² lost by descents of these reaches, with noise c in the mean gradient, over all rounds or their second half."""
+    values = picture.values
+    x = np.maximum(alpha[:, None] * values * reaches[:, None], 1e-12)
+    if tail:
+        left = 2.0 * (np.exp(-x / 2.0) - np.exp(-x)) / x
+        noise = values * c**2 * reaches[:, None] ** 2 * 2.0 / (3.0 + x**2)
+    else:
+        left = -np.expm1(-x) / x
+        noise = values * c**2 * reaches[:, None] ** 2 / (3.0 + x**2)
+    return np.asarray((picture.powers * left**2 + noise) @ picture.counts / SPREAD)
+
+
+def _statistics(facts: Facts, given: dict[str, Any]) -> Foreseen:
+    """What is lost by the best ridge."""
+    picture, kappa = _picture(facts), weight_of_targets(facts)
+    s = _deviation(facts, given, facts.row_norm, kappa)
+    theta = float(picture.counts @ (picture.powers / picture.values))
+    v = s**2 / 2.0 * (kappa**-2 + theta)
+    ridges = s * math.sqrt(2.0 * facts.features) * np.geomspace(0.25, 1e4, 60)[:, None]
+    values = picture.values
+    lost = picture.powers * (ridges / (values + ridges)) ** 2 + v * values / (values + ridges) ** 2
+    sent = float(facts.n * (facts.n - 1) * packed_size(facts.features) * FLOAT_BYTES)
+    return Foreseen(float(np.min(lost @ picture.counts)) / SPREAD, 1, sent)
+
+
+def _mean(facts: Facts, given: dict[str, Any]) -> Foreseen:
+    """All that columns explain is lost, and what noise does to the mean: its variance, or at worst the mean itself."""
+    B = facts.intercept
+    noise = _deviation(facts, given, 0.0, B) / math.sqrt(2.0) / B**2
+    lost = EXPLAINED + noise**2 * OFF**2 / (noise**2 + OFF**2) / SPREAD
+    return Foreseen(lost, 1, float(facts.n * (facts.n - 1) * packed_size(1) * FLOAT_BYTES))
+
+
+def _deviation(facts: Facts, given: dict[str, Any], row_norm: float, kappa: float) -> float:
+    """s of statistics with these bounds: a record moves them by √2ρ², where it moves a gradient of norm 1 by 2."""
+    noise = _scale(facts, given | {"clip": 1.0}).noise * _network(facts, given)[2]
+    return noise * (row_norm**2 + facts.intercept**2 + kappa**2) / math.sqrt(2.0)
+
+
+def weight_of_targets(facts: Facts) -> float:
+    """κ: what makes noise in Xᵀy, and that of XᵀX times the model, least together, by the picture of the data.
+
+    The sum has the variance (R² + B² + κ²)² (κ⁻² + ‖θ‖²), which is least where 2‖θ‖²κ⁴ + κ² = R² + B².
+
+    Examples
+    --------
+    >>> weight_of_targets(Facts(sizes=(1000,), features=21, epsilon=1.0, delta=1e-5, intercept=0.5))
+    0.6536
+    """
+    theta, row = SPREAD * facts.features / facts.row_norm**2, facts.row_norm**2 + facts.intercept**2
+    return float(f"{math.sqrt((math.sqrt(1.0 + 8.0 * theta * row) - 1.0) / (4.0 * theta)):.4g}")
+
+
+def _run_descent(facts: Facts, given: dict[str, Any], plan: Foreseen) -> tuple[Spec, list[str]]:
+    """The run, by the search of `choose` with all of this fixed, and its reasons for what is left."""
+    row = math.hypot(facts.row_norm, facts.intercept)
+    network, _, _ = _network(facts, given)
+    gamma = constant(_short(network.iota * plan.rounds / plan.reach))
+    fixed: dict[str, Any] = {"rounds": plan.rounds, "gamma": gamma}
+    fixed |= {"activation": network.activation, "averaging": network.averaging} if facts.n > 1 else {}
+    fixed["counted"] = COUNTED.make("tail", 0.5) if plan.tail else ALL
+    if math.isinf(facts.loss.slope_bound):
+        fixed["clip"] = _short(plan.clip * row)
+    if facts.penalty == "l2" and "alpha" not in given:
+        fixed["h"] = Separable()  # τ is what shrinks
+    choice = search(facts, fixed | given)
+    return choice.spec, choice.reasons[: 1 + (facts.n > 1) + (facts.honest > 0)]
+
+
+def _run_once(facts: Facts, given: dict[str, Any], best: str) -> tuple[Spec, list[str]]:
+    """Statistics, or the mean, in one round."""
+    kappa, (network, ratio, _) = weight_of_targets(facts), _network(facts, given)
+    method = METHODS.make("mean") if best == "mean" else METHODS.make("statistics", kappa)
+    spec = Spec(
+        AlgorithmSpec(1, method=method),
+        ProblemSpec(
+            facts.loss,
+            _regulariser(facts, given, kappa),
+            _scale(facts, given | {"clip": 1.0}).weights,
+            facts.intercept,
+            facts.row_norm,
+            given.get("on_violation", "clip"),
+        ),
+        NetworkSpec(facts.graph, Everyone(), averaging=network.averaging),
+        PrivacySpec(
+            sampling=Full(),
+            noise=Private(facts.epsilon),
+            law=LAWS.make("pairs", ratio) if ratio else GaussianLaw(),
+            delta=facts.delta,
+            adversary=facts.adversary,
+        ),
+    )
+    return spec, []
+
+
+def _regulariser(facts: Facts, given: dict[str, Any], kappa: float) -> Regulariser:
+    """h: the user's; else nothing for l2, whose ridge follows from the noise, and for l1 one deviation of the noise."""
+    if "h" in given:
+        return given["h"]
+    if facts.penalty in ("l2", "none") and "alpha" not in given:
+        return Separable()
+    phi = given.get("alpha", _short(_deviation(facts, given, facts.row_norm, kappa) / (math.sqrt(2.0) * kappa)))
+    ratio = {"l2": 0.0, "l1": 1.0, "none": 0.0}.get(facts.penalty, given.get("l1_ratio", 0.5))
+    if facts.penalty == "elastic_net":
+        return elastic_net(float(ratio * phi), float((1 - ratio) * phi))
+    return l1(float(phi)) if facts.penalty == "l1" else Separable(mu=float(phi) if facts.penalty == "l2" else 0.0)
+
+
+def _why(facts: Facts, best: str, found: dict[str, Foreseen], spec: Spec) -> list[str]:
+    """One sentence for each thing that was chosen."""
+    plan, n = found[best], sum(facts.sizes)
+    budget = f"ε = {facts.epsilon:g} and δ = {facts.delta:g} against '{facts.adversary}'"
+    if best == "descent":
+        pull = f", a record pulls as if it erred by {plan.clip:g} at most"
+        clip = "" if math.isfinite(facts.loss.slope_bound) else pull
+        said = [
+            f"{plan.rounds:,} rounds of descent with steps of {1 / float(spec.algorithm.gamma(1)[0]):.2g}, which are "
+            f"stable for rows of length {math.hypot(facts.row_norm, facts.intercept):.3g}{clip}; the model is the mean "
+            f"over {'the second half of them' if plan.tail else 'all of them'}."
+        ]
+        if plan.loss >= EXPLAINED:
+            said.append(f"At {budget} {n:,} records are not foreseen to teach more than their middle: it stays there.")
+    elif best == "statistics":
+        said = [
+            f"One round: every node releases the {packed_size(facts.features):,} products of its columns and targets, "
+            f"targets weighed by {weight_of_targets(facts):g}, and the model is solved from their noisy sum, with the "
+            "ridge that their known noise asks for."
+        ]
+    else:
+        said = [
+            f"Nothing can be learned from {facts.features - 1} columns at {budget} with {n:,} records: the model is a "
+            "constant, the noisy mean of the targets, or the middle of their range where even that is lost in noise."
+        ]
+    others = [f"{p.loss:.2f} by {name}" for name, p in found.items() if name != best and math.isfinite(p.loss)]
+    beside = f" ({', '.join(others)})" if others else ""
+    return [*said, f"Predicted loss of R² against least squares without noise: {plan.loss:.2f}{beside}."]
+
+
+def _told(facts: Facts, name: str, plan: Foreseen) -> dict[str, Any]:
+    """A plan for a table or JSON, with the columns of those of `choose`."""
+    return {
+        "method": name,
+        "activation": "everyone",
+        "sampling": "full",
+        "rounds": plan.rounds,
+        "reach": plan.reach,
+        "noise": math.nan,
+        "loss": plan.loss,
+        "bytes": plan.bytes,
+    }

@@ -1,0 +1,95 @@
+"""`sottovoce audit`: what it prints, keeps and draws, and its exit code."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from sottovoce.auditing import concluded
+from sottovoce.cli import audit as verb
+from sottovoce.cli.main import app
+from sottovoce.privacy.events import FullEvent
+
+runner = CliRunner()
+PLAN = ["audit", "--plan", "--nodes", "2", "--records", "8", "--features", "3", "--sampling", "full", "--rounds", "3"]
+RUN_FILE = """
+run = "first"
+schedule_seed = 5
+features = 3
+[nodes]
+north = 8
+south = 8
+[spec.algorithm]
+rounds = 3
+gamma = "constant(1e6)"
+[spec.network]
+activation = "everyone"
+[spec.privacy]
+sampling = "full"
+noise = "private(4)"
+"""
+
+
+def broken(*args, **options):
+    """An audit that finds what it should not."""
+    return concluded(FullEvent(8, 8, 1.0, 1.0, 1), 1e-5, (3, 4), (500, 500), score="likelihood")
+
+
+def test_a_plan_is_audited_without_any_data():
+    told = runner.invoke(app, [*PLAN, "--runs", "150", "--epsilon", "4", "--json"])
+    assert told.exit_code in (0, 7), told.output
+    found = json.loads(told.stdout)
+    assert found["stated"] == pytest.approx(4, rel=1e-2) and found["adversary"] == "transcript"
+    assert "secure" in found["notes"][0] and "proves no privacy" in found["notes"][-1]
+
+
+def test_a_run_file_is_audited_as_nodes_would_run_it(tmp_path: Path):
+    path = tmp_path / "run.toml"
+    path.write_text(RUN_FILE)
+    plot = tmp_path / "audit.png"
+    told = runner.invoke(app, ["audit", str(path), "--runs", "200", "--simulate", "--seed", "3", "--plot", str(plot)])
+    assert told.exit_code == 0, told.output
+    text = " ".join(told.output.split())
+    assert "stated ≤ 4, at least" in text and "(95 %)" in text and "proves no privacy" in text
+    assert plot.stat().st_size > 1000
+
+
+def test_a_saved_run_keeps_its_audit_and_the_report_draws_it(tmp_path: Path, monkeypatch):
+    data = tmp_path / "data.csv"
+    data.write_text("a,b,y\n" + "\n".join(f"{i % 7 / 10},{i % 5 / 10},{'yes' if i % 3 else 'no'}" for i in range(40)))
+    out = tmp_path / "run"
+    made = runner.invoke(
+        app,
+        ["train", str(data), "--label", "y", "--nodes", "2", "--rounds", "3", "--sampling", "full", "--epsilon", "2",
+         "--activation", "everyone", "--seed", "1", "--out", str(out), "--json"],
+    )  # fmt: skip
+    assert made.exit_code == 0, made.output
+    told = runner.invoke(app, ["audit", str(out), "--runs", "150", "--simulate", "--seed", "3", "--json"])
+    assert told.exit_code == 0, told.output
+    kept = json.loads((out / "audit.json").read_text())
+    assert kept["stated"] == pytest.approx(2, rel=1e-2) and kept == json.loads(told.stdout)
+    assert runner.invoke(app, ["report", str(out)]).exit_code == 0
+    page = (out / "report.html").read_text()
+    assert "Attacked" in page and "stated: no attack is over this" in page
+    (out / "audit.json").write_text("{")
+    assert "cannot be read" in str(runner.invoke(app, ["report", str(out)]).exception)
+
+
+def test_a_statement_that_is_passed_is_exit_code_7(monkeypatch):
+    monkeypatch.setattr(verb, "attack_run", broken)
+    told = runner.invoke(app, PLAN)
+    assert told.exit_code == 7 and "FALSE: the stated" in " ".join(told.output.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["audit"], "give a run file or a saved run, or --plan"),
+        ([*PLAN, "--engine", "gpu"], "no engine 'gpu'"),
+        ([*PLAN, "--seed", "1"], "a seed is for --simulate"),
+        ([*PLAN, "--confidence", "2"], "a confidence is"),
+    ],
+)
+def test_what_cannot_be_audited_is_one_sentence(arguments, message):
+    assert message in str(runner.invoke(app, arguments).exception)
