@@ -91,7 +91,7 @@ def run(spec: Spec, shards: Shards, data: Dataset, epsilon: float, seed: int) ->
     last = result.history.last
     scores, truth = result.decide(data.held_out.X), data.held_out.y
     assert result.statement.private and result.statement.epsilon <= epsilon * (1 + 1e-9)
-    ranks = {} if data.classes > 2 else figures(result.decide(data.test.X), data.test.y > 0)
+    ranks = {} if scores.ndim > 1 else figures(scores, np.asarray(truth) > 0)
     return ranks | {
         "accuracy": float(last["test_accuracy"]),
         "auc": area(scores, np.asarray(truth)),
@@ -217,9 +217,8 @@ def no_privacy(data: Dataset, n: int, epsilon: float, seed: int) -> Row:
     """scikit-learn's logistic regression on all records, without noise and almost without a penalty."""
     from sklearn.linear_model import LogisticRegression
 
-    model = LogisticRegression(C=1e3, max_iter=500, solver="lbfgs").fit(data.records.X, data.y)
-    ranks = {} if data.classes > 2 else figures(model.decision_function(data.held_out.X), data.test.y > 0)
-    return ranks | {"accuracy": float(model.score(data.held_out.X, data.held_out.y))}
+    model = LogisticRegression(C=1e3, max_iter=500, solver="lbfgs")
+    return {"accuracy": float(model.fit(data.records.X, data.y).score(data.held_out.X, data.held_out.y))}
 
 
 def diffprivlib(data: Dataset, n: int, epsilon: float, seed: int) -> Row:
