@@ -174,7 +174,8 @@ def _public(result: Result) -> dict[str, str]:
     }
     numbers = {"activity ι": "iota", "mixing β": "beta", "bound L": "lipschitz"}
     known: dict[str, Any] = dict(public)
-    return rows | {text: f"{known[name]:.6g}" for text, name in numbers.items() if name in known}
+    deep = {"exchanges, one after the other": f"{public['depth']:,}"} if "depth" in public else {}
+    return rows | {text: f"{known[name]:.6g}" for text, name in numbers.items() if name in known} | deep
 
 
 def _by_part(values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
