@@ -36,7 +36,7 @@ from sottovoce.privacy.calibration import Private
 from sottovoce.privacy.profiles import gaussian_multiplier
 from sottovoce.privacy.release import Adversary
 from sottovoce.problem.shards import Shards
-from sottovoce.run.build import rounds_for_epochs
+from sottovoce.run.build import make_lipschitz, rounds_for_epochs  # noqa: F401 - the first is for benchmarks/defaults.py
 from sottovoce.run.presets import paper_l2
 from sottovoce.run.solve import solve
 from sottovoce.run.spec import Execution, Spec
@@ -180,18 +180,22 @@ def noisier(trust: Trust) -> Callable[[Dataset, int, float, int], Row]:
 
 
 def first(data: Dataset, n: int, epsilon: float, seed: int) -> Row:
-    """One node by the defaults of version 0.1: its constants, its intercept, all rounds counted, no moments."""
+    """One node by the defaults of version 0.1."""
     shards = data.deal(1, seed)
+    return run(first_spec(shards, data, epsilon), shards, data, epsilon, seed)
+
+
+def first_spec(shards: Shards, data: Dataset, epsilon: float) -> Spec:
+    """The plan of version 0.1: its constants, its intercept, all rounds counted, no moments."""
     facts = replace(facts_of(shards, data, epsilon, shape=False), intercept=FIRST_INTERCEPT)
     kept = dict(predict.FITTED), predict.LONGEST_STEP
     try:
         predict.FITTED.update(FIRST)
         predict.LONGEST_STEP = FIRST_STEP
-        spec = choose(facts, counted="all").spec
+        return choose(facts, counted="all").spec
     finally:
         predict.FITTED.update(kept[0])
         predict.LONGEST_STEP = kept[1]
-    return run(spec, shards, data, epsilon, seed)
 
 
 def baseline(name: str) -> Callable[[Dataset, int, float, int], Row]:

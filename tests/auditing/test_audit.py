@@ -39,13 +39,14 @@ def stage(spec: Spec, sizes=(6, 6), engine="reference", loud=False, **more) -> S
 def test_an_honest_run_is_nearly_caught_and_not_quite(sampling, engine):
     """With few runs of the engine of nodes, which takes a thread for each, less is certain."""
     runs, least = (128, 0.5) if engine == "nodes" else (1000, SAMPLERS[sampling])
-    found = audit(STILL.but(privacy__sampling=sampling), [6, 6], 3, runs=runs, choosing=0.0, seed=11, engine=engine)
+    sizes, spec = [6] if engine == "reference" else [6, 6], STILL.but(privacy__sampling=sampling)
+    found = audit(spec, sizes, 3, runs=runs, choosing=0.0, seed=11, engine=engine)
     assert found.stated == pytest.approx(4, rel=2e-3) and not found.broken
     assert found.at_least > least
 
 
 def test_the_threshold_may_be_chosen_on_half_of_the_runs():
-    found = audit(STILL, [6, 6], 3, runs=4000, seed=5)
+    found = audit(STILL, [6], 3, runs=4000, seed=5)
     assert found.runs == (2048, 2048) and not found.broken and found.at_least > 3
     assert "stated ≤ 4, at least 3" in found.verdict() and found.to_dict()["broken"] == ""
     shares = np.array(found.attained)
@@ -97,15 +98,15 @@ def test_every_law_and_method_can_be_attacked(changes):
 
 def test_noise_of_a_tree_is_attacked_in_its_own_covariance():
     tree = STILL.but(privacy__law="tree", privacy__sampling="cyclic(2)", algorithm__rounds=6)
-    found = audit(tree, [6], 3, runs=250, choosing=0.0, seed=2)
-    assert not found.broken and found.at_least > 1.0
+    found = audit(tree, [6], 3, runs=150, choosing=0.0, seed=2)
+    assert not found.broken and found.at_least > 0.25
 
 
 @pytest.mark.parametrize("adversary", ["secret_pairs", "secret_pairs(1)", "secret_pairs(2)"])
 def test_noise_that_pairs_share_is_whitened(adversary):
     pairs = STILL.but(privacy__law="pairs(3)", privacy__adversary=adversary)
-    found = audit(pairs, [6, 6, 6, 6], 3, runs=400, choosing=0.0, seed=2)
-    assert not found.broken and found.at_least > 1.5
+    found = audit(pairs, [6, 6, 6, 6], 3, runs=150, choosing=0.0, seed=2)
+    assert not found.broken and found.at_least > 0.8
 
 
 def test_models_put_out_at_once_are_attacked_by_the_model():
@@ -124,9 +125,9 @@ def test_people_are_units():
 
 def test_an_attacker_of_the_model_alone_learns_less():
     spec = STILL.but(algorithm__rounds=6, algorithm__a="constant(1)")
-    final = audit(spec, [6, 6], 3, runs=2000, seed=3, attack="final")
+    final, whole = (audit(spec, [6], 3, runs=1200, seed=3, attack=attack) for attack in ("final", "transcript"))
     assert final.score == "final model" and not final.broken
-    assert final.at_least < audit(spec, [6, 6], 3, runs=2000, seed=3).at_least
+    assert final.at_least < whole.at_least
 
 
 def test_many_nodes_are_attacked_as_two():
@@ -193,7 +194,7 @@ def test_the_likelihood_ratio_is_one_on_average():
     for sampling in ("full", "poisson(2)", "fixed(2)", "cyclic(2)"):
         made = stage(STILL.but(privacy__sampling=sampling, privacy__noise="private(1)"), loud="fixed" in sampling)
         ratios = []
-        for key in range(8):
+        for key in range(5):
             seen = made.play(key)
             ratios.append(np.where(seen.worlds == 0, 1, -1) * likelihood(made, seen))
         found, thrice = np.exp(np.concatenate(ratios)), np.exp(3 * np.concatenate(ratios))

@@ -101,7 +101,7 @@ class Audit:
         """'' where the statement stands, 'curve' or 'guarantee' where the stated curve, or (ε, δ) itself, does not."""
         if self.plain > self.stated:
             return "guarantee"
-        return "curve" if self.scale < 1.0 else ""
+        return "curve" if self.scale <= 1.0 else ""
 
     @property
     def rates(self) -> Rates:

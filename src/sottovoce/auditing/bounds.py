@@ -26,19 +26,21 @@ import scipy  # not its parts: they load when first used
 
 from sottovoce._types import Array, IntArray
 from sottovoce.errors import PrivacyError, SpecError
-from sottovoce.privacy.accounting import merge, price, risk, whole
+from sottovoce.privacy.accounting import merge, price, whole
 from sottovoce.privacy.composition import compose, moments
 from sottovoce.privacy.events import Event, Hidden, Priced, Seldom, WholeEvent
 
 CONFIDENCE = 0.95
+FINE = 1.0 + 1e-7
+"""The same where it has one."""
 POINTS = 1 << 16
 """Of the grid on which a curve that has no formula is composed."""
 KEPT = 800
 """Points of it that are kept, of each of several grids."""
 LARGEST = 8.0
 """Multiples of the stated noise that a test refutes are looked for up to e to this, and down to 1 over that."""
-NEAR = 1e-4
-"""How closely, as a share of the noise."""
+STEP = 1.01
+"""How closely, where a curve has no formula: to a hundredth of the noise, on the refuted side."""
 
 
 def most_likely(count: int | Array | IntArray, total: int, confidence: float) -> Array:
@@ -122,6 +124,7 @@ class Curve:
         return np.maximum(found.reshape(at.shape), at)
 
 
+@lru_cache(maxsize=1024)  # audits of the same statement ask for the same ones
 def curve(event: Priced) -> Curve:
     """Of one participation; the same that `privacy.accounting.risk` says, at many shares of false alarms.
 
@@ -169,7 +172,6 @@ class Family:
 
     def __init__(self, event: Priced, delta: float) -> None:
         self.event, self.delta = event, delta
-        self._curves: dict[float, Curve] = {}
 
     def at(self, s: float) -> Priced:
         """The event with s times its noise."""
@@ -189,18 +191,12 @@ class Family:
 
     def curve(self, s: float = 1.0) -> Curve:
         """The trade-off curve."""
-        if s not in self._curves:
-            self._curves[s] = curve(self.at(s))
-        return self._curves[s]
-
-    def power(self, s: float, fpr: float) -> float:
-        """The largest share of true alarms, as the accountant answers everybody."""
-        return risk([self.at(s)], fpr)
+        return curve(self.at(s))
 
     def scale(self, found: Rates) -> float:
         """The least s that these error rates refute: with so much noise, or more, no test could be so good.
 
-        Infinite where nothing is refuted. The answer lies on the refuted side of the root.
+        Infinite where nothing is refuted. The answer lies on the refuted side of the root, and 1 means what it says.
         """
         alarms, hits = found.fpr, 1.0 - found.fnr
         if hits <= alarms:
@@ -210,22 +206,7 @@ class Family:
             apart = float(scipy.special.ndtri(hits) - scipy.special.ndtri(alarms))
             return stated / apart if apart < math.inf else 0.0
 
-        def over(log_s: float) -> float:
-            return self.power(math.exp(log_s), alarms) - hits
-
-        low = high = 0.0
-        while over(high) >= 0:
-            low, high = high, high + 1.0
-            if high > LARGEST:
-                return math.inf
-        while over(low) < 0:
-            low, high = low - 1.0, low
-            if low < -LARGEST:
-                return 0.0
-        root = float(scipy.optimize.brentq(over, low, high, xtol=NEAR))
-        while over(root) >= 0:
-            root += NEAR
-        return math.exp(root)
+        return _first_refuted(lambda s: float(self.curve(s)(alarms)) < hits)
 
     @cached_property
     def _ladder(self) -> tuple[Array, list[Curve]]:
@@ -251,23 +232,17 @@ class Family:
         return found
 
 
-def _first_refuted(refuted: Callable[[float], bool]) -> float:
-    """The least multiple of the noise that is refuted, from the refuted side; infinite where none is, 0 where all."""
-    low = high = 1.0
-    if refuted(high):
-        while refuted(low):
-            low, high = low / 2.0, low
-            if low < math.exp(-LARGEST):
-                return 0.0
-    else:
-        while not refuted(high):
-            low, high = high, high * 2.0
-            if high > math.exp(LARGEST):
-                return math.inf
-    while high > low * (1.0 + 1e-6):
-        middle = math.sqrt(low * high)
-        low, high = (low, middle) if refuted(middle) else (middle, high)
-    return high
+def _first_refuted(refuted: Callable[[float], bool], finest: float = STEP) -> float:
+    """The least multiple of the noise that is refuted, on a grid through 1; infinite where none is, 0 where all are."""
+    end = math.ceil(LARGEST / math.log(finest))
+    low, high = -end - 1, end + 1  # low is not refuted, high is, as far as is known
+    for look in (0, -end, end):
+        if low < look < high:
+            low, high = (low, look) if refuted(finest**look) else (look, high)
+    while high - low > 1 and -end <= high and low <= end:
+        middle = (low + high) // 2
+        low, high = (low, middle) if refuted(finest**middle) else (middle, high)
+    return math.inf if high > end else 0.0 if high == -end else finest**high
 
 
 # -- one run, many canaries --
@@ -359,15 +334,10 @@ def one_run_scale(family: Family, canaries: int, guesses: int, right: int, confi
     stated = family.curve()
 
     def refuted(s: float) -> bool:
-        known = Curve(apart=stated.apart / s) if stated.apart is not None else _kept(family, s)
+        known = Curve(apart=stated.apart / s) if stated.apart is not None else family.curve(s)
         return too_many_right(known, canaries, guesses, right, doubt)
 
-    return _first_refuted(refuted)
-
-
-@lru_cache(maxsize=64)
-def _kept(family: Family, s: float) -> Curve:
-    return family.curve(s)
+    return _first_refuted(refuted, FINE if stated.apart is not None else STEP)
 
 
 def _check_guesses(canaries: int, guesses: int, right: int) -> None:

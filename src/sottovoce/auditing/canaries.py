@@ -114,7 +114,7 @@ class OneRun:
         """As of `Audit`."""
         if self.plain > self.stated:
             return "guarantee"
-        return "curve" if self.scale < 1.0 else ""
+        return "curve" if self.scale <= 1.0 else ""
 
     def verdict(self) -> str:
         """In one line."""

@@ -47,9 +47,10 @@ def _root(
     """Train linear models over many owners' private data, by gossip between their nodes."""
 
 
-for verb in (demo, schema, train, tune, predict, evaluate, sweep, compare, report, plan, account, calibrate, audit):
+for verb in (demo, schema, train, tune, predict, evaluate, sweep, compare, report):
     app.command()(verb)
-app.command()(reproduce)
+for verb in (plan, account, calibrate, audit, reproduce):
+    app.command()(verb)
 
 app.add_typer(data.app, name="data")
 app.add_typer(node.app, name="node")

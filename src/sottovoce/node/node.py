@@ -171,6 +171,7 @@ class DurableNode(Node):
             self.finish()
         except OldCopy as error:
             self.store.stop(self.run.digest, str(error))
+            self.store.erase_keys(self.run.digest)
             raise
         outcome = Outcome(self.model(), self.linger(), self.skips.count)
         if leave:

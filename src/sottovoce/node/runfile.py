@@ -66,7 +66,8 @@ from sottovoce.secure.generator import Generator, Purpose
 _PLAIN = ("features", "label", "classes", "unit_rows", "unit")  # in place of a schema
 _KNOWN = {"run", "schedule_seed", "timeout", "skip_after", "schema", *_PLAIN, "nodes", "keys", "spec"}
 _NEEDED = ("run", "schedule_seed", "nodes", "spec")
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}( \([0-9a-f]{16}\))?")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_MARKED = re.compile(r"(.*) \([0-9a-f]{16}\)")
 """A consortium puts a mark of its schema and test behind a run's name, in brackets."""
 _KEY = re.compile(r"[0-9a-f]{64}")
 _DECIMALS = 12  # weights may differ by a rounding between processors
@@ -365,7 +366,9 @@ def check_name(noun: str, name: Any) -> None:
     ...
     sottovoce.errors.SpecError: a run cannot be called '../../etc': a name has letters, digits, '.', '_' and '-', ...
     """
-    if not isinstance(name, str) or not _NAME.fullmatch(name) or ".." in name:
+    marked = _MARKED.fullmatch(name) if noun == "run" and isinstance(name, str) else None
+    bare = name if marked is None else marked[1]
+    if not isinstance(bare, str) or not _NAME.fullmatch(bare) or ".." in bare:
         raise SpecError(
             f"a {noun} cannot be called {name!r}: a name has letters, digits, '.', '_' and '-', begins with a letter "
             "or digit, has no two dots together, and is no longer than 64 characters; choose such a one"

@@ -474,6 +474,22 @@ class Store(Folder):
         with self.transaction():
             self.ledger.append("stop", run, detail={"reason": reason})
 
+    def run_of(self, name: str) -> str:
+        """The digest of the run of a name that has begun here."""
+        with self._guard, self.reporting():
+            found = [run for (run,) in self._db.execute("SELECT run FROM runs WHERE name = ?", (name,))]
+            begun = [run for run in found if self.ledger.last(run)] or found
+        if len(begun) != 1:
+            raise StoreError(f"there is no run '{name}' in '{self.path}'; `sottovoce ledger show` lists the runs")
+        return begun[0]
+
+    def abandon(self, run: str) -> None:
+        """Let a run never go on here, and erase its keys."""
+        if self.ledger.has("close", run) or self.ledger.has("stop", run):
+            raise StoreError(f"run {run[:12]} is over already")
+        self.stop(run, "its owner abandoned it")
+        self.erase_keys(run)
+
     def marks(self) -> list[dict[str, Any]]:
         """What was seen of every peer in every run, by name: with it, a peer's ledger can be checked."""
         with self._guard, self.reporting():

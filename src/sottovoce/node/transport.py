@@ -202,10 +202,13 @@ class MpiTransport(NodeTransport):
         self._mpi, self._comm = MPI, comm
         self._status = MPI.Status()
         self._sending: list[tuple[Any, bytes]] = []
+        self._introduced: set[int] = set()
 
     def send(self, peer: int, payload: bytes) -> None:
         """Start a message; its bytes are held until MPI is done with them."""
         data = self.links.sealed(peer, payload)
+        if data is self.links.envelope.introduction:
+            self._introduced.add(peer)
         self._sending.append((self._comm.Isend(data, peer, TAG), data))
         if len(self._sending) > HELD:
             self._sending = [(r, p) for r, p in self._sending if not r.Test()]
@@ -239,5 +242,6 @@ class MpiTransport(NodeTransport):
         buffer = bytearray(size)
         message.Recv(buffer)
         with suppress(NetworkError):  # the links keep the reason; whoever waits goes on waiting
-            self.links.deliver(peer, bytes(buffer))
+            if self.links.deliver(peer, bytes(buffer)) == MEETING and peer not in self._introduced:
+                self.send(peer, self.links.envelope.introduction)  # known here from before, and not yet there
         return True

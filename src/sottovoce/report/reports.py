@@ -37,8 +37,8 @@ def write(
     path: str | Path,
     title: str | None = None,
     labels: Sequence[str] | None = None,
-    audit: Mapping[str, Any] | None = None,
     evaluation: Mapping[str, Any] | None = None,
+    audit: Mapping[str, Any] | None = None,
 ) -> Path:
     """Write one self-contained HTML file about a run or about several.
 
@@ -49,16 +49,15 @@ def write(
     path : the file, replaced if it is there
     title : the page's heading
     labels : names of the results, one for each; results of one name are shown together
-    audit : of a single run, what an attack on it found (`Audit.to_dict`)
-    evaluation : of a single run, what a private evaluation found (`Evaluation.to_dict`)
+    evaluation : of a single result, what a private evaluation found (`Evaluation.to_dict`)
+    audit : of a single result, what an attack on it found (`Audit.to_dict`)
 
     Returns
     -------
     path : where the report is
     """
     settings = settings_of([results] if isinstance(results, Result) else results, labels)
-    beside = audit, evaluation
-    text = _one(settings[0], title, *beside) if len(settings) == 1 else _several(settings, title)
+    text = _one(settings[0], title, evaluation, audit) if len(settings) == 1 else _several(settings, title)
     path = Path(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -71,7 +70,7 @@ def write(
 
 
 def _one(
-    setting: Setting, title: str | None, audit: Mapping[str, Any] | None, evaluation: Mapping[str, Any] | None
+    setting: Setting, title: str | None, evaluation: Mapping[str, Any] | None, audit: Mapping[str, Any] | None
 ) -> str:
     result = setting.first
     problem = result.spec.problem

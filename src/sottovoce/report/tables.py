@@ -93,8 +93,8 @@ def evaluated(evaluation: Mapping[str, Any], title: str = "Evaluation on held-ou
         rows.append(["threshold for the wanted rate", f"{float(evaluation['threshold']):.6g}", ""])
     seeded = bool(evaluation.get("held_out_seeded"))
     text = (
-        f"Made of noisy sums over {int(evaluation['records']):,} records that were held out of training, and nothing "
-        f"else: {'a simulation of a private evaluation' if seeded else 'private, and covered by the statement above'}. "
+        f"Made of noisy sums over {int(evaluation['records']):,} records that were held out of training, and of "
+        f"nothing else: {'a simulation of an evaluation' if seeded else 'private, covered by the statement above'}. "
         "Intervals count the noise and that these records are a sample."
     )
     return Section(title, (tag("p", text), table(["figure", "value", "95 % interval"], rows, words=["figure"])))
@@ -174,7 +174,8 @@ def _public(result: Result) -> dict[str, str]:
     }
     numbers = {"activity ι": "iota", "mixing β": "beta", "bound L": "lipschitz"}
     known: dict[str, Any] = dict(public)
-    return rows | {text: f"{known[name]:.6g}" for text, name in numbers.items() if name in known}
+    deep = {"exchanges, one after the other": f"{public['depth']:,}"} if "depth" in public else {}
+    return rows | {text: f"{known[name]:.6g}" for text, name in numbers.items() if name in known} | deep
 
 
 def _by_part(values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
