@@ -12,6 +12,7 @@ from sottovoce.algorithm.dual_averaging import DualAveraging
 from sottovoce.engine.job import Job
 from sottovoce.engine.kernel import draws
 from sottovoce.problem.regularisers import Separable
+from sottovoce.problem.shards import Shards
 
 FLAGS = ("-Ofast", "-march=native", "-shared", "-fPIC")
 
@@ -77,3 +78,14 @@ def floor(lib: ctypes.CDLL, job: Job, rounds: int) -> Callable[[], object]:
         lib.rounds(ctypes.c_long(rounds), ctypes.c_long(m), *arrays, *scalars, *state)
 
     return work
+
+
+def batches(lib: ctypes.CDLL, shards: Shards, rows: np.ndarray | None = None) -> Callable[[], object]:
+    """A round in which all records, or the given ones, are read once, in C: dense float32 rows, or CSR in float64."""
+    X, N, m = shards.X, len(shards.y) if rows is None else len(rows), shards.X.shape[1]
+    x, g, u = np.random.default_rng(0).normal(size=m) / m, np.empty(m), np.empty(N)
+    if hasattr(X, "indptr"):
+        given = [pointer(v) for v in (X.data, X.indices, X.indptr, x, u, g)]
+        return lambda: lib.products(ctypes.c_long(N), ctypes.c_long(m), *given)
+    given = [pointer(v) for v in (X, rows, shards.y, x, g)]
+    return lambda: lib.batch(ctypes.c_long(N), ctypes.c_long(m), *given)

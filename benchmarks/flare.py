@@ -2,9 +2,10 @@
 
     python benchmarks/flare.py [FEATURES]
 
-The same deployment runs, one after the other and twice in turn, a bare Executor that only averages vectors along the
-same schedule, and ours, which also draws noise, steps, and writes every round to the disk before it is sent. Sites are
-handed a task up to a second apart, so the time is that of the site which began last. TMPDIR says on which disk.
+Two deployments run, one after the other and twice in turn: under FLARE's own programs a bare Executor that only
+averages vectors along the same schedule, and ours, behind its gates, which also draws noise, steps, seals, and writes
+every round to the disk before it is sent. Sites are handed a task up to a second apart, so the time is that of the
+site which began last. TMPDIR says on which disk.
 """
 
 import json
@@ -20,7 +21,8 @@ from sklearn.datasets import dump_svmlight_file
 from sottovoce.consortium.agreement import read_agreement
 from sottovoce.consortium.check import Trial
 from sottovoce.consortium.job import write_job
-from sottovoce.consortium.project import provision
+from sottovoce.consortium.process import PROGRAMS
+from sottovoce.consortium.project import STARTUP, provision
 from sottovoce.consortium.submit import COMPLETED, administrator
 from sottovoce.node.budget import Budget
 from sottovoce.node.store import Store
@@ -34,7 +36,7 @@ run = "bench"
 schedule_seed = 1
 [server]
 host = "localhost"
-port = 8112
+port = {port}
 [admin]
 email = "lead@example.org"
 org = "bench"
@@ -49,28 +51,31 @@ sampling = "full"
 """
 
 
-def prepare(folder: Path, features: int):
+def prepare(folder: Path, features: int, port: int):
+    folder.mkdir()
     schema = f'features = {features}\nrow_norm = 1.0\n[label]\ncolumn = "y"\nclasses = [-1, 1]\n'
     (folder / "schema.toml").write_text(schema)
     sites = "".join(f'[sites.{name}]\norg = "bench"\nrecords = {RECORDS}\n' for name in SITES)
-    (folder / "consortium.toml").write_text(AGREEMENT.format(sites=sites, rounds=ROUNDS))
+    (folder / "consortium.toml").write_text(AGREEMENT.format(sites=sites, rounds=ROUNDS, port=port))
     agreement = read_agreement(folder / "consortium.toml")
     kits = provision(agreement, folder / "consortium.toml", folder / "kits")
     rng = np.random.default_rng(0)
-    for name in (agreement.host, *SITES):
-        widen(kits[name])
     for name in SITES:
         X = rng.normal(size=(RECORDS, features)) / np.sqrt(features)
         dump_svmlight_file(X, rng.choice([-1, 1], RECORDS), str(folder / f"{name}.svm"), zero_based=False)
     return agreement, kits
 
 
-def widen(kit: Path) -> None:
-    """Let jobs start the bare classes too."""
+def start_bare(trial: Trial, name: str, kit: Path, paths: dict[str, str]) -> None:
+    """FLARE's own program, without our gate, of a kit whose jobs may start the bare classes."""
     path = kit / "local" / "resources.json"
     resources = json.loads(path.read_text())
     resources["class_allow_list"].append("bare_flare.")
     path.write_text(json.dumps(resources))
+    role = "site" if name in SITES else "server"
+    line = [sys.executable, "-u", "-m", PROGRAMS[role], "-m", str(kit), "-s", STARTUP[role], "--set"]
+    line += ["secure_train=true", "org=bench", "config_folder=config", *([f"uid={name}"] if role == "site" else [])]
+    trial.start(name, environment=paths, line=line)
 
 
 def settle(kits, folder: Path, turn: int) -> None:
@@ -104,25 +109,30 @@ def main() -> None:
     here = str(Path(__file__).parent)
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        agreement, kits = prepare(folder, features)
+        agreement, kits = prepare(folder / "ours", features, 8112)
+        plain, bare_kits = prepare(folder / "bare", features, 8122)
         exchanges = int(agreement.run.prepared.job.schedule.up_to()[-1]) / 2
         paths = {"PYTHONPATH": os.pathsep.join([here, os.environ.get("PYTHONPATH", "")])}
         rates: dict[str, list[float]] = {"bare, aux": [], "bare, cell": [], "sottovoce": []}
-        with Trial(kits, folder / "logs") as trial:
-            settle(kits, folder, 0)
-            trial.start(agreement.host, environment=paths)
-            trial.start(*SITES, environment=paths)
-            with administrator(kits[agreement.admin], patience=120) as admin:
-                while admin.missing():
+        with Trial(kits, folder / "logs") as trial, Trial(bare_kits, folder / "bare-logs") as bare_trial:
+            settle(kits, folder / "ours", 0)
+            trial.start(agreement.host, *SITES)
+            for name in (plain.host, *SITES):
+                start_bare(bare_trial, name, bare_kits[name], paths)
+            with (
+                administrator(kits[agreement.admin], patience=120) as admin,
+                administrator(bare_kits[plain.admin], patience=120) as bare_admin,
+            ):
+                while admin.missing() or bare_admin.missing():
                     time.sleep(0.3)
                 for turn in range(2):
                     for mode in ("aux", "cell"):
-                        job = bare_job(agreement, folder / f"{mode}{turn}", mode)
-                        finish(admin, admin._call("submit_job", str(job)))
-                        files = [kits[name] / f"bare-{mode}.json" for name in SITES]
+                        job = bare_job(plain, folder / f"{mode}{turn}", mode)
+                        finish(bare_admin, bare_admin._call("submit_job", str(job)))
+                        files = [bare_kits[name] / f"bare-{mode}.json" for name in SITES]
                         seconds = min(json.loads(file.read_text())["seconds"] for file in files)
                         rates[f"bare, {mode}"].append(exchanges / seconds)
-                    settle(kits, folder, turn + 1)
+                    settle(kits, folder / "ours", turn + 1)
                     finish(admin, admin.submit())
                     saved = [Result.load(kits[n] / f"state{turn + 1}" / "results" / "bench") for n in SITES]
                     rates["sottovoce"].append(exchanges / min(r.environment["seconds"] for r in saved))

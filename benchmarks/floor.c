@@ -143,3 +143,30 @@ void rounds(long T, long m, const int32_t *pairs, const int64_t *rows, const flo
             }
     }
 }
+
+/* One round of batches: margins of the rows and the sum of their hinge subgradients, each row read once; rows NULL: all N. */
+void batch(long N, long m, const float *X, const int64_t *rows, const double *y, const double *restrict x,
+           double *restrict g) {
+    memset(g, 0, m * sizeof(double));
+    for (long e = 0; e < N; e++) {
+        const long row = rows ? rows[e] : e;
+        const float *restrict c = X + row * m;
+        double u = 0.0;
+        for (long j = 0; j < m; j++) u += c[j] * x[j];
+        if (y[row] * u < 1.0)
+            for (long j = 0; j < m; j++) g[j] -= y[row] * c[j];
+    }
+}
+
+/* The same of CSR rows in float64, as two products: u = Xx, g = X'u. */
+void products(long N, long m, const double *X, const int32_t *indices, const int32_t *indptr, const double *restrict x,
+              double *restrict u, double *restrict g) {
+    memset(g, 0, m * sizeof(double));
+    for (long row = 0; row < N; row++) {
+        double sum = 0.0;
+        for (int32_t e = indptr[row]; e < indptr[row + 1]; e++) sum += X[e] * x[indices[e]];
+        u[row] = sum;
+    }
+    for (long row = 0; row < N; row++)
+        for (int32_t e = indptr[row]; e < indptr[row + 1]; e++) g[indices[e]] += u[row] * X[e];
+}

@@ -14,6 +14,7 @@ import time
 
 from threadpoolctl import threadpool_limits
 
+import batches
 import processes
 import scaling
 import secure
@@ -23,6 +24,7 @@ from measure import HEADS, row
 
 SECTIONS = {
     "speed": speed.lines,
+    "batches": batches.lines,
     "scaling": scaling.lines,
     "threads": threads.lines,
     "processes": processes.lines,

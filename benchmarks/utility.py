@@ -4,7 +4,8 @@
     python benchmarks/utility.py --data a9a --epsilon 1 --seeds 10   # a part
     python benchmarks/utility.py --quick                             # two small sets, two seeds: does it work?
     python benchmarks/utility.py --judge                             # paired differences, from the table
-    python benchmarks/utility.py --redraw                            # docs/utility.md and its figure, from the table
+    python benchmarks/utility.py --redraw                            # docs/utility.md and its figure, from the table;
+                                                                     # AUC, precision, balanced accuracy are printed
 
 Needs the folder of real data sets in SOTTOVOCE_DATA. Rows go to benchmarks/utility.parquet as they are made; what is
 there already is not made again. Accuracies are on held-out records and not private.
@@ -102,12 +103,13 @@ def judge(found: list[Row]) -> str:
     return "\n".join(lines)
 
 
-def groups(found: list[Row]) -> dict[tuple[str, str, int, float], list[float]]:
-    """Accuracies of all seeds, by (data, method, nodes, ε)."""
+def groups(found: list[Row], figure: str = "accuracy") -> dict[tuple[str, str, int, float], list[float]]:
+    """A figure of all seeds, by (data, method, nodes, ε)."""
     made: dict[tuple[str, str, int, float], list[float]] = {}
     for row in found:
-        if row["accuracy"] == row["accuracy"]:
-            made.setdefault((row["data"], row["method"], row["nodes"], row["epsilon"]), []).append(row["accuracy"])
+        value = row.get(figure)
+        if value is not None and value == value:
+            made.setdefault((row["data"], row["method"], row["nodes"], row["epsilon"]), []).append(value)
     return made
 
 
@@ -119,9 +121,9 @@ def cell(values: list[float] | None) -> str:
     return f"{found.mean:.3f}" if found.seeds == 1 else f"{found.mean:.3f} ± {found.half:.3f} ({found.seeds})"
 
 
-def table(found: list[Row]) -> str:
+def table(found: list[Row], figure: str = "accuracy") -> str:
     """A Markdown table for each data set and number of nodes: methods down, ε across."""
-    made, lines = groups(found), []
+    made, lines = groups(found, figure), []
     for name in DATA:
         for n in sorted({nodes for data, method, nodes, _ in made if data == name and method == "planned"}):
             epsilons = sorted({e for data, method, nodes, e in made if (data, method, nodes) == (name, "planned", n)})
@@ -146,6 +148,9 @@ def redraw() -> None:
     """The page's tables, between its two marks, and the figure."""
     found = Runs(KEY, TABLE).rows
     rewrite(BEGIN, END, table(found))
+    for figure_ in ("auc", "average_precision", "balanced_accuracy"):
+        if groups(found, figure_):
+            print(figure_.replace("_", " "), table(found, figure_), sep="\n")
     draw(figure(groups(found)), FIGURE)
 
 

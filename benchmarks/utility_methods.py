@@ -24,6 +24,7 @@ from scipy.stats import rankdata
 from sottovoce._types import Array
 from sottovoce.data.standins import epsilon_like
 from sottovoce.estimators.settings import SMALL_INTERCEPT
+from sottovoce.evaluation.curves import figures
 from sottovoce.experiments import data as sets
 from sottovoce.experiments.baselines import make_baseline
 from sottovoce.experiments.data import Dataset
@@ -35,7 +36,7 @@ from sottovoce.privacy.calibration import Private
 from sottovoce.privacy.profiles import gaussian_multiplier
 from sottovoce.privacy.release import Adversary
 from sottovoce.problem.shards import Shards
-from sottovoce.run.build import rounds_for_epochs
+from sottovoce.run.build import make_lipschitz, rounds_for_epochs  # noqa: F401 - the first is for benchmarks/defaults.py
 from sottovoce.run.presets import paper_l2
 from sottovoce.run.solve import solve
 from sottovoce.run.spec import Execution, Spec
@@ -90,7 +91,8 @@ def run(spec: Spec, shards: Shards, data: Dataset, epsilon: float, seed: int) ->
     last = result.history.last
     scores, truth = result.decide(data.held_out.X), data.held_out.y
     assert result.statement.private and result.statement.epsilon <= epsilon * (1 + 1e-9)
-    return {
+    ranks = {} if scores.ndim > 1 else figures(scores, np.asarray(truth) > 0)
+    return ranks | {
         "accuracy": float(last["test_accuracy"]),
         "auc": area(scores, np.asarray(truth)),
         "rounds": spec.algorithm.rounds,
@@ -178,18 +180,22 @@ def noisier(trust: Trust) -> Callable[[Dataset, int, float, int], Row]:
 
 
 def first(data: Dataset, n: int, epsilon: float, seed: int) -> Row:
-    """One node by the defaults of version 0.1: its constants, its intercept, all rounds counted, no moments."""
+    """One node by the defaults of version 0.1."""
     shards = data.deal(1, seed)
+    return run(first_spec(shards, data, epsilon), shards, data, epsilon, seed)
+
+
+def first_spec(shards: Shards, data: Dataset, epsilon: float) -> Spec:
+    """The plan of version 0.1: its constants, its intercept, all rounds counted, no moments."""
     facts = replace(facts_of(shards, data, epsilon, shape=False), intercept=FIRST_INTERCEPT)
     kept = dict(predict.FITTED), predict.LONGEST_STEP
     try:
         predict.FITTED.update(FIRST)
         predict.LONGEST_STEP = FIRST_STEP
-        spec = choose(facts, counted="all").spec
+        return choose(facts, counted="all").spec
     finally:
         predict.FITTED.update(kept[0])
         predict.LONGEST_STEP = kept[1]
-    return run(spec, shards, data, epsilon, seed)
 
 
 def baseline(name: str) -> Callable[[Dataset, int, float, int], Row]:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse, stats
 
-from sottovoce import AlgorithmSpec, NetworkSpec, PrivacySpec, ProblemSpec, Result, Shards, Spec, even, solve
+from sottovoce import AlgorithmSpec, Execution, NetworkSpec, PrivacySpec, ProblemSpec, Result, Shards, Spec, even, solve
 from sottovoce.errors import PrivacyError, SpecError
 from sottovoce.privacy.events import ProductsEvent
 from sottovoce.privacy.statistics import Products
@@ -116,6 +116,41 @@ def test_the_noise_left_in_the_mean_is_what_the_solver_is_told(seed, law):
     assert not low < np.sum((drawn / 1.3) ** 2) < high, "and a wrong scale would be noticed"
     noisy.verify()
     assert noisy.statement.secure is (seed is None) and abs(noisy.statement.epsilon - 2) < 1e-6
+
+
+@pytest.mark.parametrize("averaging", ["gossip", "exact"])
+def test_nodes_that_exchange_messages_end_with_the_same_model(averaging):
+    X, y = records(np.random.default_rng(2), 500)
+    shards = Shards.of(X, y, np.array([0, 100, 180, 500]))
+    run = spec(network__averaging=averaging)
+    together, apart = (solve(run, shards, execution=Execution(engine, None)) for engine in ("reference", "nodes"))
+    assert np.allclose(together.statistics, apart.statistics, rtol=1e-12, atol=1e-15)
+    assert np.allclose(together.models, apart.models, atol=1e-9) and np.ptp(together.models, axis=0).max() < 1e-9
+
+
+def test_uneven_nodes_count_by_their_records_and_so_does_their_noise():
+    X, y = records(np.random.default_rng(2), 900, 30, over=1.0)
+    shards = Shards.of(X, y, np.array([0, 100, 300, 900]))
+    quiet = solve(spec("none"), shards).statistics
+    pooled = packed_moments(Shards.of(X, y, np.array([0, 900])).with_intercept(B), 0, KAPPA, R) / 900
+    assert np.allclose(quiet, pooled, atol=1e-12)
+    noisy = solve(spec("private(0.5)"), shards)
+    drawn = (noisy.statistics - quiet) / noisy.public["noise"]
+    low, high = stats.chi2.ppf([1e-6, 1 - 1e-6], len(drawn))
+    assert low < np.sum(drawn**2) < high and not low < np.sum((drawn / 1.3) ** 2) < high
+
+
+@pytest.mark.parametrize("seed", [1, None], ids=["simulation", "secure"])
+def test_the_mean_alone_has_the_noise_that_it_would_have_alone(seed):
+    rng = np.random.default_rng(3)
+    X, y = records(rng, 400, over=1.0)
+    run = spec("private(1)", seed, algorithm__method="mean")
+    result = solve(run, Shards.of(X, y + 0.4, np.array([0, 400])), execution=Execution(observations=None))
+    result.verify()
+    event = result.statement.worst.event
+    spread = result.public["noise"] / math.sqrt(2) / B**2  # of the entry B²ȳ, over B²
+    assert spread == pytest.approx(event.noise_multiplier * 2 / 400, rel=1e-4)  # a mean of [−1, 1] moves by 2/q
+    assert not np.any(result.model[:-1]) and len(result.statistics) == 3
 
 
 def test_the_statement_is_verified_and_another_bound_is_found_out():

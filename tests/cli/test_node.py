@@ -225,3 +225,18 @@ def test_a_run_file_with_a_schema_trains_and_predicts_from_raw_columns(node, sot
     assert code == 3 and "'name' has no value, or one that the schema does not list in record 1" in " ".join(
         err.split()
     )
+
+
+def test_the_key_of_a_folder_is_for_a_run_file(sottovoce, tmp_path):
+    """It is the folder's own, and the same whenever one asks."""
+    first, again, other = (json.loads(sottovoce("node", "key", tmp_path / a, "--json")[1])["key"] for a in "aab")
+    assert first == again != other and len(bytes.fromhex(first)) == 32
+    assert first in sottovoce("node", "key", tmp_path / "a")[1]
+
+
+def test_a_run_can_be_given_up(node, sottovoce, site):
+    assert node("--budget", "1.5", "--json")[0] == 0
+    code, _, err = sottovoce("ledger", "abandon", site / "nodes" / "clinic", "alone")
+    assert code == 6 and "over already" in err
+    code, _, err = sottovoce("ledger", "abandon", site / "nodes" / "clinic", "another")
+    assert code == 6 and "no run 'another'" in err

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from cryptography.x509 import load_pem_x509_certificate
 
 from sottovoce.consortium import evaluation as evaluate
 from sottovoce.consortium import node as consortium_node
@@ -14,6 +15,7 @@ from sottovoce.consortium.evaluation import evaluation, noise_of, statement
 from sottovoce.consortium.flare import ORDER, PROGRESS, Channel
 from sottovoce.consortium.node import ConsortiumNode
 from sottovoce.errors import FolderInUse, NetworkError, PrivacyError, SpecError, StoreError
+from sottovoce.node.message import Header, pack
 from sottovoce.node.skips import SkipOrders
 from sottovoce.node.store import Store
 from sottovoce.run.result import Result
@@ -37,6 +39,25 @@ def test_the_run_equals_the_simulation_from_the_same_draws(small, cells, activat
         np.testing.assert_allclose(kept.models, expected, rtol=0, atol=1e-9)
         assert kept.statement == statement(made.agreement)
         kept.statement.verify()
+
+
+def test_sites_share_noise_in_pairs(small, cells):
+    """From the keys that their certificates vouch for; killed and gone on with, as ever."""
+    made = small(rounds=8, private='law = "pairs(10)"\nadversary = "secret_pairs(1)"')
+    kits = made.kits()
+    nodes = cells.join(made, kits, stopped=lambda name: nodes["birch"].progress()["round"] >= 4)
+    assert all(isinstance(answer, NetworkError) for answer in cells.run(nodes).values())
+    answers = cells.run(cells.join(made, kits))
+    assert all(answer["finished"] for answer in answers.values()), answers
+    kept = list(result(kits).values())
+    assert all(np.array_equal(one.models, kept[0].models) for one in kept)
+    made_of = statement(made.agreement)
+    assert str(made.agreement.run.spec.privacy.adversary) == "secret_pairs(1)" and kept[0].statement == made_of
+    kept[0].statement.verify()
+    store = Store(kits["ash"] / "state", reading=True)
+    row = next(row for row in store.rows() if row.kind == "open" and row.run == made.agreement.run.digest)
+    assert set(row.detail["pairs"]) == {"birch", "cedar"} and store.run_keys(row.run) is None
+    store.close()
 
 
 @pytest.mark.parametrize("loss", ["softmax", "hinge"])
@@ -162,6 +183,71 @@ def test_a_relay_that_writes_headers_gets_nothing_into_a_node(cells, headers):
     elsewhere = given | {MessageHeaderKey.CHANNEL: "another"}  # past the filter of our channel
     net.meddle = lambda message: plain(message, **elsewhere) if message.payload == b"an answer" else message
     assert one.ask("birch", "message", b"as it was sent") is None and len(heard) == 3
+
+
+def hostile(net, forged, sent):
+    """A relay for which FLARE's encryption does not exist: it reads, forges, replays, reflects and misdirects."""
+    from nvflare.fuel.f3.cellnet.core_cell import Message, MessageHeaderKey
+
+    earlier, busy = {}, []
+
+    def inject(kind, target, origin, message, payload):
+        headers = message.headers | {MessageHeaderKey.ORIGIN: origin, MessageHeaderKey.ENCRYPTED: True}
+        cell = net.cells.get(target)
+        if cell is not None and message.get_header(MessageHeaderKey.TOPIC) in cell.handlers:
+            sent.append(kind)
+            cell.handle(Message(headers, payload))
+
+    def meddle(message):
+        topic, origin = (message.get_header(key) for key in (MessageHeaderKey.TOPIC, MessageHeaderKey.ORIGIN))
+        if topic not in ("message", "model") or busy or len(sent) > 400:
+            return message
+        busy.append(True)
+        try:
+            for target in [name for name in net.cells if name != origin]:
+                inject("forged", target, origin, message, forged)
+                inject("misdirected", target, origin, message, message.payload[:-1] + b"x")
+                if (origin, target) in earlier:
+                    inject("replay", target, origin, message, earlier[origin, target])
+                earlier[origin, target] = message.payload
+            inject("reflection", origin, next(name for name in net.cells if name != origin), message, message.payload)
+        finally:
+            busy.clear()
+        return message
+
+    return meddle
+
+
+def test_a_relay_that_broke_flare_s_encryption_changes_nothing(small, cells):
+    """Our own envelopes stand alone: the model is the simulation's, and every round was released once."""
+    made = small(rounds=12, timeout=60)
+    kits, net, sent = made.kits(), cells.Cells(), []
+    nodes = cells.join(made, kits, net)
+    run, problems = made.agreement.run, [node.node.problem for node in nodes.values()]
+    net.meddle = hostile(net, pack(Header(run.mark, 1, 0), np.full(run.shape, 1e6)), sent)
+    answers = cells.run(nodes)
+    assert all(answer["finished"] for answer in answers.values()), answers
+    assert {kind: sent.count(kind) > 10 for kind in sent} == dict.fromkeys(
+        ("forged", "misdirected", "replay", "reflection"), True
+    )
+    expected = cells.simulated(run, problems, cells.keys(run, [kit / "state" for kit in kits.values()]))
+    for name, kept in result(kits).items():
+        np.testing.assert_allclose(kept.models, expected, rtol=0, atol=1e-9)
+        rows = Store(kits[name] / "state", reading=True).rows()
+        assert len([row for row in rows if row.kind == "release" and row.run == run.digest]) == 12
+
+
+def test_a_revoked_certificate_s_introduction_is_refused(small, cells):
+    made = small(rounds=4)
+    serial = load_pem_x509_certificate((made.kits()["ash"] / "startup" / "client.crt").read_bytes()).serial_number
+    again = small(rounds=4, more=f'revoked = ["{serial:x}"]', timeout=2)
+    kits = {name: made.root / "kits" / name for name in made.names}
+    for kit in kits.values():
+        (kit / "local" / "consortium.toml").write_text((made.root / "consortium.toml").read_text())
+    answers = cells.run(cells.join(again, kits))
+    assert all(isinstance(answer, NetworkError) for answer in answers.values()), answers
+    for name in ("birch", "cedar"):
+        assert not any(row.kind == "release" for row in Store(kits[name] / "state", reading=True).rows())
 
 
 def test_the_filters_that_were_there_still_run(cells):

@@ -34,6 +34,7 @@ FIELDS = (
     "finished",
     "right",
     "unheard",
+    "skips",
     "sites",
     "failed",
 )

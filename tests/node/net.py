@@ -76,14 +76,14 @@ def encoded(run, name, tables):
     return schema.encode(from_lists(tables[name], name, schema.numbers, schema.texts))
 
 
-def simulated(run, tables, keys, schedule=None, plainly=()):
+def simulated(run, tables, keys, schedule=None, plainly=(), pairs=()):
     """The models of all nodes together, in one process, from the very draws that the nodes make with these keys.
 
-    `plainly` says of each node which rounds version 0.1 released, and from which draws.
+    `plainly` says of each node which rounds version 0.1 released, and from which draws; `pairs` what it shares.
     """
     job = run.prepared.job
     problems = [own_problem(run, name, encoded(run, name, tables)) for name in run.nodes]
-    own = [run.draws(i, p, keys[i]) for i, p in enumerate(problems)]
+    own = [run.draws(i, p, keys[i], pairs[i] if pairs else None) for i, p in enumerate(problems)]
     schedule, only, loud = schedule or job.schedule, np.array([0]), np.array([True])
 
     def zeta(i, t, x):

@@ -24,6 +24,7 @@ from sottovoce.node.identity import Certified, OwnKey
 from sottovoce.node.message import Code, Header, Refused, pack
 from sottovoce.node.node import DurableNode, Outcome
 from sottovoce.node.store import FILE, Store, file_system
+from sottovoce.node.transport import MpiTransport
 
 RUN = run_of(rounds=12)
 TABLES = records(RUN)
@@ -392,3 +393,93 @@ def test_a_forged_message_in_clear_is_not_mixed(tmp_path):
     ends = whole_run(RUN, TABLES, tmp_path, net)
     assert np.allclose(models(ends), simulated(RUN, TABLES, keys(RUN, tmp_path)), rtol=1e-9, atol=1e-9)
     assert codes == {Code.FORMAT, Code.UNKNOWN}
+
+
+class Post:
+    """What MPI does between two ranks, as far as a transport notices."""
+
+    def __init__(self):
+        self.boxes = {}
+
+    def of(self, rank):
+        post = self
+
+        class Comm:
+            def Isend(self, data, peer, tag):
+                post.boxes.setdefault(peer, []).append((rank, bytes(data)))
+                return Done()
+
+            def Improbe(self, source, tag, status):
+                box = post.boxes.get(rank)
+                if not box:
+                    return None
+                sender, data = box.pop(0)
+                status.Get_count = lambda _: len(data)
+                status.Get_source = lambda: sender
+                return Letter(data)
+
+        return Comm()
+
+
+class Done:
+    def Test(self):
+        return True
+
+
+class Letter:
+    def __init__(self, data):
+        self.data = data
+
+    def Recv(self, buffer):
+        buffer[:] = self.data
+
+
+class Status:
+    """Of a message that was probed."""
+
+
+@pytest.fixture
+def ranks(tmp_path, monkeypatch):
+    pytest.importorskip("mpi4py")
+    made, post = [], Post()
+    for i, name in enumerate(RUN.nodes[:2]):
+        node = open_node(RUN, name, TABLES, tmp_path / name)
+        node.transport = MpiTransport(node.links, node.skips, post.of(i))
+        node.transport._status = Status()
+        made.append(node)
+    yield made
+    for node in made:
+        node.store.close()
+
+
+def test_a_rank_that_is_known_from_before_introduces_itself_to_one_that_has_forgotten(ranks):
+    """Nothing is answered under MPI: each introduces itself once, to whoever asks."""
+    one, other = ranks
+    one.envelope.meet(1, other.envelope.introduction)
+    other.transport.send(0, other.envelope.introduction)
+    assert one.transport._receive() and not other.envelope.knows(0)
+    assert other.transport._receive() and other.envelope.knows(0)
+    assert not one.transport._receive() and not other.transport._receive()  # and that is all
+
+
+def test_a_rank_that_sends_more_than_is_allowed_stops_this_one_before_memory_is_taken(ranks):
+    one, other = ranks
+    one.transport._comm.Isend(bytes(other.links.limit + 1), 1, 7)
+    assert other.transport._receive()
+    with pytest.raises(NetworkError, match="are the most"):
+        other.links.heard(0, 0)
+
+
+def test_a_run_that_is_given_up_has_no_keys_and_never_goes_on(tmp_path):
+    node = open_node(RUN, "north", TABLES, tmp_path)
+    node._release(int(node.rounds[0]), np.zeros((1, RUN.m)))
+    assert node.store.run_of("first") == RUN.digest
+    node.store.abandon(RUN.digest)
+    assert node.store.run_keys(RUN.digest) is None and node.store.verify() == []
+    with pytest.raises(StoreError, match="over already"):
+        node.store.abandon(RUN.digest)
+    with pytest.raises(StoreError, match="no run 'second'"):
+        node.store.run_of("second")
+    node.store.close()
+    with pytest.raises(StoreError, match="its owner abandoned it"):
+        open_node(RUN, "north", TABLES, tmp_path)

@@ -251,10 +251,10 @@ def test_other_keys_in_a_node_s_name_are_refused_and_it_is_told_what_was_seen_of
         lost.deliver(ME, answer, reply=True)
     elsewhere = linked(RUN, PEER, other, EMPTY)
     elsewhere._secret = bytes(32)
-    refused(elsewhere, answer, Code.CLAIM, ME)
-    elsewhere.deliver(ME, REFUSES + b"null", reply=True)  # anybody can say so: it pauses, and can be started again
-    with pytest.raises(Stranger, match="other keys of this node"):
-        elsewhere.heard(FIRST, ME)
+    for said in (answer, REFUSES + b"null"):  # anybody can say so: it pauses, and can be started again
+        elsewhere.deliver(ME, said, reply=True)
+        with pytest.raises(Stranger, match="other keys of this node"):
+            elsewhere.heard(FIRST, ME)
 
 
 def test_nobody_can_say_later_that_a_node_is_not_known(box):
@@ -263,7 +263,7 @@ def test_nobody_can_say_later_that_a_node_is_not_known(box):
     box.heard(FIRST, PEER)
 
 
-@pytest.mark.parametrize("junk", [b"", b"{", b"[" * 10_000, b'[1, "", ""', b"[1e999]", b"9" * 10_000])
+@pytest.mark.parametrize("junk", [b"", b"{", b"[" * 10_000, b'[1, "", ""', b"9" * 10_000])
 def test_a_refusal_that_cannot_be_read_is_refused(box, junk):
     with pytest.raises(Refused):
         box.deliver(PEER, REFUSES + junk)

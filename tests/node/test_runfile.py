@@ -52,7 +52,7 @@ def test_another_process_derives_the_same_plan(tmp_path):
     ("changes", "words"),
     [
         ({"algorithm__method": "muffliato(3, 1.1)"}, "one message a round"),
-        ({"privacy__law": "pairs(2.0)", "privacy__adversary": "secret_pairs"}, "no seeds in pairs"),
+        ({"privacy__law": "pairs(2.0)", "privacy__adversary": "secret_pairs"}, "how many of them may collude"),
     ],
 )
 def test_what_real_nodes_cannot_do_is_refused(changes, words):

@@ -421,7 +421,7 @@ def test_a_star_with_one_curious_node_says_so(make_shards):
         (2, {}, "it takes two honest"),
         (4, {"privacy__adversary": "secret_pairs(3)"}, "it takes two honest"),
         (6, {"privacy__law": "pairs(3, graph=ring)", "privacy__adversary": "secret_pairs(2)"}, "cut others off"),
-        (6, {"privacy__law": "pairs(3, graph=star)"}, "nodes 0 can cut"),
+        (6, {"privacy__law": "pairs(3, graph=star)"}, "node 0 can cut"),
         (5, {"privacy__law": "pairs(3, 1)"}, "leave them out"),
         (5, {"privacy__law": "pairs(3, graph=ring)", "privacy__adversary": "secret_pairs"}, "how many nodes"),
         (5, {"algorithm__method": "mixup"}, "schedule of its own"),

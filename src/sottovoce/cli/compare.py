@@ -108,7 +108,7 @@ def _show(lines: list[Line], delta: float, refused: dict[str, str]) -> None:
         data, epsilon, adversary, tuned = group
         title = f"\n{data}, ε = {epsilon:g}, δ = {delta:g}, '{adversary}' ({ADVERSARIES.read(adversary).sees})"
         table = Table(title=title + (f"\n{TUNED}" if tuned else ""), title_justify="left", box=None)
-        for column in ("", "algorithm", "F − F*", "test accuracy", "true ε", "sent", "s"):
+        for column in ("", "algorithm", "F − F*", "test accuracy", "AUC", "true ε", "sent", "s"):
             table.add_column(column, justify="left" if column == "algorithm" else "right")
         for x in mine:
             table.add_row(
@@ -116,6 +116,7 @@ def _show(lines: list[Line], delta: float, refused: dict[str, str]) -> None:
                 x.algorithm + (" (pure ε)" if x.pure else ""),
                 shown(x.objective if math.isnan(x.suboptimality.mean) else x.suboptimality),
                 shown(x.test_accuracy),
+                shown(x.test_auc),
                 "–" if tuned else number(x.true_epsilon),
                 screen.bytes_text(x.bytes),
                 f"{x.seconds:.1f}",

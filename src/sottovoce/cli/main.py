@@ -12,6 +12,7 @@ from sottovoce.cli.account import account, calibrate
 from sottovoce.cli.audit import audit
 from sottovoce.cli.compare import compare
 from sottovoce.cli.demo import demo
+from sottovoce.cli.evaluate import evaluate
 from sottovoce.cli.plan import plan
 from sottovoce.cli.predict import predict
 from sottovoce.cli.report import report
@@ -19,6 +20,7 @@ from sottovoce.cli.reproduce import reproduce
 from sottovoce.cli.schema import schema
 from sottovoce.cli.sweep import sweep
 from sottovoce.cli.train import train
+from sottovoce.cli.tune import tune
 from sottovoce.errors import SottovoceError
 
 app = typer.Typer(
@@ -45,7 +47,9 @@ def _root(
     """Train linear models over many owners' private data, by gossip between their nodes."""
 
 
-for verb in (demo, schema, train, predict, sweep, compare, report, plan, account, calibrate, audit, reproduce):
+for verb in (demo, schema, train, tune, predict, evaluate, sweep, compare, report):
+    app.command()(verb)
+for verb in (plan, account, calibrate, audit, reproduce):
     app.command()(verb)
 
 app.add_typer(data.app, name="data")

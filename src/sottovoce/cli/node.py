@@ -90,7 +90,7 @@ def node(
             _report(who, error, json)
             comm.Abort(getattr(error, "exit_code", 1))
         raise
-    _show(run, who, outcome, str(saved), json)
+    _show(run, who, outcome, str(saved), json, mine.envelope.fingerprints())
 
 
 @app.command()
@@ -156,11 +156,11 @@ def _report(who: str, error: Exception, json: bool) -> None:
     screen.fail(f"node '{who}': {error}")
 
 
-def _show(run: Run, who: str, outcome: Outcome, saved: str, json: bool) -> None:
+def _show(run: Run, who: str, outcome: Outcome, saved: str, json: bool, fingerprints: dict[str, str]) -> None:
     event = run.event(run.number(who))
     if json:
         row = {"node": who, "run": run.digest, "rounds": event.rounds, "sigma": event.sigma, "saved": saved}
-        row |= {"unheard": list(outcome.unheard), "skips": outcome.skips}
+        row |= {"unheard": list(outcome.unheard), "skips": outcome.skips, "fingerprints": fingerprints}
         screen.say_json(row | {"verdict": run.statement.verdict()})
         return
     screen.out.print(f"node '{who}': spoke {event.rounds:,} times with σ = {event.sigma:.4g}; saved in {saved}")
@@ -242,6 +242,25 @@ def export(
         out.write_text(dumps(found, ensure_ascii=False) + "\n")
     except OSError as error:
         raise StoreError(f"the export cannot be written to '{out}' ({error.strerror}); give another file") from None
+
+
+@ledger.command()
+def abandon(
+    folder: Folder,
+    run: Annotated[str, typer.Argument(help="The run's name.")],
+    json: Json = False,
+) -> None:
+    """Give a run up for good: it never goes on here, and its keys are erased; what it has released stays released."""
+    store = Store(folder)
+    try:
+        digest = store.run_of(run)
+        store.abandon(digest)
+    finally:
+        store.close()
+    if json:
+        screen.say_json({"run": digest, "abandoned": True})
+    else:
+        screen.out.print(f"run '{run}' ({digest[:12]}) is over here, and its keys are erased")
 
 
 @ledger.command()

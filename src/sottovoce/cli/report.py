@@ -12,8 +12,8 @@ from sottovoce.errors import DataError, PrivacyError
 from sottovoce.run.result import Result
 
 NAME = "report.html"
-AUDITED = "audit.json"
-"""Where the audit of a saved run is kept, beside it."""
+EVALUATION, AUDITED = "evaluation.json", "audit.json"
+"""What `sottovoce evaluate` and `sottovoce audit` write beside a result."""
 
 
 def report(
@@ -37,7 +37,8 @@ def report(
             raise PrivacyError(f"the run in '{run}' does not verify, and is not drawn: {error}") from None
     place = out if out is not None else (folders[0] / NAME if len(folders) == 1 else Path(NAME))
     heading = title if title is not None or len(saved) > 1 else str(saved[0])
-    path = write_report(results, place, heading, audit=_audit(saved[0]) if len(saved) == 1 else None)
+    beside = (_evaluation(saved[0]), _audit(saved[0])) if len(saved) == 1 else (None, None)
+    path = write_report(results, place, heading, None, *beside)
     if open_:
         webbrowser.open(path.absolute().as_uri())
     if json:
@@ -51,12 +52,13 @@ def write_report(
     path: Path,
     title: str | None = None,
     labels: list[str] | None = None,
+    evaluation: dict[str, Any] | None = None,
     audit: dict[str, Any] | None = None,
 ) -> Path:
-    """The report of some results."""
+    """The report of some results, and of the private evaluation and the audit of a single one."""
     from sottovoce.report import write  # Bokeh takes long to load: only when used
 
-    return write(results, path, title, labels, audit)
+    return write(results, path, title, labels, evaluation, audit)
 
 
 def _audit(folder: Path) -> dict[str, Any] | None:
@@ -71,6 +73,20 @@ def _audit(folder: Path) -> dict[str, Any] | None:
         raise DataError(
             f"'{kept}' cannot be read; make it anew with `sottovoce audit {folder}`, or remove it"
         ) from None
+
+
+def _evaluation(folder: Path) -> dict[str, Any] | None:
+    """What `sottovoce evaluate` left beside a result."""
+    path = folder / EVALUATION
+    if not path.exists():
+        return None
+    try:
+        found = json_.loads(path.read_text())
+        if not {"figures", "records", "noise"} <= set(found):
+            raise ValueError
+        return dict(found)
+    except (OSError, ValueError, TypeError):
+        raise DataError(f"'{path}' is no readable evaluation; make it anew, or remove it") from None
 
 
 def saved_runs(folder: Path) -> list[Path]:

@@ -104,7 +104,7 @@ def show(result: Result, title: str, quiet: bool = False) -> None:
         "nodes, records, features": f"{public['n']}, {sum(public['records']):,}, {public['m']}",
         "rounds, epochs": f"{int(last['round']):,}, {last['epoch']:.2f}",
         "gossip": f"ι = {public['iota']:.4g}, β = {public['beta']:.4g}, each node spoke {_range(spoken)} times",
-        "messages, bytes": f"{int(last['messages']):,}, {bytes_text(last['bytes'])}",
+        "messages, bytes": f"{int(last['messages']):,}, {bytes_text(last['bytes'])}{_deep(public.get('depth'))}",
         "objective F": f"{last['objective']:.6f}",
         "F − F*": f"{last['suboptimality']:.3e}",
         f"train {score}": f"{last['train_accuracy']:.4f}",
@@ -118,6 +118,11 @@ def show(result: Result, title: str, quiet: bool = False) -> None:
     console.print(table)
     console.print(f"  [dim]objective, accuracy and disagreement are {NOT_PRIVATE}[/]")
     console.print(privacy_panel(result))
+
+
+def _deep(depth: int | None) -> str:
+    """How many exchanges are waited for; version 0.1 did not say."""
+    return "" if depth is None else f", in {depth:,} exchanges one after the other"
 
 
 def privacy_panel(result: Result) -> Panel:

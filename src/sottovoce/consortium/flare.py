@@ -90,9 +90,8 @@ class Channel:
 
     def __init__(self, cell: Any, job: str, plaintext: bool = False) -> None:
         core = flare("fuel.f3.cellnet.core_cell")
-        self._cell, self._job, self._core, self._plaintext = cell, job, core, plaintext
+        self._cell, self._job, self._core, self.plaintext = cell, job, core, plaintext
         self._keys = core.MessageHeaderKey
-        self.plaintext = plaintext
         if not plaintext and not (cell.is_secure() and cell.supports_secure_messages()):
             raise NetworkError(
                 "this node has no certificate to encrypt its messages with, and nothing is sent in plaintext; start it "
@@ -113,13 +112,13 @@ class Channel:
         return self._core.make_reply(self._core.ReturnCode.UNAUTHENTICATED)
 
     def _came_encrypted(self, message: Any) -> bool:
-        return self._plaintext or message.get_prop(ENCRYPTED, False) is True
+        return self.plaintext or message.get_prop(ENCRYPTED, False) is True
 
     def ask(self, site: str, topic: str, payload: bytes, patience: float = PATIENCE) -> bytes | None:
         """Another process's reply; None where it cannot be reached, or would not answer."""
         request = self._core.Message({}, payload)
         target = f"{site}.{self._job}"
-        secure = not self._plaintext
+        secure = not self.plaintext
         reply = self._cell.send_request(CHANNEL, topic, target, request, patience, secure=secure, optional=True)
         if reply.get_header(self._keys.RETURN_CODE) != self._core.ReturnCode.OK:
             return None

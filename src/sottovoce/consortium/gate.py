@@ -87,15 +87,19 @@ def closed() -> str | None:
 
 
 def say_codes_only() -> None:
-    """Where FLARE writes an exception into what it sends, a code stands instead; the text goes to the process's log."""
+    """Where FLARE writes an exception into what it sends, a code stands instead; the text goes to the process's log.
+
+    Much of FLARE has its own reference to the function that does it, so that its very code is exchanged.
+    """
     security: Any = flare("security.logging")
+    security.said_of = said_of
+    security.secure_format_exception.__code__ = (lambda e: said_of(e)).__code__
 
-    def code(error: Exception) -> str:
-        log.warning("an error whose text stays here: %s: %s", type(error).__name__, error)
-        return str(Code.FAILED)
 
-    security.secure_format_exception = code
-    security.secure_format_traceback = lambda: str(Code.FAILED)
+def said_of(error: Exception) -> str:
+    """What others are told of an error."""
+    log.warning("an error whose text stays here: %s: %s", type(error).__name__, error)
+    return str(Code.FAILED)
 
 
 def read_json_only() -> None:
@@ -116,6 +120,7 @@ def read_json_only() -> None:
         def _from_file(self, path: str) -> dict[str, Any]:
             return strict_json(Path(path).read_bytes())
 
+    factory.ConfigFactory.PyhoconLoader = factory.ConfigFactory.OmegaConfLoader = None
     factory.ConfigFactory._fmt2Loader = {json_format: StrictLoader()}
     config.ConfigFormat.config_ext_formats = classmethod(lambda cls: {".json": json_format})
     config.ConfigFormat.extensions = classmethod(lambda cls, target_fmt=None: [".json"])

@@ -44,7 +44,7 @@ only through the server `{host}:{port}`, end-to-end encrypted for the one peer t
 
 Guarantee of the whole run: {verdict}
 
-1. Install: `pip install 'sottovoce[flare]'` (Python 3.11 or newer).
+1. Install the release that all agreed on, by its hashes (docs/consortium.md, 1; Python 3.11 or newer).
 2. Say where your records are, in `local/site.toml`. The columns must be those of `local/{schema}`; you
    agreed to bring {records} {whose} (more are fine: {records} of them are used).
 3. Set what your records may cost over all runs, ever:
@@ -65,14 +65,14 @@ SERVER = """# The relay of consortium {name}
 Messages between sites pass through this server. They are encrypted for their receiver: it forwards what it cannot
 read. It learns who speaks to whom and when, which is public anyway, and the noisy counts of right answers.
 
-1. Install: `pip install 'sottovoce[flare]'`.
+1. Install the release that all agreed on, by its hashes (docs/consortium.md, 1).
 2. Sites must reach this machine as `{host}`, port {port}.
 3. `sottovoce consortium start .`, and leave it running.
 """
 
 ADMIN = """# Who starts runs of consortium {name}: {admin}
 
-1. Install: `pip install 'sottovoce[flare]'`.
+1. Install the release that all agreed on, by its hashes (docs/consortium.md, 1).
 2. When every site has started: `sottovoce consortium submit . --follow`.
 3. `sottovoce consortium status .`, at any time; `sottovoce consortium results .`, at the end.
 

@@ -71,7 +71,8 @@ def _reply(value: Any, run: Run) -> dict[str, Any]:
         unheard = value.get("unheard")
         names = [name for name in unheard if _named(name, run)] if isinstance(unheard, list) else []
         right = value.get("right") if _whole(value.get("right"), -(2**53), 2**53) else None
-        kept |= {"finished": True, "right": right, "unheard": names}
+        skips = value.get("skips") if _whole(value.get("skips"), 0, run.n * run.T) else None
+        kept |= {"finished": True, "right": right, "unheard": names, "skips": skips}
     return kept or {"error": Code.UNREADABLE}
 
 

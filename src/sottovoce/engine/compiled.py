@@ -1,7 +1,8 @@
 """The compiled engine: the same trajectories as the reference, at the speed of the machine; and many runs at once.
 
 Jobs are laid out as the flat arrays of the kernel, once, and live as long as the jobs do: a run is cut into many calls.
-Data is handed over where it lies; nothing of its size is copied.
+Data is handed over where it lies, unless it was dealt out to nodes at random and is read many times: then rows are
+copied once, node after node, because a row that memory has to be asked for takes five times as long.
 
 Where the job's draws are the run's own `Draws`, with Gaussian noise, the kernel makes records and noise from the
 counters itself (noise in float32, 3e-7 relative from the reference's); any other `Randomness` is asked for a block of
@@ -16,7 +17,7 @@ stacked: `run_many` draws records and unit noise once for all of them, which is 
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary, ref
 
@@ -24,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce import rows
-from sottovoce._types import Array
+from sottovoce._types import Array, IntArray
 from sottovoce.algorithm.descent import Descent
 from sottovoce.algorithm.dual_averaging import DualAveraging
 from sottovoce.algorithm.method import State, prefix_sums
@@ -174,7 +175,34 @@ def pack(jobs: Sequence[Job]) -> Packed:
     """Lay out the runs, which must share data, loss, schedule, streams and everything else but numbers."""
     first = jobs[0]
     plan = _plan(first.schedule, apart=type(first.release.law) is Gaussian)
-    return Packed(_data(first.problem.shards), plan, _model(jobs), _steps(jobs), _noise(jobs))
+    return Packed(_data(_laid_out(first)), plan, _model(jobs), _steps(jobs), _noise(jobs))
+
+
+GATHERED = 8
+"""So often each row is read, on average, from where it lies; oftener, and a copy is worth its reading."""
+COPIED = 1 << 31
+"""Bytes that are copied at the most."""
+
+_copied: dict[str, tuple["ref[Any]", IntArray, Any]] = {}
+
+
+def _laid_out(job: Job) -> Shards:
+    """The data, node after node in memory if rows that were dealt out are read again and again."""
+    shards = job.problem.shards
+    X, order = shards.X, shards.order
+    size = X.data.nbytes + X.indices.nbytes if rows.is_sparse(X) else X.nbytes
+    if order is None or size > COPIED:
+        return shards
+    batches = np.array([job.release.sampling.batch(int(q)) for q in shards.sizes])
+    if float(job.schedule.participations() @ batches) <= GATHERED * len(order):
+        return shards
+    last = _copied.get("last")  # runs on the same data come one after the other
+    if last is None or last[0]() is not X or not np.array_equal(last[1], order):
+        last = _copied["last"] = ref(X, lambda _: _copied.clear()), order, X[order]
+    weights = None if shards.weights is None else shards.weights[order]
+    other = replace(shards, X=last[2], y=shards.y[order], order=None, weights=weights)
+    other.__dict__["norms"] = shards.norms[order]
+    return other
 
 
 def _data(shards: Shards) -> Data:

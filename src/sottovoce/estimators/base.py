@@ -7,6 +7,7 @@ is done to that record by itself: its row is scaled down to the public bound, it
 """
 
 import warnings
+from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -186,10 +187,28 @@ class PrivateLinearModel(Evaluates, BaseEstimator):
         self.privacy_, self.history_ = result.statement, result.history
         self._last = Last(run.problem, tuple(result.model.tolist()), (*statements, result.statement))
         self.spent_ = remember(run.records, result.statement, run.owner)
-        self._trained = run.records
+        self._trained, self._result = run.records, result
         self._keep(result.models)
         self._learn(result)
         return self
+
+    def to_result(self, features: tuple[str, ...] | None = None) -> Result:
+        """The run as `sottovoce train` keeps it, its model in units of the records: to save, report and verify."""
+        check_is_fitted(self)
+        scale = np.ones(self._result.models.shape[1]).reshape(self.spec_.problem.outputs, -1)
+        scale[:, : self.n_features_in_] /= self.row_norm_
+        names = getattr(self, "feature_names_in_", None) if features is None else features
+        return replace(
+            self._result,
+            models=self._result.models * scale.ravel(),
+            statement=self.privacy_,
+            classes=self._named(),
+            features=None if names is None else tuple(str(name) for name in names),
+        )
+
+    def _named(self) -> tuple[Any, ...] | None:
+        """The classes of a result; None of a regression."""
+        return None
 
     def _prepare(self, X: Any, y: Any, nodes: Any, units: Any, sample_weight: Any = None) -> Prepared:
         if y is None:

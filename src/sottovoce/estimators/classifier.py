@@ -14,6 +14,7 @@ from sottovoce._types import Array
 from sottovoce.errors import DataError, PrivacyError, SpecError
 from sottovoce.estimators import settings
 from sottovoce.estimators.base import PrivateLinearModel, known_loss, leak, refuse_missing
+from sottovoce.evaluation.curves import public_link
 from sottovoce.evaluation.private import Evaluation, answers
 from sottovoce.problem import losses
 from sottovoce.problem.losses import Loss
@@ -21,9 +22,6 @@ from sottovoce.problem.regularisers import Euclidean
 from sottovoce.run.spec import Spec
 
 LOSSES = "auto, hinge, smoothed_hinge, logistic, squared_hinge, softmax"
-STEEP = 1.5
-"""Slope of the probabilities of losses that have none of their own, at margins of about 1: public, and as good on
-average as those of the logistic loss, which is less accurate (docs/estimators.md)."""
 
 
 class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
@@ -58,7 +56,7 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
         all classes count the same together. The largest weight counts as 1 in the mechanism, so that weights change no
         ε: they lower what the others say beside the same noise
     prior : how likely each class is, {class: share} or shares in the order of `classes`, public. With it the plan
-        knows what is left of the data's weight, and the constant term starts where the prior puts it
+        knows what is left of the data's weight beside the noise, and the constant term starts at its log-odds
     max_weight : a public bound on `sample_weight` in `fit`, clipped to it. Without it 1, with a warning
     random_state : None draws secret noise; a whole number makes a simulation, and the statement says so
     secure : whether noise and sums are exact and the generator a cryptographic one, so that the guarantee holds of the
@@ -264,6 +262,9 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
     def _labels(self) -> tuple[Any, ...]:
         return tuple(self.classes_.tolist())
 
+    def _named(self) -> tuple[Any, ...]:
+        return self._labels()
+
     def _loss(self, outputs: int) -> Loss:
         if self.loss == "auto":
             loss = losses.LOSSES.make("hinge" if outputs == 1 else "softmax")
@@ -272,7 +273,7 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
         else:
             loss = known_loss(self.loss, "binary", LOSSES)
         self.loss_ = str(loss)
-        self.threshold_, self.link_ = 0.0, (1.0 if loss.name in ("logistic", "softmax") else STEEP, 0.0)
+        self.threshold_, self.link_ = 0.0, public_link(loss.name)
         return loss
 
     def _weights(self, targets: Array, sample_weight: Any) -> Array | None:
@@ -359,9 +360,11 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
         odds = np.log(shares[1:] / shares[:1]) if len(shares) == 2 else np.log(shares / (1 - shares))
         if self.loss_ == "softmax":
             odds = np.log(shares) - np.mean(np.log(shares))
+        if np.allclose(odds, 0.0):
+            return spec
         centre = np.zeros((len(odds), self.n_features_in_ + 1))
         centre[:, -1] = odds / spec.problem.intercept
-        return spec.but(algorithm__distance=Euclidean(tuple(centre.ravel().tolist()))) if np.any(odds) else spec
+        return spec.but(algorithm__distance=Euclidean(tuple(centre.ravel().tolist())))
 
     def _keep(self, models: Array) -> None:
         each = 1 if len(self.classes_) == 2 else len(self.classes_)

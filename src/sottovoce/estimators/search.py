@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.model_selection import ParameterGrid
 from sklearn.utils.metaestimators import available_if
@@ -38,6 +39,7 @@ from sottovoce.privacy import profiles, search
 from sottovoce.privacy.accounting import price
 from sottovoce.privacy.events import Event, JointEvent, SearchEvent
 from sottovoce.privacy.statement import PrivacyStatement, restated
+from sottovoce.problem.shards import Shards
 from sottovoce.run.build import prepare
 
 
@@ -331,8 +333,12 @@ class Split(NamedTuple):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the fit itself warns
             run = self._prepared(model)
-        job = prepare(run.spec.but(seed=0), run.shards).job
-        return job.release.events(job.problem.shards.sizes, job.schedule.participations(), job.schedule.turns)
+        sizes = run.shards.sizes  # a plan is made from public numbers: of records that hold nothing it is the same
+        nothing = sparse.csr_array((int(sizes.sum()), run.shards.X.shape[1]))
+        offsets, ids = np.concatenate([[0], np.cumsum(sizes)]), np.arange(int(sizes.sum()))
+        blank = Shards.of(nothing, np.ones(len(ids)), offsets, units=ids if run.shards.people else None)
+        job = prepare(run.spec.but(seed=0), blank).job
+        return job.release.events(sizes, job.schedule.participations(), job.schedule.turns)
 
     def foreseen(self, model: Any, everything: bool = False) -> float:
         """Predicted loss of accuracy."""

@@ -26,6 +26,7 @@ from sottovoce.algorithm.dual_averaging import DualAveraging
 from sottovoce.algorithm.method import Method
 from sottovoce.algorithm.synchronous import Muffliato, Scaffold, Tracking
 from sottovoce.errors import SpecError
+from sottovoce.privacy.pairs import Pairs
 from sottovoce.privacy.release import Release, Tree
 
 CHANCE = 2.0**-40
@@ -69,12 +70,29 @@ def tail(unit: str, m: int, chance: float) -> float:
 def units(release: Release, n: int, T: int) -> Array:
     """Of how many unit noises each node's is made at most: √Σf², or Σ|f| where they are not normal."""
     law = release.law
+    if isinstance(law, Pairs):
+        return np.array([_shared(law, release, i) for i in range(n)])
     nodes, t = (np.zeros(T, dtype=np.int64), np.arange(1, T + 1)) if isinstance(law, Tree) else _first(n)
     power = 1.0 if law.unit == "laplace" else 2.0
     total = np.zeros(len(nodes))
-    for source in law.sources(nodes, t):
+    for source in law.sources(nodes, t, release.sigma):
         np.add.at(total, source.rows, np.abs(source.factors) ** power)
     return np.full(n, total.max() ** (1 / power)) if isinstance(law, Tree) else total ** (1 / power)
+
+
+def _shared(law: Pairs, release: Release, i: int) -> float:
+    """The same of node i in the round in which it shares with most."""
+    if not any(release.sigma):
+        return 0.0
+    if law.attendance is None:
+        t = np.array([1])
+    else:
+        starts, nodes = law.attendance
+        t = np.repeat(np.arange(1, len(starts)), np.diff(starts))[nodes == i]
+    total = np.zeros(len(t))
+    for source in law.with_peers(i, t, release.sigma):
+        np.add.at(total, source.rows, source.factors**2)
+    return math.sqrt(float(total.max(initial=0.0)))
 
 
 def _first(n: int) -> tuple[IntArray, IntArray]:

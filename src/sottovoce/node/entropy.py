@@ -9,6 +9,7 @@ else knows.
 import hashlib
 import os
 import stat
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, NamedTuple
@@ -20,6 +21,8 @@ from sottovoce._types import IntArray
 from sottovoce.algorithm.method import Speaks
 from sottovoce.engine.secure import SecureDrawn, SecureDraws
 from sottovoce.errors import StoreError
+from sottovoce.privacy.pairs import Pairs
+from sottovoce.privacy.release import Source
 from sottovoce.problem.shards import Shards
 from sottovoce.secure.generator import Generator, Purpose, generators
 from sottovoce.streams import Streams
@@ -138,12 +141,25 @@ class Ahead(SecureDraws):
     Attributes
     ----------
     turns : all rounds in which the node takes a gradient, in order
+    pairs : what it shares with each of its peers, where noise is the secret of two nodes
     """
 
     turns: IntArray
+    pairs: Mapping[int, Generator] = field(default_factory=dict, repr=False)
     AT_ONCE: ClassVar[int] = 8
     NUMBERS: ClassVar[int] = 1 << 17
     _kept: dict[int, SecureDrawn] = field(default_factory=dict, repr=False)
+
+    def sources(self, nodes: IntArray, t: IntArray) -> list[Source]:
+        """A node's own noise, and what it really shares with each peer."""
+        law = self.release.law
+        if isinstance(law, Pairs):
+            return law.with_peers(int(nodes[0]), t, self.release.sigma)
+        return super().sources(nodes, t)
+
+    def generator(self, source: Source) -> Generator:
+        """The node's own, or that of the pair."""
+        return super().generator(source) if source.peer is None else self.pairs[source.peer]
 
     def drawn(self, nodes: IntArray, t: IntArray, speaks: Speaks) -> SecureDrawn:
         """Of one node in one round."""

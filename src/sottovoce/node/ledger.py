@@ -8,7 +8,8 @@ Every row carries the hash of itself and of the row before it. Kinds of rows:
     keys      the public part of this node's keys in a run, born with it
     budget    the owner's total (ε, δ) for a data set
     open      a run begins to release: its name, data set, fingerprint of the records, the event with its exact K_i,
-              how many messages there will be, and whether they are secure releases, which need the nonce
+              how many messages there will be, whether they are secure releases, which need the nonce, and with
+              which keys of which nodes it shares noise
     release   round t of a run: the hash of the one message, whether or not anybody mixes it
     skip      the controller ordered an edge to be left out of round t
     close     all of the run's rounds are done
@@ -130,6 +131,11 @@ class Ledger:
         """What a run was opened with."""
         found = self._db.execute("SELECT detail FROM ledger WHERE kind = 'open' AND run = ?", (run,)).fetchone()
         return None if found is None else dict(json.loads(found[0]))
+
+    def detail(self, kind: str, run: str) -> dict[str, Any]:
+        """Of a run's only row of a kind; empty where there is none."""
+        found = self._db.execute("SELECT detail FROM ledger WHERE kind = ? AND run = ?", (kind, run)).fetchone()
+        return {} if found is None else dict(json.loads(found[0]))
 
     def has(self, kind: str, run: str) -> bool:
         """Whether a run has a row of this kind."""

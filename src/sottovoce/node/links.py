@@ -28,6 +28,7 @@ import math
 import struct
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
+from contextlib import suppress
 from hashlib import blake2b
 from threading import Condition
 from typing import Any
@@ -66,6 +67,7 @@ PROOF = 16
 NOTICE = 4096  # bytes of a notice without what is attached to it
 REMARKS = 100  # refusals that are remembered
 _ABOUT = struct.Struct(f"<{PROOF}sH")  # what goes with a message: its proof, and how long the voucher behind it is
+_NOTHING = _ABOUT.pack(bytes(PROOF), 0)
 _HERE = b"here"
 
 
@@ -101,7 +103,7 @@ class Links:
         envelope: Envelope,
         secret: bytes,
     ) -> None:
-        self.run, self.me, self.envelope, self._T = run, me, envelope, run.T
+        self.run, self.me, self.envelope, self._T, self._n = run, me, envelope, run.T, run.n
         self._released, self._secret, self._digest, self._mark = released, secret, run.digest, run.mark
         self.peers = {j: rounds.tolist() for j, rounds in run.neighbours(me).items()}
         """Every node that this one ever speaks with, and in which rounds."""
@@ -120,6 +122,7 @@ class Links:
         self._unvouched: dict[int, dict[int, str]] = {j: {} for j in self.peers}
         self._vouchers: list[tuple[int, int, bytes]] = []
         self._outbox: dict[int, bytes] = {}
+        self._abouts: dict[int, bytes] = {}
         self._own: dict[int, str] = {}  # round -> hash of what this node said lately
         self._last: dict[int, list[int]] = {j: [] for j in self.peers}
         self._strangers: dict[int, Stranger] = {}
@@ -137,10 +140,12 @@ class Links:
         """Hand a message out from now on; it is on the disk already."""
         with self._changed:
             for old in self.stale(t):
-                del self._outbox[old]
+                del self._outbox[old], self._abouts[old]
             for peer in self._peers_of(t):
                 self._last[peer] = [*self._last[peer], t][-KEPT:]
             self._outbox[t], self._own[t], self._said = payload, payload[-CHECK:].hex(), max(t, self._said)
+            proof = own_proof(self._secret, self._digest, t, self._own[t])
+            self._abouts[t] = _ABOUT.pack(proof, 0)
             if len(self._own) > 2 * STRETCH:
                 del self._own[next(iter(self._own))]  # the ledger has it
 
@@ -183,13 +188,13 @@ class Links:
         return self._about(peer, payload) + payload
 
     def _about(self, peer: int, payload: bytes) -> bytes:
-        """The proof of a message, and the voucher where one is due."""
+        """The proof of a message, and the voucher where one is due; a notice has neither."""
         t = round_of(payload)
-        if not 1 <= t <= self._T:
-            return _ABOUT.pack(bytes(PROOF), 0)
-        message = payload[-CHECK:].hex()
-        voucher = self._voucher(peer, t, message)
-        return _ABOUT.pack(own_proof(self._secret, self._digest, t, message), len(voucher)) + voucher
+        about = self._abouts.get(t, _NOTHING)
+        if about is _NOTHING or not (stretch := self._stretch(peer, t)):
+            return about
+        voucher = self._voucher(peer, stretch)
+        return about[:PROOF] + len(voucher).to_bytes(2, "little") + voucher
 
     def _stretch(self, peer: int, t: int) -> list[int]:
         """The rounds that a voucher of round t is for; none where none is due."""
@@ -199,12 +204,9 @@ class Links:
             return []
         return rounds[place - place % STRETCH : place + 1]
 
-    def _voucher(self, peer: int, t: int, message: str) -> bytes:
-        stretch = self._stretch(peer, t)
-        if not stretch:
-            return b""
-        found = {r: self._own.get(r) or self._released(r) or "" for r in stretch} | {t: message}
-        hashes = b"".join(bytes.fromhex(found[r]).ljust(CHECK, b"\0") for r in stretch)
+    def _voucher(self, peer: int, stretch: list[int]) -> bytes:
+        found = (self._own.get(r) or self._released(r) or "" for r in stretch)
+        hashes = b"".join(bytes.fromhex(each).ljust(CHECK, b"\0") for each in found)
         return self.envelope.sign(*self._vouched(self.run.nodes[peer], stretch, hashes)) + hashes
 
     def _vouched(self, receiver: str, stretch: list[int], hashes: bytes) -> tuple[bytes | str | int, ...]:
@@ -215,7 +217,7 @@ class Links:
     def deliver(self, peer: int, data: bytes, reply: bool = False) -> int:
         """Take in what came over the link from a peer; refuse what does not fit. Returns its round."""
         try:
-            if not 0 <= peer < self.run.n:
+            if not 0 <= peer < self._n:
                 raise Refused(Code.SENDER, f"there is no node {peer} in this run; refused")
             if len(data) > self.limit:
                 raise Refused(
@@ -304,7 +306,8 @@ class Links:
             seen = json.loads(data[len(REFUSES) :])
         except (ValueError, RecursionError):
             raise Refused(Code.NOTICE, f"node '{name}' sent a notice that cannot be read; refused") from None
-        self._check_own(name, seen)
+        with suppress(Refused):  # a folder that is lost, and not old, has another secret: it can prove nothing
+            self._check_own(name, seen)
         self._strangers[peer] = Stranger(
             f"node '{name}' says that it knows other keys of this node in this run: this folder is not the one that "
             "began it; restore that folder, or begin a run of another name. Nothing was sent"
@@ -371,7 +374,8 @@ class Links:
             return
         hashes, signature = voucher[SIGNATURE:], voucher[:SIGNATURE]
         said = {r: hashes[i * CHECK : (i + 1) * CHECK].hex() for i, r in enumerate(stretch)}
-        right = len(hashes) == CHECK * len(stretch) and all(said.get(r) == h for r, h in (got | {t: digest}).items())
+        got = {r: got.get(r, said[r]) for r in stretch} | {t: digest}  # what was skipped did not come
+        right = len(hashes) == CHECK * len(stretch) and got == said
         mine = self._vouched(self.run.nodes[self.me], stretch, hashes)
         if not right or not self.envelope.verify(peer, signature, *mine):
             raise Refused(

@@ -30,6 +30,7 @@ from sottovoce.privacy.events import read_event
 from sottovoce.privacy.release import Draws
 from sottovoce.privacy.statement import PrivacyStatement
 from sottovoce.problem.objective import Problem
+from sottovoce.secure.generator import Generator
 
 SAME = 1e-9  # σ comes from a search, and version 0.1's messages from sums, that another processor rounds otherwise
 DATASET = "records"
@@ -98,7 +99,8 @@ class DurableNode(Node):
         run, store, me = self.run, self.store, self.number
         if self.over:
             return Envelope(run.digest, run.nodes, me, RunKeys.born(), identity)
-        keys, keep = store.born_keys(run.digest), partial(store.keep_member, run.digest)
+        records = self.sequence if run.shares_with(me) else None
+        keys, keep = store.born_keys(run.digest, records), partial(store.keep_member, run.digest)
         return Envelope(run.digest, run.nodes, me, keys, identity, store.members(run.digest), keep)
 
     @property
@@ -125,7 +127,8 @@ class DurableNode(Node):
     def _secure(self) -> entropy.Ahead:
         """Made when first asked for: a folder of version 0.1 has no nonce until something is drawn by it."""
         keys = entropy.own_keys(self.store.secret, self.run.digest, self.store.nonce(), self.sequence)
-        return self.run.draws(self.number, self.problem, keys)
+        shared = {peer: Generator(self.envelope.pair_secret(peer)) for peer in self.run.shares_with(self.number)}
+        return self.run.draws(self.number, self.problem, keys, shared)
 
     def _restored(self, arrays: dict[str, Any] | None) -> State:
         """The state as it was saved, field by field, whatever fields the method's state has."""
@@ -168,6 +171,7 @@ class DurableNode(Node):
             self.finish()
         except OldCopy as error:
             self.store.stop(self.run.digest, str(error))
+            self.store.erase_keys(self.run.digest)
             raise
         outcome = Outcome(self.model(), self.linger(), self.skips.count)
         if leave:
@@ -179,6 +183,15 @@ class DurableNode(Node):
         if not outcome.unheard:
             self.store.erase_keys(self.run.digest)
 
+    def _refuse_other_pairs(self) -> None:
+        """A run goes on with the keys that it was opened with: else noise would not cancel, nor be as secret."""
+        opened = self.store.ledger.opened(self.run.digest)
+        if opened is not None and opened.get("pairs", {}) != self._sharing().get("pairs", {}):
+            raise StoreError(
+                f"run '{self.run.name}' shares noise with other keys of other nodes than it was opened with; nothing "
+                "is sent: restore the folder, or begin a run of another name"
+            )
+
     def greet(self, wait: bool = True) -> None:
         """Introduce this node; compare run files and high-water marks with every peer, before the first message.
 
@@ -186,6 +199,7 @@ class DurableNode(Node):
         """
         if wait:
             self.transport.meet([peer for peer in range(self.run.n) if peer != self.number])
+            self._refuse_other_pairs()
         for peer in self.links.peers:
             if wait:
                 self.transport.swap(0, peer, self.links.hello(peer))
@@ -250,12 +264,18 @@ class DurableNode(Node):
                     self.run.statement.adjacency,
                     messages,
                 )
-                ledger.append("open", run, detail=detail | {"secure": True, "sequence": self.sequence})
+                detail |= {"secure": True, "sequence": self.sequence} | self._sharing()
+                ledger.append("open", run, detail=detail)
             self.store.keep_state(run, self._round, self._state._asdict(), seen)
             self.store.keep_vouchers(run, vouchers)
             self.store.keep_message(run, t, payload, drop)
         self.links.post(t, payload)
         return payload
+
+    def _sharing(self) -> dict[str, Any]:
+        """With which keys of which nodes this one draws noise that the two cancel between them."""
+        known, peers = self.envelope.fingerprints(), self.run.shares_with(self.number)
+        return {"pairs": {self.run.nodes[peer]: known[self.run.nodes[peer]] for peer in peers}} if peers else {}
 
     def finish(self) -> None:
         """Write the last state down and close the run in the ledger."""

@@ -55,6 +55,7 @@ from sottovoce.node.message import RUN
 from sottovoce.node.message import VERSION as WIRE
 from sottovoce.notation import Field
 from sottovoce.privacy.events import Event
+from sottovoce.privacy.pairs import Pairs
 from sottovoce.privacy.statement import PERSON, RECORD, PrivacyStatement, make_statement
 from sottovoce.problem.objective import Problem
 from sottovoce.problem.shards import Shards
@@ -65,7 +66,8 @@ from sottovoce.secure.generator import Generator, Purpose
 _PLAIN = ("features", "label", "classes", "unit_rows", "unit")  # in place of a schema
 _KNOWN = {"run", "schedule_seed", "timeout", "skip_after", "schema", *_PLAIN, "nodes", "keys", "spec"}
 _NEEDED = ("run", "schedule_seed", "nodes", "spec")
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}( \([0-9a-f]{16}\))?")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_MARKED = re.compile(r"(.*) \([0-9a-f]{16}\)")
 """A consortium puts a mark of its schema and test behind a run's name, in brackets."""
 _KEY = re.compile(r"[0-9a-f]{64}")
 _DECIMALS = 12  # weights may differ by a rounding between processors
@@ -117,9 +119,11 @@ class Run:
             raise SpecError(
                 f"real nodes exchange one message a round, but averaging '{schedule.averaging}' needs several"
             )
-        if made.job.release.law.secrets:
+        law = made.job.release.law
+        if isinstance(law, Pairs) and law.k is None:
             raise SpecError(
-                "real nodes agree on no seeds in pairs yet, so that their noise would not cancel; simulate it"
+                "real nodes share seeds in pairs only where it is said how many of them may collude; name the "
+                "adversary 'secret_pairs(k)', and no nodes in the law"
             )
         if made.shape is not None:
             raise SpecError("real nodes let out no moments of their records yet; leave the moments out, or simulate it")
@@ -171,11 +175,25 @@ class Run:
         sizes = np.array(self.sizes)
         return make_statement(job.release, sizes, spoken, delta, claims, False, unit, turns, secure=secure)
 
-    def draws(self, i: int, problem: Problem, keys: Mapping[Purpose, Generator]) -> Ahead:
-        """All that node i draws and lets out, from its own records and keys."""
+    def shares_with(self, i: int) -> list[int]:
+        """Whom node i shares secret noise with."""
+        law = self.prepared.job.release.law
+        if not isinstance(law, Pairs):
+            return []
+        mine = law.pairs[np.any(law.pairs == i, axis=1)]
+        return sorted(int(j) for j in mine[mine != i])
+
+    def draws(
+        self,
+        i: int,
+        problem: Problem,
+        keys: Mapping[Purpose, Generator],
+        pairs: Mapping[int, Generator] | None = None,
+    ) -> Ahead:
+        """All that node i draws and lets out, from its own records and keys, and what it shares with others."""
         spec, release, sizes = self.spec.problem, self.prepared.job.release, np.array(self.sizes)
         sums = ExactSums(problem, release.clip, spec.row_norm, spec.intercept, max(self.sizes))
-        return Ahead(release, sums, keys, sizes, self.m, i, turns=self.turns(i))
+        return Ahead(release, sums, keys, sizes, self.m, i, turns=self.turns(i), pairs=pairs or {})
 
     def event(self, i: int) -> Event:
         """What node i will have to account for: its exact K_i, and its σ_i."""
@@ -348,7 +366,9 @@ def check_name(noun: str, name: Any) -> None:
     ...
     sottovoce.errors.SpecError: a run cannot be called '../../etc': a name has letters, digits, '.', '_' and '-', ...
     """
-    if not isinstance(name, str) or not _NAME.fullmatch(name) or ".." in name:
+    marked = _MARKED.fullmatch(name) if noun == "run" and isinstance(name, str) else None
+    bare = name if marked is None else marked[1]
+    if not isinstance(bare, str) or not _NAME.fullmatch(bare) or ".." in bare:
         raise SpecError(
             f"a {noun} cannot be called {name!r}: a name has letters, digits, '.', '_' and '-', begins with a letter "
             "or digit, has no two dots together, and is no longer than 64 characters; choose such a one"

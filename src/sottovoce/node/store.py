@@ -409,16 +409,23 @@ class Store(Folder):
             found = self._of("keys", "signing, agreement, nonce", run)
             return RunKeys(*found[0]) if found else None
 
-    def born_keys(self, run: str) -> RunKeys:
-        """The same; they are born with their row in the ledger, once."""
+    def born_keys(self, run: str, records: str | None = None) -> RunKeys:
+        """The same; they are born with their row in the ledger, once, and for these records where that matters."""
         found = self.run_keys(run)
         if found is not None:
+            if records is not None and self.ledger.detail("keys", run).get("records") != records:
+                raise StoreError(
+                    f"the keys of run {run[:12]} in '{self.path}' were made for other records, and what pairs of nodes "
+                    "share must not meet two data sets; begin a run of another name"
+                )
             return found
         if self.ledger.has("keys", run):
             raise StoreError(f"the keys of run {run[:12]} in '{self.path}' were erased; it is over for this node")
         keys = RunKeys.born()
         with self.transaction():
-            self.ledger.append("keys", run, detail=keys.public.to_dict())
+            self.ledger.append(
+                "keys", run, detail=keys.public.to_dict() | ({} if records is None else {"records": records})
+            )
             self._db.execute("INSERT INTO keys VALUES (?, ?, ?, ?)", (run, *keys))
         return keys
 
@@ -466,6 +473,22 @@ class Store(Folder):
         """Never let this run go on in this folder."""
         with self.transaction():
             self.ledger.append("stop", run, detail={"reason": reason})
+
+    def run_of(self, name: str) -> str:
+        """The digest of the run of a name that has begun here."""
+        with self._guard, self.reporting():
+            found = [run for (run,) in self._db.execute("SELECT run FROM runs WHERE name = ?", (name,))]
+            begun = [run for run in found if self.ledger.last(run)] or found
+        if len(begun) != 1:
+            raise StoreError(f"there is no run '{name}' in '{self.path}'; `sottovoce ledger show` lists the runs")
+        return begun[0]
+
+    def abandon(self, run: str) -> None:
+        """Let a run never go on here, and erase its keys."""
+        if self.ledger.has("close", run) or self.ledger.has("stop", run):
+            raise StoreError(f"run {run[:12]} is over already")
+        self.stop(run, "its owner abandoned it")
+        self.erase_keys(run)
 
     def marks(self) -> list[dict[str, Any]]:
         """What was seen of every peer in every run, by name: with it, a peer's ledger can be checked."""

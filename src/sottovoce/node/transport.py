@@ -118,6 +118,8 @@ class NodeTransport(ABC):
         run, refused = self.links.run, self.links.reasons.get(peer)
         notices = {MEETING: "introduce itself", 0: "say hello", run.T + 1: "say that it is done"}
         what = notices.get(t, f"send its message of round {t}")
+        if run.shares_with(self.links.me):
+            what += "; should it be gone for good, this run cannot be finished, since noise that it shares stays in"
         why = f" (the last message of it that was refused: {refused})" if refused else ""
         return (
             f"node '{run.nodes[self.links.me]}' waited {self.timeout:g} s for node '{run.nodes[peer]}' to {what}; "
@@ -200,10 +202,13 @@ class MpiTransport(NodeTransport):
         self._mpi, self._comm = MPI, comm
         self._status = MPI.Status()
         self._sending: list[tuple[Any, bytes]] = []
+        self._introduced: set[int] = set()
 
     def send(self, peer: int, payload: bytes) -> None:
         """Start a message; its bytes are held until MPI is done with them."""
         data = self.links.sealed(peer, payload)
+        if data is self.links.envelope.introduction:
+            self._introduced.add(peer)
         self._sending.append((self._comm.Isend(data, peer, TAG), data))
         if len(self._sending) > HELD:
             self._sending = [(r, p) for r, p in self._sending if not r.Test()]
@@ -237,5 +242,6 @@ class MpiTransport(NodeTransport):
         buffer = bytearray(size)
         message.Recv(buffer)
         with suppress(NetworkError):  # the links keep the reason; whoever waits goes on waiting
-            self.links.deliver(peer, bytes(buffer))
+            if self.links.deliver(peer, bytes(buffer)) == MEETING and peer not in self._introduced:
+                self.send(peer, self.links.envelope.introduction)  # known here from before, and not yet there
         return True

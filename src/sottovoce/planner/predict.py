@@ -93,17 +93,17 @@ def typical_size(z1: float) -> float:
 
 
 FITTED = {
-    "b": 0.1372,
-    "tau0": 54.24,
-    "p": 0.5758,
-    "k": 0.3264,
-    "u": 1.2,
-    "v": 0.6566,
-    "tau1": 0.2462,
-    "e": 0.1754,
-    "d": 243.5,
-    "w": 24.36,
-    "s": 0.01231,
+    "b": 0.144,
+    "tau0": 33.21,
+    "p": 0.4039,
+    "k": 1.362,
+    "u": 1.125,
+    "v": 0.4405,
+    "tau1": 0.2746,
+    "e": 0.1964,
+    "d": 109.4,
+    "w": 24.39,
+    "s": 0.01629,
 }
 """The formula's constants, written here by benchmarks/fit_planner.py; not to be edited."""
 REACHES = 10 ** np.arange(0.3, 5.01, 0.05)

@@ -255,10 +255,10 @@ def _statistics(facts: Facts, given: dict[str, Any]) -> Foreseen:
     """What is lost by the best ridge."""
     picture, kappa = _picture(facts), weight_of_targets(facts)
     s = _deviation(facts, given, facts.row_norm, kappa)
-    theta = float(picture.counts @ (picture.powers / picture.values))
-    v = s**2 / 2.0 * (kappa**-2 + theta)
-    ridges = s * math.sqrt(2.0 * facts.features) * np.geomspace(0.25, 1e4, 60)[:, None]
+    ridges = s * math.sqrt(2.0 * facts.features) * np.geomspace(0.05, 1e4, 70)[:, None]
     values = picture.values
+    theta = (picture.powers * values / (values + ridges) ** 2) @ picture.counts  # the model's squared length
+    v = s**2 / 2.0 * (kappa**-2 + theta[:, None])
     lost = picture.powers * (ridges / (values + ridges)) ** 2 + v * values / (values + ridges) ** 2
     sent = float(facts.n * (facts.n - 1) * packed_size(facts.features) * FLOAT_BYTES)
     return Foreseen(float(np.min(lost @ picture.counts)) / SPREAD, 1, sent)

@@ -397,8 +397,8 @@ class Pairs:
             )
         if cut:
             raise PrivacyError(
-                f"nodes {', '.join(map(str, cut))} can cut others off from one another in this graph of secrets, and "
-                "leave little of their noise; let everybody share with everybody ('pairs(r)' without a graph), take a "
+                f"node{'s' * (k > 1)} {', '.join(map(str, cut))} can cut others off from one another in this graph of "
+                "secrets, and leave little of their noise; let all share with all ('pairs(r)' without a graph), take a "
                 "denser graph, or have it priced as what it is with 'cut=priced'"
             )
 
@@ -608,14 +608,15 @@ class Pairs:
             assert self.scale is not None
             sigma = tuple((plain.sigma * self.scale[node] / self.scale).tolist())
         left_of = self.left(sigma)
-        note = sheltered(self.k, left_of.exact)
+        inorder = isinstance(plain, CyclicEvent)  # which record is used in which round is not told apart here
+        note = sheltered(self.k, left_of.exact and not (inorder and self.attendance is not None))
         listed = left_of.worst if plain.part.gaussian else left_of.levels
         levels = listed[node] if listed else ()
-        if len(levels) < 2 or isinstance(plain, CyclicEvent):
+        if inorder or not levels:
             return replace(plain, sigma=left_of.sigma[node], note=note)
-        if plain.rounds > sum(count for _, count in levels):
-            raise PrivacyError(f"node {node} is said to speak {plain.rounds} times, more often than by the schedule")
         rounds = plain.rounds
+        if rounds > sum(count for _, count in levels):
+            raise PrivacyError(f"node {node} is said to speak {rounds} times, more often than by the schedule")
         return replace(plain, note=note).leveled(levels).after(rounds)
 
     def left(self, sigma: Scales) -> Left:
@@ -657,7 +658,7 @@ class Pairs:
             if bound is None:
                 raise PrivacyError(
                     f"what the worst {k} of {self.n} nodes leave cannot be told for this graph of secrets; let all "
-                    "share with everybody ('pairs(r)' without a graph), or take a denser graph"
+                    "share with all ('pairs(r)' without a graph), or take a denser graph"
                 )
             return Left((math.sqrt(bound),) * self.n, (), (), False)
         return self._by_round(d, rho2)

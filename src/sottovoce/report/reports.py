@@ -26,7 +26,7 @@ from sottovoce.report.guarantee import (
 from sottovoce.report.history import curves
 from sottovoce.report.model import weights
 from sottovoce.report.settings import Setting, settings_of
-from sottovoce.report.tables import compared, what_was_run
+from sottovoce.report.tables import compared, evaluated, what_was_run
 from sottovoce.run.result import Result, write_atomically
 
 __all__ = ["write"]
@@ -37,6 +37,7 @@ def write(
     path: str | Path,
     title: str | None = None,
     labels: Sequence[str] | None = None,
+    evaluation: Mapping[str, Any] | None = None,
     audit: Mapping[str, Any] | None = None,
 ) -> Path:
     """Write one self-contained HTML file about a run or about several.
@@ -48,14 +49,15 @@ def write(
     path : the file, replaced if it is there
     title : the page's heading
     labels : names of the results, one for each; results of one name are shown together
-    audit : of a single run, what an attack on it found (`Audit.to_dict`)
+    evaluation : of a single result, what a private evaluation found (`Evaluation.to_dict`)
+    audit : of a single result, what an attack on it found (`Audit.to_dict`)
 
     Returns
     -------
     path : where the report is
     """
     settings = settings_of([results] if isinstance(results, Result) else results, labels)
-    text = _one(settings[0], title, audit) if len(settings) == 1 else _several(settings, title)
+    text = _one(settings[0], title, evaluation, audit) if len(settings) == 1 else _several(settings, title)
     path = Path(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -67,7 +69,9 @@ def write(
     return path
 
 
-def _one(setting: Setting, title: str | None, audit: Mapping[str, Any] | None) -> str:
+def _one(
+    setting: Setting, title: str | None, evaluation: Mapping[str, Any] | None, audit: Mapping[str, Any] | None
+) -> str:
     result = setting.first
     problem = result.spec.problem
     training = curves([setting])
@@ -76,6 +80,7 @@ def _one(setting: Setting, title: str | None, audit: Mapping[str, Any] | None) -
         training = Section(training.title, (*training.parts, tag("p", get)), training.label)
     sections = [
         statement(setting.statement, result.nodes),
+        None if evaluation is None else evaluated(evaluation),
         claims([setting]),
         burn_down([setting]),
         None if audit is None else audited(audit),

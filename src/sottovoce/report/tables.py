@@ -73,6 +73,33 @@ def what_was_run(settings: Sequence[Setting], title: str = "What was run") -> Se
     return Section(title, tuple(parts))
 
 
+FIGURES = {
+    "auc": "area under the ROC curve",
+    "calibration_error": "expected calibration error",
+    "r2": "R²",
+    "mean_squared_error": "mean squared error, of targets within [−1, 1]",
+}
+WIDE = 1.96  # standard errors on either side of a 95 % interval
+
+
+def evaluated(evaluation: Mapping[str, Any], title: str = "Evaluation on held-out records") -> Section:
+    """Figures of a private evaluation with their intervals."""
+    rows = []
+    for name, figure in evaluation["figures"].items():
+        value, error = float(figure["value"]), float(figure["standard_error"])
+        low, high = value - WIDE * error, value + WIDE * error
+        rows.append([FIGURES.get(name, name.replace("_", " ")), f"{value:.4f}", f"{low:.4f} to {high:.4f}"])
+    if evaluation.get("threshold") is not None:
+        rows.append(["threshold for the wanted rate", f"{float(evaluation['threshold']):.6g}", ""])
+    seeded = bool(evaluation.get("held_out_seeded"))
+    text = (
+        f"Made of noisy sums over {int(evaluation['records']):,} records that were held out of training, and of "
+        f"nothing else: {'a simulation of an evaluation' if seeded else 'private, covered by the statement above'}. "
+        "Intervals count the noise and that these records are a sample."
+    )
+    return Section(title, (tag("p", text), table(["figure", "value", "95 % interval"], rows, words=["figure"])))
+
+
 def compared(settings: Sequence[Setting], title: str = "Comparison") -> Section:
     """One row a setting: its guarantee, and the final figures as mean ± standard deviation over seeds."""
     known = {c: text for c, text in COLUMNS.items() if any(s.knows(c) for s in settings)}
@@ -147,7 +174,8 @@ def _public(result: Result) -> dict[str, str]:
     }
     numbers = {"activity ι": "iota", "mixing β": "beta", "bound L": "lipschitz"}
     known: dict[str, Any] = dict(public)
-    return rows | {text: f"{known[name]:.6g}" for text, name in numbers.items() if name in known}
+    deep = {"exchanges, one after the other": f"{public['depth']:,}"} if "depth" in public else {}
+    return rows | {text: f"{known[name]:.6g}" for text, name in numbers.items() if name in known} | deep
 
 
 def _by_part(values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

@@ -59,6 +59,8 @@ class Public(TypedDict, total=False):
     """L."""
     participations: list[int]
     """K_i."""
+    depth: int
+    """How many exchanges of the run wait for the one before, the first included."""
     theorem1: list[dict[str, Any]]
     """What the paper claims for its noise, node by node, where that is the noise."""
     run: str
@@ -228,6 +230,7 @@ def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None, secure
         beta_error=mixing.error,
         lipschitz=lipschitz,
         participations=spoken.tolist(),
+        depth=schedule.depth() * method.exchanges,
         theorem1=[claim.report(scale) for claim, scale in zip(claims, sigma, strict=False)],
         **kept,
     )

@@ -33,6 +33,8 @@ BLOCK = 1024
 LANES = 64
 """Counters come in multiples of this, so that all are made by the same vectorised loop: one that is left over would be
 rounded in another way, and take ten times as long."""
+BATCH = 256
+"""Rows of a batch that are gone through together."""
 FEW = 32
 """Records of a CSR batch that is scattered after mixing, not before."""
 
@@ -223,6 +225,9 @@ class Scratch(NamedTuple):
     """(R, spots) factor on a unit normal, push·c_i σ_i."""
     held: Any
     """(R, widest, m) push·c_i ĝ_i of whole rows, where it joins after mixing; else empty."""
+    block: Any
+    pulls: Any
+    """(BATCH,) rows that are gone through together, and what each of them pulls."""
     slopes: Any
     """(rows, K) of one unit, where units have several rows or models several outputs."""
     mean: Any
@@ -284,6 +289,8 @@ def make_scratch(data: Data, plan: Plan, model: Model, noise: Noise, shape: tupl
         weight=np.zeros((R, spots)),
         loud=np.zeros((R, spots)),
         held=np.zeros((R, widest, m) if model.after else (0, 0, 0)),
+        block=np.empty(BATCH, np.int64),
+        pulls=np.empty(BATCH),
         slopes=np.zeros((rows, model.outputs)),
         mean=np.zeros(m if rows > 1 else 0),
         kept=np.zeros(m if rows > 1 else 0),

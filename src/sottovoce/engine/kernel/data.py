@@ -25,6 +25,11 @@ from sottovoce.engine.kernel.steps import point
 from sottovoce.problem import losses
 from sottovoce.rows import TINY
 
+u64 = np.uint64  # an index that Numba can see to be non-negative: else every entry of a row is looked at for its sign
+SOON = 8
+"""Records of a batch by which memory is asked for a dense row before it is read."""
+NEAREST = 1 << 14
+"""Bytes of dense rows that are gone through twice."""
 SMALLEST = TINY * TINY  # squares of a mean that has cancelled to nothing
 
 
@@ -132,7 +137,7 @@ def _dense_dot_map(c, z, threshold, scale, lo, hi):
 def _sparse_dot_map(values, indices, where, z, threshold, scale, lo, hi):
     u = 0.0
     for e in range(len(values)):
-        u += values[e] * point(z[where[indices[e]]], threshold, scale, lo, hi)
+        u += values[e] * point(z[u64(where[u64(indices[e])])], threshold, scale, lo, hi)
     return u
 
 
@@ -141,8 +146,8 @@ def margin(data, row, x):
     """⟨c, x⟩."""
     if data.sparse:
         u = 0.0
-        for e in range(data.indptr[row], data.indptr[row + 1]):
-            u += data.values[e] * x[data.indices[e]]
+        for e in range(u64(data.indptr[row]), u64(data.indptr[row + 1])):
+            u += data.values[e] * x[u64(data.indices[e])]
     else:
         u = _dense_dot(data.X[row], x)
     return u + data.intercept * x[len(x) - 1] if data.intercept != 0.0 else u
@@ -165,24 +170,96 @@ def margin_of_dual(data, row, z, where, linear, threshold, scale, lo, hi):
     return u
 
 
+LINE = 64  # bytes
+CHUNK = 128
+"""Counters whose normals are made between two requests."""
+
+
+@intrinsic
+def _fetch(typing, row, index):
+    """llvm.prefetch of row[index], for reading."""
+
+    def code(context, builder, signature, arguments):
+        array = context.make_array(signature.args[0])(context, builder, arguments[0])
+        pointer = builder.bitcast(builder.gep(array.data, [arguments[1]]), ir.IntType(8).as_pointer())
+        word = ir.IntType(32)
+        shape = ir.FunctionType(ir.VoidType(), [pointer.type, word, word, word])
+        hint = builder.module.declare_intrinsic("llvm.prefetch", [pointer.type], shape)
+        builder.call(hint, [pointer, word(0), word(3), word(1)])
+        return context.get_dummy_value()
+
+    return types.void(row, types.intp), code
+
+
+@folded
+def _ask_for(data, row):
+    """Memory for what is read of a dense row."""
+    c = data.X[row]
+    for j in range(0, len(c), LINE // c.itemsize):
+        _fetch(c, j)
+    _fetch(data.y, row)
+    _fetch(data.norms, row)
+
+
+@inlined
+def _block(data, most):
+    """How many rows are gone through twice while the first of them is still in the nearest cache."""
+    if data.sparse:
+        return most
+    return max(4, min(most, NEAREST // max(1, data.X.shape[1] * data.X.itemsize)))
+
+
 @compiled
-def clipped_sum(data, node, count, records, x, code, k, clip, g):
-    """g = Σ clip(∂l(x, ξ)) over the given records of a node; each row is read once."""
+def clipped_sum(data, node, count, records, x, code, k, clip, g, rows, pulls):
+    """g = Σ clip(∂l(x, ξ)) over the given records of a node; memory is read once.
+
+    A block of rows at a time: all margins, all slopes, and then those rows that pull at all, told apart without a
+    branch, because whether a record pulls is what no processor can foresee.
+    """
     g[:] = 0.0
-    every = count == ALL
-    for e in range(data.offsets[node + 1] - data.offsets[node] if every else count):
-        row = row_at(data, node, e if every else records[e])
-        pull = clipped_slope(code, k, margin(data, row, x), data.y[row], data.norms[row], clip)
-        if pull != 0.0:
-            add_row(data, row, pull, g)
+    every, features = count == ALL, data.X.shape[1]
+    total = data.offsets[node + 1] - data.offsets[node] if every else count
+    ask = not every and not data.sparse  # rows one after the other come without being asked for
+    bias = data.intercept * x[len(x) - 1] if data.intercept != 0.0 else 0.0
+    block, slopes = _block(data, len(rows)), 0.0
+    for first in range(0, total, block):
+        size = min(block, total - first)
+        for e in range(size):
+            rows[e] = row_at(data, node, first + e if every else records[first + e])
+        for e in range(size):
+            if ask and first + e + SOON < total:
+                _ask_for(data, row_at(data, node, records[first + e + SOON]))
+            u = bias
+            if data.sparse:
+                for place in range(u64(data.indptr[rows[e]]), u64(data.indptr[rows[e] + 1])):
+                    u += data.values[place] * x[u64(data.indices[place])]
+            else:
+                u += _dense_dot(data.X[rows[e]], x)
+            pulls[e] = u
+        for e in range(size):
+            pulls[e] = clipped_slope(code, k, pulls[e], data.y[rows[e]], data.norms[rows[e]], clip)
+        found = 0
+        for e in range(size):
+            pull = pulls[e]
+            slopes += pull
+            pulls[found], rows[found] = pull, rows[e]
+            found += pull != 0.0
+        for e in range(found):
+            if data.sparse:
+                for place in range(u64(data.indptr[rows[e]]), u64(data.indptr[rows[e] + 1])):
+                    g[u64(data.indices[place])] += pulls[e] * data.values[place]
+            else:
+                _axpy(g[:features], pulls[e], data.X[rows[e]])
+    if data.intercept != 0.0:
+        g[len(g) - 1] += slopes * data.intercept
 
 
 @folded
 def add_row(data, row, pull, g):
     """Add pull · c to g."""
     if data.sparse:
-        for place in range(data.indptr[row], data.indptr[row + 1]):
-            g[data.indices[place]] += pull * data.values[place]
+        for place in range(u64(data.indptr[row]), u64(data.indptr[row + 1])):
+            g[u64(data.indices[place])] += pull * data.values[place]
     else:
         _axpy(g, pull, data.X[row])
     if data.intercept != 0.0:
@@ -345,27 +422,6 @@ def joint_sum(data, node, count, model, clip, scratch):
         factor = (clip / longest if longest > clip else 1.0) / (last - first)
         for place in range(first, last):
             _add(data, row_of_place(data, place), slopes[place - first], factor, g)
-
-
-LINE = 64  # bytes
-CHUNK = 128
-"""Counters whose normals are made between two requests."""
-
-
-@intrinsic
-def _fetch(typing, row, index):
-    """llvm.prefetch of row[index], for reading."""
-
-    def code(context, builder, signature, arguments):
-        array = context.make_array(signature.args[0])(context, builder, arguments[0])
-        pointer = builder.bitcast(builder.gep(array.data, [arguments[1]]), ir.IntType(8).as_pointer())
-        word = ir.IntType(32)
-        shape = ir.FunctionType(ir.VoidType(), [pointer.type, word, word, word])
-        hint = builder.module.declare_intrinsic("llvm.prefetch", [pointer.type], shape)
-        builder.call(hint, [pointer, word(0), word(3), word(1)])
-        return context.get_dummy_value()
-
-    return types.void(row, types.intp), code
 
 
 @njit(nogil=True, _nrt=False)

@@ -214,7 +214,7 @@ def _both(X, sparse, z, total, nodes, W, part, spot, normals, said, slept, after
 @compiled
 def _add_entries(z, weight, indices, values):
     for e in range(len(indices)):
-        z[indices[e]] += weight * values[e]
+        z[u64(indices[e])] += weight * values[e]
 
 
 @exact
@@ -261,7 +261,7 @@ def _scatter(data, z, where, nodes, W, p, rows, count, pull, after):
             weight = share * pull[e]
             if data.sparse:
                 for place in range(data.indptr[rows[e]], data.indptr[rows[e] + 1]):
-                    mine[where[data.indices[place]]] += weight * data.values[place]
+                    mine[u64(where[u64(data.indices[place])])] += weight * data.values[place]
         if data.intercept != 0.0:
             _add_intercept(mine, where[len(where) - 1], share, pull, count, data.intercept)
 

@@ -106,7 +106,17 @@ def _wake_whole(data, model, steps, t, before, r, node, count, z, total, factor,
         joint_sum(data, node, count, model, model.clip[r], scratch)
     else:
         clipped_sum(
-            data, node, count, scratch.records, scratch.x, model.loss, model.parameter, model.clip[r], scratch.g
+            data,
+            node,
+            count,
+            scratch.records,
+            scratch.x,
+            model.loss,
+            model.parameter,
+            model.clip[r],
+            scratch.g,
+            scratch.block,
+            scratch.pulls,
         )
     for j in range(len(z)):
         scratch.g[j] = factor[0] * scratch.g[j] - factor[1] * scratch.x[j]

@@ -13,8 +13,15 @@ from sottovoce.privacy.release import ADVERSARIES
 
 COLOURS = {"transcript": "#0072b2", "secret_pairs": "#009e73", "central": "#d55e00"}
 """From the one who sees most to the one who sees least, each with a colour; by name, whatever its numbers are."""
-COLUMNS = {"suboptimality": "F(model) − F*", "test_accuracy": "test accuracy"}
-"""What is drawn of a line, and what it is called."""
+COLUMNS = {
+    "suboptimality": "F(model) − F*",
+    "test_accuracy": "test accuracy",
+    "test_auc": "test AUC",
+    "test_balanced_accuracy": "balanced accuracy",
+}
+"""What is told of a line, and what it is called."""
+DRAWN = ("suboptimality", "test_accuracy")
+"""What is drawn of it."""
 TUNED = "step sizes chosen by looking at the private data: no (ε, δ) holds for them"
 
 
@@ -34,6 +41,10 @@ class Line:
     objective: Interval
     suboptimality: Interval
     test_accuracy: Interval
+    test_auc: Interval
+    """Of two classes; not a number for others, and in tables of version 0.1."""
+    test_balanced_accuracy: Interval
+    test_average_precision: Interval
     true_epsilon: float
     pure: bool
     bytes: float
@@ -83,7 +94,7 @@ def shown(found: Interval) -> str:
 def figure(lines: Sequence[Line]) -> Figure:
     """One data set's lines but the tuned: a row for each adversary, the best on top, and a column for each number."""
     fair = [line for line in lines if not line.tuned]
-    known = [name for name in COLUMNS if any(math.isfinite(getattr(line, name).mean) for line in fair)]
+    known = [name for name in DRAWN if any(math.isfinite(getattr(line, name).mean) for line in fair)]
     rows = []
     for adversary in adversaries(fair):
         mine = [line for line in fair if line.adversary == adversary]
@@ -119,14 +130,15 @@ def _budgets(lines: Sequence[Line]) -> list[float]:
 
 def _ends(found: Interval, column: str) -> tuple[float, float, float]:
     """(mean, low, high); a share of records that are right is not below 0 nor above 1."""
-    if column == "test_accuracy" and 0 <= found.mean <= 1:
+    if column.startswith("test_") and 0 <= found.mean <= 1:
         return found.mean, max(found.low, 0.0), min(found.high, 1.0)
     return found.mean, found.low, found.high
 
 
 def _line(group: tuple[str, float, str, bool], name: str, rows: list[Row], rank: int, before: Interval | None) -> Line:
     data, epsilon, adversary, tuned = group
-    found = {column: Interval.of(_column(rows, column)) for column in ("objective", "suboptimality", "test_accuracy")}
+    figures = [name for name in Line.__dataclass_fields__ if name.startswith("test_")]
+    found = {column: Interval.of(_column(rows, column)) for column in ("objective", "suboptimality", *figures)}
     return Line(
         data=data,
         epsilon=epsilon,
@@ -145,4 +157,5 @@ def _line(group: tuple[str, float, str, bool], name: str, rows: list[Row], rank:
 
 
 def _column(rows: Sequence[Row], name: str) -> Array:
-    return np.array([row[name] for row in rows], dtype=np.float64)
+    values = [row.get(name) for row in rows]
+    return np.array([math.nan if value is None else value for value in values], dtype=np.float64)

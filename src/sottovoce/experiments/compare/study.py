@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sottovoce.errors import SpecError
+from sottovoce.evaluation.curves import figures
 from sottovoce.experiments.baselines import make_baseline
 from sottovoce.experiments.data import NODES, Dataset
 from sottovoce.experiments.facts import Facts
@@ -211,7 +212,15 @@ def run_cell(study: Study, cell: Cell, f_star: float) -> list[Row]:
     spec, shards = study.spec(cell), make_baseline(cell.algorithm).place(study.shards)
     how = Execution(observations=1, runs=RUNS)
     result = solve(spec, shards, test=study.dataset.test, f_star=f_star, execution=how)
-    return [study.head(cell) | _row(result, cell)]
+    return [study.head(cell) | _row(result, cell) | _ranks(result, study.dataset.test)]
+
+
+def _ranks(result: Result, test: Shards) -> Row:
+    """What a model of two classes is worth on held-out records besides its accuracy; not private."""
+    if result.spec.problem.loss.targets != "binary" or result.spec.problem.outputs > 1:
+        return {}
+    found = figures(result.decide(test.X), test.y > 0)
+    return {f"test_{name}": found[name] for name in ("auc", "balanced_accuracy", "average_precision")}
 
 
 def _row(result: Result, cell: Cell) -> Row:

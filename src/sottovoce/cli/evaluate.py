@@ -1,0 +1,178 @@
+"""`sottovoce evaluate MODEL FILE`: what a saved model is worth on held-out records, as noisy tallies."""
+
+import json as json_
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.table import Table
+
+from sottovoce._types import Array, IntArray
+from sottovoce.cli import screen
+from sottovoce.cli.flags import Decimal, Encoding, Format, Group, Label, Separator
+from sottovoce.cli.report import EVALUATION
+from sottovoce.data.dialect import Dialect
+from sottovoce.data.load import as_reals, as_signs, load
+from sottovoce.data.schema import FILE as SCHEMA_FILE
+from sottovoce.data.schema import read_schema
+from sottovoce.errors import DataError, PrivacyError, SpecError
+from sottovoce.evaluation import Evaluation, Held, Model, Tally, seeded
+from sottovoce.evaluation import evaluate as ask_all
+from sottovoce.evaluation.curves import public_link
+from sottovoce.privacy.release import ADVERSARIES
+from sottovoce.privacy.statement import number, with_held_out
+from sottovoce.run.result import Result, write_atomically
+
+
+def evaluate(
+    model: Annotated[Path, typer.Argument(help="A folder written by `sottovoce train --out` or `tune --out`.")],
+    file: Annotated[Path, typer.Argument(help="Held-out records with their labels: none that was trained on.")],
+    epsilon: Annotated[
+        float | None,
+        typer.Option("--epsilon", help="ε of the held-out records; the run's, which covers it."),
+    ] = None,
+    ask: Annotated[
+        str, typer.Option("--ask", help="right, confusion, scores (two classes) or squares (regression).")
+    ] = "auto",
+    recall: Annotated[float | None, typer.Option("--recall", help="Also the threshold for this recall.")] = None,
+    rate: Annotated[float | None, typer.Option("--rate", help="Or for this rate of positive answers.")] = None,
+    row_norm: Annotated[float | None, typer.Option("--row-norm", help="Public bound on a row (the run's).")] = None,
+    target_bounds: Annotated[
+        str | None, typer.Option("--target-bounds", help="Of a regression: the public range, as in 0,100.")
+    ] = None,
+    label: Label = None,
+    group: Group = None,
+    format: Format = None,
+    separator: Separator = None,
+    decimal: Decimal = None,
+    encoding: Encoding = None,
+    seed: Annotated[int | None, typer.Option("--seed", help="Makes the noise a simulation's.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Count, with noise, how well a model does on held-out records, in one statement with its training."""
+    result = Result.load(model)
+    if result.statement.held_out:
+        raise PrivacyError(
+            "this run's statement already has an evaluation of held-out records; a second one would cost more than it "
+            "says: evaluate a model once, or make a copy of its folder for records that were never asked"
+        )
+    said, dialect = result.statement, Dialect(separator, decimal, encoding)
+    held, public = _held(model, result, file, (format, label, group), dialect, row_norm, target_bounds)
+    there = np.unique(held.owner)
+    own = held._replace(owner=np.searchsorted(there, held.owner))
+    budget = said.epsilon if epsilon is None else epsilon
+    if not 0 < budget < np.inf:
+        raise PrivacyError("an evaluation needs an ε that is finite and over 0; give --epsilon")
+    if ADVERSARIES.read(said.adversary).name == "secret_pairs":
+        raise PrivacyError(
+            "nodes of this run cancel noise between them, which this command, that is none of them, cannot; evaluate "
+            "with `model.evaluate`, or within the consortium"
+        )
+    tally = Tally.of(np.bincount(own.owner), budget, said.delta, ADVERSARIES.read(said.adversary))
+    kept = seed if seed is not None else result.spec.seed
+    found = ask_all(tally, own, public, seeded(kept), ask)
+    whole = with_held_out(said, dict(zip(there.tolist(), tally.events, strict=True)))
+    found = replace(found, statement=whole if kept is None else replace(whole, simulation=True))
+    more = {} if recall is None and rate is None else {"threshold": found.threshold(recall=recall, rate=rate)}
+    told = found.to_dict() | more | {"held_out_seeded": kept is not None}
+    replace(result, statement=whole).save(model)
+    write_atomically(model / EVALUATION, json_.dumps(told, ensure_ascii=False, indent=2).encode())
+    if json:
+        screen.say_json(told)
+        return
+    _show(found, more)
+    screen.out.print(
+        f"written to {model / EVALUATION}; the run's statement covers it: sottovoce account --verify {model}"
+    )
+
+
+def _held(
+    model: Path,
+    result: Result,
+    file: Path,
+    columns: tuple[str | None, str | None, str | None],
+    dialect: Dialect,
+    row_norm: float | None,
+    target_bounds: str | None,
+) -> tuple[Held, Model]:
+    """The records as they are asked, and what is public of the model."""
+    format, label, group = columns
+    groups: Any = None
+    if (model / SCHEMA_FILE).exists():
+        encoded = read_schema(model / SCHEMA_FILE).read(file, format)
+        X, targets, groups = encoded.X, encoded.y, encoded.groups
+        y = (targets + 1.0) / 2 if result.classes is not None and len(result.classes) == 2 else targets
+    else:
+        width = None if result.features is not None else result.coef.shape[-1]
+        table = load(
+            file, format=format, label=label, group=group, columns=result.features, n_features=width, dialect=dialect
+        )
+        assert table.y is not None  # the loader was told to require labels
+        X, groups, y = table.X, table.groups, _numbered(table.y, result)
+    scores = result.decide(X)
+    owner = _owners(result, len(y), groups)
+    if result.classes is None:
+        low, high = _range(target_bounds)
+        scores, y = ((2 * values - low - high) / (high - low) for values in (scores, y))
+        return Held(owner, scores, y), Model(0)
+    bound = result.spec.problem.row_norm if row_norm is None else row_norm
+    reach = float(np.linalg.norm(np.atleast_2d(result.coef), axis=1)[0]) * bound
+    constant = float(np.ravel(result.intercept)[0])
+    link = public_link(result.spec.problem.loss.name) if len(result.classes) == 2 else None
+    return Held(owner, scores, y), Model(len(result.classes), constant - reach, constant + reach, link)
+
+
+def _numbered(y: Any, result: Result) -> Array:
+    """Class numbers by the run's own classes, or real targets."""
+    if result.classes is None:
+        return as_reals(y)
+    if len(result.classes) == 2:
+        return (as_signs(y, known=result.classes)[0] + 1.0) / 2
+    known = {str(name): number for number, name in enumerate(result.classes)}
+    names = [str(value) for value in np.asarray(y).tolist()]
+    strange = [name for name in names if name not in known]
+    if strange:
+        raise DataError(f"there is a label '{strange[0]}', but the model's are {', '.join(known)}; drop such records")
+    return np.array([known[name] for name in names], dtype=np.float64)
+
+
+def _owners(result: Result, records: int, groups: Any) -> IntArray:
+    n = int(result.public["n"])
+    if groups is None:
+        return np.arange(records) % n
+    known = {name: i for i, name in enumerate(result.nodes or ())}
+    strange = [str(name) for name in groups if str(name) not in known]
+    if strange:
+        raise DataError(f"'{strange[0]}' is no node of the run, which has {', '.join(known) or 'no names for them'}")
+    return np.array([known[str(name)] for name in groups], dtype=np.int64)
+
+
+def _range(text: str | None) -> tuple[float, float]:
+    try:
+        low, high = (float(part) for part in (text or "").split(","))
+    except ValueError:
+        low, high = 1.0, 0.0
+    if not -np.inf < low < high < np.inf:
+        raise SpecError("a regression is evaluated within a public range of its targets; give --target-bounds low,high")
+    return low, high
+
+
+def _show(found: Evaluation, more: dict[str, float]) -> None:
+    said = found.statement
+    assert said is not None
+    table = Table(title=f"on {found.records:,} held-out records, with noise", title_justify="left", box=None)
+    for column in ("", "value", "95 % interval"):
+        table.add_column(column, justify="left" if not column else "right")
+    for name, figure in found.figures.items():
+        low, high = figure.interval
+        table.add_row(name.replace("_", " "), f"{figure.value:.4f}", f"{low:.4f} to {high:.4f}")
+    screen.out.print(table)
+    for name, value in more.items():
+        screen.out.print(f"{name}: {value:.6g}")
+    screen.out.print(
+        f"{said.verdict()} Intervals count the noise and that these records are a sample. ε = {number(said.epsilon)} "
+        "covers training and evaluation: no record is in both.",
+        soft_wrap=True,
+    )

@@ -1,0 +1,70 @@
+"""`tune` and `evaluate`: from a file to a model with one guarantee, verified from its folder."""
+
+import json
+
+import numpy as np
+import pytest
+
+from sottovoce.run.result import Result
+
+
+@pytest.fixture
+def files(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3000, 2)) / 4
+    X /= np.maximum(1.0, np.linalg.norm(X, axis=1))[:, None]
+    y = np.where(X[:, 0] + 0.1 * rng.normal(size=3000) > 0.1, "yes", "no")
+    site = rng.choice(["north", "south"], 3000)
+    paths = []
+    for name, some in (("train.csv", slice(0, 2000)), ("held.csv", slice(2000, 3000))):
+        lines = [f"{a:.6f},{b:.6f},{s},{label}" for (a, b), s, label in zip(X[some], site[some], y[some], strict=True)]
+        paths.append(tmp_path / name)
+        paths[-1].write_text("\n".join(["age,dose,site,label", *lines]) + "\n")
+    return paths
+
+
+def test_a_run_is_evaluated_once_and_its_statement_says_so(sottovoce, files, tmp_path):
+    train, held = files
+    out = tmp_path / "run"
+    who = ("--group", "site", "--label", "label")
+    assert sottovoce("train", train, *who, "--classes", "no,yes", "--rounds", 20, "--seed", 1, "--out", out)[0] == 0
+    code, said, _ = sottovoce("evaluate", out, held, *who, "--recall", 0.9, "--epsilon", 2, "--json")
+    found = json.loads(said)
+    assert code == 0 and found["records"] == 1000 and found["figures"]["auc"]["value"] > 0.8
+    assert {"accuracy", "balanced_accuracy", "average_precision", "calibration_error"} <= found["figures"].keys()
+    result = Result.load(out)
+    assert result.statement.held_out and result.statement.epsilon == pytest.approx(2.0, rel=1e-3)
+    assert np.mean(result.decide(np.array([[0.9, 0.0]])) >= found["threshold"]) == 1
+    assert sottovoce("account", "--verify", out)[0] == 0
+    code, _, err = sottovoce("evaluate", out, held, *who)
+    assert code != 0 and "already has an evaluation" in err
+    assert sottovoce("report", out)[0] == 0
+    page = (out / "report.html").read_text()
+    assert "expected calibration error" in page and "a simulation of a private evaluation" in page
+
+
+def test_what_cannot_be_evaluated_is_said(sottovoce, files, tmp_path):
+    train, held = files
+    out = tmp_path / "run"
+    who = ("--group", "site", "--label", "label", "--classes", "no,yes")
+    assert sottovoce("train", train, *who, "--rounds", 5, "--seed", 1, "--out", out)[0] == 0
+    held.write_text(held.read_text().replace("north", "east"))
+    code, _, err = sottovoce("evaluate", out, held, "--group", "site", "--label", "label")
+    assert code != 0 and "'east' is no node of the run" in err
+
+
+def test_plans_are_tuned_at_one_price_and_the_folder_verifies(sottovoce, files, tmp_path):
+    train, held = files
+    out = tmp_path / "tuned"
+    words = ("--label", "label", "--group", "site", "--classes", "no,yes", "--try", "rounds=5,20", "--seed", 3)
+    code, said, err = sottovoce("tune", train, *words, "--out", out, "--json")
+    found = json.loads(said)
+    assert code == 0 and found["best"]["rounds"] in ("5", "20") and found["run_epsilon"] < 1
+    assert found["privacy"]["epsilon"] <= 1.0 and "foreseen to cost" in found["worth"]
+    assert sottovoce("account", "--verify", out)[0] == 0
+    result = Result.load(out)
+    assert result.classes == ("no", "yes") and result.features == ("age", "dose") and result.nodes == ("north", "south")
+    assert result.predict(np.array([[0.9, 0.0], [-0.9, 0.0]])).tolist() == ["yes", "no"]
+    assert sottovoce("predict", out, held)[0] == 0
+    code, _, err = sottovoce("tune", train, *words[:-4], "--try", "rounds=", "--seed", 3)
+    assert code != 0 and "names no values" in err
