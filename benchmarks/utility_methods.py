@@ -36,7 +36,7 @@ from sottovoce.privacy.calibration import Private
 from sottovoce.privacy.profiles import gaussian_multiplier
 from sottovoce.privacy.release import Adversary
 from sottovoce.problem.shards import Shards
-from sottovoce.run.build import rounds_for_epochs
+from sottovoce.run.build import make_lipschitz, rounds_for_epochs  # noqa: F401 - the first is for benchmarks/defaults.py
 from sottovoce.run.presets import paper_l2
 from sottovoce.run.solve import solve
 from sottovoce.run.spec import Execution, Spec
@@ -91,7 +91,7 @@ def run(spec: Spec, shards: Shards, data: Dataset, epsilon: float, seed: int) ->
     last = result.history.last
     scores, truth = result.decide(data.held_out.X), data.held_out.y
     assert result.statement.private and result.statement.epsilon <= epsilon * (1 + 1e-9)
-    ranks = {} if data.classes > 2 else figures(result.decide(data.test.X), data.test.y > 0)
+    ranks = {} if scores.ndim > 1 else figures(scores, np.asarray(truth) > 0)
     return ranks | {
         "accuracy": float(last["test_accuracy"]),
         "auc": area(scores, np.asarray(truth)),
@@ -180,18 +180,22 @@ def noisier(trust: Trust) -> Callable[[Dataset, int, float, int], Row]:
 
 
 def first(data: Dataset, n: int, epsilon: float, seed: int) -> Row:
-    """One node by the defaults of version 0.1: its constants, its intercept, all rounds counted, no moments."""
+    """One node by the defaults of version 0.1."""
     shards = data.deal(1, seed)
+    return run(first_spec(shards, data, epsilon), shards, data, epsilon, seed)
+
+
+def first_spec(shards: Shards, data: Dataset, epsilon: float) -> Spec:
+    """The plan of version 0.1: its constants, its intercept, all rounds counted, no moments."""
     facts = replace(facts_of(shards, data, epsilon, shape=False), intercept=FIRST_INTERCEPT)
     kept = dict(predict.FITTED), predict.LONGEST_STEP
     try:
         predict.FITTED.update(FIRST)
         predict.LONGEST_STEP = FIRST_STEP
-        spec = choose(facts, counted="all").spec
+        return choose(facts, counted="all").spec
     finally:
         predict.FITTED.update(kept[0])
         predict.LONGEST_STEP = kept[1]
-    return run(spec, shards, data, epsilon, seed)
 
 
 def baseline(name: str) -> Callable[[Dataset, int, float, int], Row]:
@@ -213,9 +217,8 @@ def no_privacy(data: Dataset, n: int, epsilon: float, seed: int) -> Row:
     """scikit-learn's logistic regression on all records, without noise and almost without a penalty."""
     from sklearn.linear_model import LogisticRegression
 
-    model = LogisticRegression(C=1e3, max_iter=500, solver="lbfgs").fit(data.records.X, data.y)
-    ranks = {} if data.classes > 2 else figures(model.decision_function(data.held_out.X), data.test.y > 0)
-    return ranks | {"accuracy": float(model.score(data.held_out.X, data.held_out.y))}
+    model = LogisticRegression(C=1e3, max_iter=500, solver="lbfgs")
+    return {"accuracy": float(model.fit(data.records.X, data.y).score(data.held_out.X, data.held_out.y))}
 
 
 def diffprivlib(data: Dataset, n: int, epsilon: float, seed: int) -> Row:

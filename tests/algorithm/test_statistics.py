@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse, stats
 
-from sottovoce import AlgorithmSpec, NetworkSpec, PrivacySpec, ProblemSpec, Result, Shards, Spec, even, solve
+from sottovoce import AlgorithmSpec, Execution, NetworkSpec, PrivacySpec, ProblemSpec, Result, Shards, Spec, even, solve
 from sottovoce.errors import PrivacyError, SpecError
 from sottovoce.privacy.events import ProductsEvent
 from sottovoce.privacy.statistics import Products
@@ -118,6 +118,41 @@ def test_the_noise_left_in_the_mean_is_what_the_solver_is_told(seed, law):
     assert noisy.statement.secure is (seed is None) and abs(noisy.statement.epsilon - 2) < 1e-6
 
 
+@pytest.mark.parametrize("averaging", ["gossip", "exact"])
+def test_nodes_that_exchange_messages_end_with_the_same_model(averaging):
+    X, y = records(np.random.default_rng(2), 500)
+    shards = Shards.of(X, y, np.array([0, 100, 180, 500]))
+    run = spec(network__averaging=averaging)
+    together, apart = (solve(run, shards, execution=Execution(engine, None)) for engine in ("reference", "nodes"))
+    assert np.allclose(together.statistics, apart.statistics, rtol=1e-12, atol=1e-15)
+    assert np.allclose(together.models, apart.models, atol=1e-9) and np.ptp(together.models, axis=0).max() < 1e-9
+
+
+def test_uneven_nodes_count_by_their_records_and_so_does_their_noise():
+    X, y = records(np.random.default_rng(2), 900, 30, over=1.0)
+    shards = Shards.of(X, y, np.array([0, 100, 300, 900]))
+    quiet = solve(spec("none"), shards).statistics
+    pooled = packed_moments(Shards.of(X, y, np.array([0, 900])).with_intercept(B), 0, KAPPA, R) / 900
+    assert np.allclose(quiet, pooled, atol=1e-12)
+    noisy = solve(spec("private(0.5)"), shards)
+    drawn = (noisy.statistics - quiet) / noisy.public["noise"]
+    low, high = stats.chi2.ppf([1e-6, 1 - 1e-6], len(drawn))
+    assert low < np.sum(drawn**2) < high and not low < np.sum((drawn / 1.3) ** 2) < high
+
+
+@pytest.mark.parametrize("seed", [1, None], ids=["simulation", "secure"])
+def test_the_mean_alone_has_the_noise_that_it_would_have_alone(seed):
+    rng = np.random.default_rng(3)
+    X, y = records(rng, 400, over=1.0)
+    run = spec("private(1)", seed, algorithm__method="mean")
+    result = solve(run, Shards.of(X, y + 0.4, np.array([0, 400])), execution=Execution(observations=None))
+    result.verify()
+    event = result.statement.worst.event
+    spread = result.public["noise"] / math.sqrt(2) / B**2  # of the entry B²ȳ, over B²
+    assert spread == pytest.approx(event.noise_multiplier * 2 / 400, rel=1e-4)  # a mean of [−1, 1] moves by 2/q
+    assert not np.any(result.model[:-1]) and len(result.statistics) == 3
+
+
 def test_the_statement_is_verified_and_another_bound_is_found_out():
     rng = np.random.default_rng(1)
     X, y = records(rng, 300)
@@ -155,6 +190,15 @@ def test_what_it_is_not_for_is_refused_in_a_sentence(change, word):
         prepare(spec(**change), Shards.of(X, y, even(100, 5)[0]))
 
 
+def estimate(known, ridge):
+    """r̂ of a ridge, written out, and its model."""
+    inverse = np.linalg.inv(known.gram + ridge * np.eye(known.m))
+    x = inverse @ known.cross
+    u = np.append(x, -1 / known.weight)
+    more = x @ inverse @ x + np.trace(inverse) * (u @ u) - 2 * x[-1] ** 2 * inverse[-1, -1]
+    return known.error(x) + known.noise**2 * more, x
+
+
 def test_the_estimate_of_the_error_has_the_right_mean():
     """Over draws of the noise, at a fixed ridge; what takes no notice of the fit to the noise has not."""
     rng = np.random.default_rng(5)
@@ -168,19 +212,19 @@ def test_the_estimate_of_the_error_has_the_right_mean():
         noise = np.triu(rng.normal(size=S.shape), 1) / math.sqrt(2)
         noise += noise.T + np.diag(rng.normal(size=m + 2))
         known = NoisyLeastSquares.of(pack(S + s * noise), m + 1, s, KAPPA, B)
-        A = known.gram + ridge * np.eye(m + 1)
-        x = np.linalg.solve(A, known.cross)
-        u = np.append(x, -1 / KAPPA)
-        assert np.linalg.eigvalsh(A)[0] > 0
-        inverse = np.linalg.inv(A)
-        more = x @ inverse @ x + np.trace(inverse) * (u @ u) - 2 * x[-1] ** 2 * inverse[-1, -1]
-        estimated.append(known.error(x) + s**2 * more)
+        assert np.linalg.eigvalsh(known.gram)[0] + ridge > 0
+        value, x = estimate(known, ridge)
+        estimated.append(value)
         flattered.append(known.error(x))
+        u = np.append(x, -1 / KAPPA)
         true.append(u @ S @ u)
     gap = np.array(estimated) - true
     assert abs(gap.mean()) < 4 * gap.std() / math.sqrt(len(gap))
     gap = np.array(flattered) - true
     assert gap.mean() < -4 * gap.std() / math.sqrt(len(gap))
+    fit = known.solve()
+    value, x = estimate(known, fit.ridge)
+    assert np.allclose(fit.x, x) and fit.risk == pytest.approx(value) and value <= estimated[-1]
 
 
 def test_without_noise_it_is_least_squares():

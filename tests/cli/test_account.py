@@ -2,8 +2,10 @@
 
 import json
 
+import numpy as np
 import pytest
 
+from sottovoce import AlgorithmSpec, Execution, NetworkSpec, PrivacySpec, ProblemSpec, Shards, Spec, even, solve
 from sottovoce.run.result import Result
 
 
@@ -109,3 +111,20 @@ def test_plan_chooses_explains_and_draws(sottovoce, tmp_path):
 def test_errors_are_one_sentence(sottovoce, args, code, words):
     found, _, err = sottovoce(*args)
     assert found == code and err.startswith("Error: ") and words in err and len(err.strip().splitlines()) == 1, err
+
+
+def test_a_run_of_statistics_is_verified_and_drawn(sottovoce, tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-0.4, 0.4, (300, 4))
+    spec = Spec(
+        AlgorithmSpec(1, method="statistics(0.7)"),
+        ProblemSpec("squared", "none", "records", 0.5),
+        NetworkSpec(activation="everyone"),
+        PrivacySpec("full", "private(2)"),
+    )
+    shards = Shards.of(X, X[:, 0], even(300, 3)[0])
+    out = solve(spec, shards, execution=Execution(observations=None)).save(tmp_path / "run")
+    assert sottovoce("account", "--verify", out)[0] == 0
+    assert sottovoce("report", out, "--out", tmp_path / "page.html")[0] == 0
+    page = (tmp_path / "page.html").read_text()
+    assert "products of all records" in page

@@ -64,6 +64,7 @@ gamma = "constant(1)"
 epsilon = 2.0
 delta = 1e-5
 sampling = "{sampling}"
+{private}
 """
 
 
@@ -113,6 +114,7 @@ class Small:
             rounds=20,
             loss="logistic",
             more="",
+            private="",
         )
         text = AGREEMENT.format(**{**given, "sampling": "full", **settings}, sites=sites)
         (root / "schema.toml").write_text(SCHEMA.format(classes=list(classes), unit='unit = "who"' if people else ""))

@@ -41,6 +41,25 @@ def test_the_run_equals_the_simulation_from_the_same_draws(small, cells, activat
         kept.statement.verify()
 
 
+def test_sites_share_noise_in_pairs(small, cells):
+    """From the keys that their certificates vouch for; killed and gone on with, as ever."""
+    made = small(rounds=8, private='law = "pairs(10)"\nadversary = "secret_pairs(1)"')
+    kits = made.kits()
+    nodes = cells.join(made, kits, stopped=lambda name: nodes["birch"].progress()["round"] >= 4)
+    assert all(isinstance(answer, NetworkError) for answer in cells.run(nodes).values())
+    answers = cells.run(cells.join(made, kits))
+    assert all(answer["finished"] for answer in answers.values()), answers
+    kept = list(result(kits).values())
+    assert all(np.array_equal(one.models, kept[0].models) for one in kept)
+    made_of = statement(made.agreement)
+    assert str(made.agreement.run.spec.privacy.adversary) == "secret_pairs(1)" and kept[0].statement == made_of
+    kept[0].statement.verify()
+    store = Store(kits["ash"] / "state", reading=True)
+    row = next(row for row in store.rows() if row.kind == "open" and row.run == made.agreement.run.digest)
+    assert set(row.detail["pairs"]) == {"birch", "cedar"} and store.run_keys(row.run) is None
+    store.close()
+
+
 @pytest.mark.parametrize("loss", ["softmax", "hinge"])
 def test_three_classes_train_test_and_predict(small, cells, loss):
     names = ("no", "perhaps", "yes")

@@ -64,6 +64,19 @@ def test_what_is_public_of_weights_is_in_the_plan_and_what_is_not_is_not(rare):
     assert scaled == choice  # only ratios matter
 
 
+def test_a_prior_starts_the_constant_term_at_its_log_odds(rare):
+    X, y = rare
+    few = {"rounds": 5}
+    for loss in ("hinge", "logistic"):
+        fitted = model(loss=loss, prior=PRIOR, rounds=1, epsilon=1e-2, alpha=0.0).fit(X[:2000], y[:2000])
+        assert fitted.intercept_[0] == pytest.approx(np.log(0.08 / 0.92), abs=1.5)
+    assert model(prior=(0.92, 0.08), **few).fit(X, y).spec_ == model(prior=PRIOR, **few).fit(X, y).spec_
+    balanced = model(prior=PRIOR, class_weight="balanced")
+    assert balanced._started(balanced._prepare(X, y, None, None).spec).algorithm.distance.centre is None
+    three = model(classes=(0, 1, 2), prior=(0.5, 0.25, 0.25), **few).fit(X, y)
+    assert three.spec_.algorithm.distance.centre is not None and np.all(np.isfinite(three.coef_))
+
+
 def test_sample_weights_are_clipped_at_a_public_bound(rare):
     X, y = rare
     weights = np.random.default_rng(2).choice([0.5, 3.0], len(y))

@@ -157,15 +157,15 @@ def _between_pairs(stage: Stage, seen: Transcript) -> tuple[Array, Array]:
 
     Of Gaussian noises with precision P, node i's given all others is theirs times −P_ij/P_ii, and its variance 1/P_ii.
     """
-    law, sigma = stage.job.release.law, np.take(stage.job.release.sigma, stage.kept)
+    law, sigma, order = stage.job.release.law, stage.job.release.sigma, np.array(stage.kept)
     assert isinstance(law, Pairs)
-    order, helpers = stage.kept, law.worst(stage.node, stage.job.release.sigma)
-    covariances = law.covariance(helpers)[np.ix_(order, order)] * np.outer(sigma, sigma)
+    factors = 1.0 / np.take(sigma, order) if law.scale is None else law.scale[order]
     known = np.zeros((len(seen.worlds), len(stage.rounds), seen.zeta.shape[-1]))
     scales = np.empty(len(stage.rounds))
-    for k in range(len(stage.rounds)):
+    for k, t in enumerate(stage.rounds.tolist()):
         here = [0, *(p for p in range(1, len(order)) if not np.isnan(seen.nodes[:, k, p]).any())]
-        precision = np.linalg.inv(covariances[np.ix_(here, here)])
+        between = law.covariance(stage.coalition, sigma, t)[np.ix_(order[here], order[here])]
+        precision = np.linalg.inv(between / np.outer(factors[here], factors[here]))
         for p, weight in zip(here[1:], (precision[0, 1:] / precision[0, 0]).tolist(), strict=True):
             known[:, k] += weight * seen.nodes[:, k, p]
         scales[k] = precision[0, 0] ** -0.5

@@ -31,7 +31,7 @@ from sottovoce.engine.secure import ExactSums, SecureDraws
 from sottovoce.errors import SpecError
 from sottovoce.network.schedule import Schedule
 from sottovoce.privacy.pairs import Pairs
-from sottovoce.privacy.release import Draws, Law, Scales, Shaped, Tree
+from sottovoce.privacy.release import Draws, Law, Shaped, Tree
 from sottovoce.run.build import Prepared
 from sottovoce.secure.generator import fresh
 from sottovoce.streams import Streams
@@ -131,6 +131,12 @@ class Stage:
         return [self.node, *met[:1]]
 
     @cached_property
+    def coalition(self) -> tuple[int, ...]:
+        """The nodes that help the attacker: where noise is shared, those that leave least of the record's node's."""
+        law = self.job.release.law
+        return law.worst(self.node, self.job.release.sigma) if isinstance(law, Pairs) else ()
+
+    @cached_property
     def copies(self) -> int:
         """R, an even number, half of them with either record; 1 where copies cannot stand in one job."""
         if self.lone:
@@ -192,7 +198,7 @@ class Stage:
         problem = replace(job.problem, shards=shards.with_intercept(job.problem.shards.intercept))
         method = replace(cast(Any, job.method), scale=np.repeat(cast(Any, job.method).scale[self.kept], R))
         sigma = tuple(np.repeat(np.take(job.release.sigma, self.kept), R).tolist())
-        release = replace(job.release, sigma=sigma, law=_copied(job.release.law, self.kept, R, job.release.sigma))
+        release = replace(job.release, sigma=sigma, law=_copied(job.release.law, self.kept, R, self.coalition))
         return replace(job, problem=problem, method=method, schedule=self._schedule(R), release=release), worlds
 
     def _keyed(self, job: Job, key: int | None) -> Job:
@@ -241,11 +247,11 @@ class Stage:
         return seen.transcript(worlds, final)
 
 
-def _copied(law: Law, kept: Sequence[int], R: int, sigma: Scales) -> Law:
+def _copied(law: Law, kept: Sequence[int], R: int, coalition: Sequence[int]) -> Law:
     """The law of R copies of these nodes; what a coalition shares with others it knows, and takes out again."""
     if not isinstance(law, Pairs):
         return law
-    return law.copies(kept, R, law.worst(kept[0], sigma))
+    return law.copies(kept, R, coalition)
 
 
 class _Seen:

@@ -170,7 +170,7 @@ class PrivateLinearModel(Evaluates, BaseEstimator):
 
     def _fit(self, X: Any, y: Any, nodes: Any, units: Any, sample_weight: Any = None) -> Self:
         run = self._prepare(X, y, nodes, units, sample_weight)
-        spec = run.spec
+        spec = self._started(run.spec)
         statements: tuple[PrivacyStatement, ...] = ()
         if self.warm_start and hasattr(self, "_last"):
             if self._last.problem != run.problem:
@@ -325,6 +325,10 @@ class PrivateLinearModel(Evaluates, BaseEstimator):
     def _given(self) -> dict[str, Any]:
         """The parameters, for the planner: α in units of the loss that is minimised."""
         return self.get_params(deep=False)
+
+    def _started(self, spec: Spec) -> Spec:
+        """The run from where public numbers say that it may start."""
+        return spec
 
     def _labels(self) -> tuple[Any, ...]:
         """What the targets stand for: classes, or the ends of a range."""

@@ -18,6 +18,8 @@ from sottovoce.evaluation.curves import public_link
 from sottovoce.evaluation.private import Evaluation, answers
 from sottovoce.problem import losses
 from sottovoce.problem.losses import Loss
+from sottovoce.problem.regularisers import Euclidean
+from sottovoce.run.spec import Spec
 
 LOSSES = "auto, hinge, smoothed_hinge, logistic, squared_hinge, softmax"
 
@@ -54,7 +56,7 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
         all classes count the same together. The largest weight counts as 1 in the mechanism, so that weights change no
         ε: they lower what the others say beside the same noise
     prior : how likely each class is, {class: share} or shares in the order of `classes`, public. With it the plan
-        knows what is left of the data's weight beside the noise
+        knows what is left of the data's weight beside the noise, and the constant term starts at its log-odds
     max_weight : a public bound on `sample_weight` in `fit`, clipped to it. Without it 1, with a warning
     random_state : None draws secret noise; a whole number makes a simulation, and the statement says so
     secure : whether noise and sums are exact and the generator a cryptographic one, so that the guarantee holds of the
@@ -348,6 +350,21 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
         """As in scikit-learn α stands beside the loss with its weights; here they are divided by the largest."""
         given, alpha = super()._given(), self.alpha
         return given | ({} if isinstance(alpha, str) or self._largest == 1.0 else {"alpha": alpha / self._largest})
+
+    def _started(self, spec: Spec) -> Spec:
+        """With a prior the constant terms start at the log-odds of each class, as the weights leave them."""
+        prior, weights = self._prior(), self._class_weights()
+        if prior is None or not spec.problem.intercept:
+            return spec
+        shares = prior if weights is None else prior * weights / np.dot(prior, weights)
+        odds = np.log(shares[1:] / shares[:1]) if len(shares) == 2 else np.log(shares / (1 - shares))
+        if self.loss_ == "softmax":
+            odds = np.log(shares) - np.mean(np.log(shares))
+        if np.allclose(odds, 0.0):
+            return spec
+        centre = np.zeros((len(odds), self.n_features_in_ + 1))
+        centre[:, -1] = odds / spec.problem.intercept
+        return spec.but(algorithm__distance=Euclidean(tuple(centre.ravel().tolist())))
 
     def _keep(self, models: Array) -> None:
         each = 1 if len(self.classes_) == 2 else len(self.classes_)
