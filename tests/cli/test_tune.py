@@ -40,7 +40,7 @@ def test_a_run_is_evaluated_once_and_its_statement_says_so(sottovoce, files, tmp
     assert code != 0 and "already has an evaluation" in err
     assert sottovoce("report", out)[0] == 0
     page = (out / "report.html").read_text()
-    assert "expected calibration error" in page and "a simulation of a private evaluation" in page
+    assert "expected calibration error" in page and "a simulation of an evaluation" in page
 
 
 def test_what_cannot_be_evaluated_is_said(sottovoce, files, tmp_path):
