@@ -134,13 +134,13 @@ def curve(event: Priced) -> Curve:
     >>> curve(FullEvent(2, 2, 1.0, 1.0, 1))([0.01, 0.5]).round(3)
     array([0.092, 0.841])
     """
-    if not event.count:
+    if event.silent:
         return Curve(apart=0.0)
     if event.noise_multiplier == 0:
         return Curve(points=(np.array([0.0]), np.array([1.0])))
     if isinstance(event, WholeEvent):
         return Curve(slow=event.risk)
-    parts = whole(merge([event.part]))
+    parts = whole(merge(event.parts))
     if len(parts) == 1 and parts[0].gaussian:
         return Curve(apart=(parts[0].pair.apart or 0.0) * math.sqrt(parts[0].count))
     losses, deltas = [], []
