@@ -1,5 +1,7 @@
 """PrivateSearchCV: one guarantee for the whole search, kept secrets, the better plan found, the price told."""
 
+import warnings
+
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -113,3 +115,15 @@ def test_a_record_that_was_held_out_has_spent_what_its_test_cost():
     said = with_held_out(statement_of([trained], 1e-5, "transcript", False), {0: tested})
     records.add(said, np.zeros(4, dtype=np.int64), np.array([1, 2]))
     assert records.spent().epsilon == price([tested], 1e-5).epsilon == said.epsilon
+
+
+@pytest.mark.filterwarnings("default")
+def test_warnings_do_not_tell_how_many_runs_there_were(monkeypatch):
+    told = []
+    for runs in (1, 4):
+        monkeypatch.setattr("sottovoce.privacy.search.draw", lambda *law, runs=runs: runs)
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            search(model=PrivateClassifier(classes=(0, 1), rounds=5)).fit(X, y)
+        told.append([str(one.message) for one in seen])
+    assert told[0] == told[1] and any("row_norm was not given" in words for words in told[0])

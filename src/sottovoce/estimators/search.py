@@ -157,7 +157,9 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         self.run_epsilon_ = single
         with unpublished():
             self.worth_ = self._foreseen(table, single, epsilon, delta, seed)
-            best, self.scores_, seen = self._best(table, candidates, seed)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # plans have warned: how often runs do would tell how many there were
+                best, self.scores_, seen = self._best(table, candidates, seed)
         model, found = best
         assert found.statement is not None
         if table.nodes > 1:  # who spoke how often was drawn in every run anew
@@ -334,9 +336,7 @@ class Split(NamedTuple):
 
     def events(self, model: Any) -> list[Event]:
         """What every node must account for in one fit."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the fit itself warns
-            run = self._prepared(model)
+        run = self._prepared(model)
         sizes = run.shards.sizes  # a plan is made from public numbers: of records that hold nothing it is the same
         nothing = sparse.csr_array((int(sizes.sum()), run.shards.X.shape[1]))
         offsets, ids = np.concatenate([[0], np.cumsum(sizes)]), np.arange(int(sizes.sum()))
