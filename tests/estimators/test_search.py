@@ -127,3 +127,9 @@ def test_warnings_do_not_tell_how_many_runs_there_were(monkeypatch):
             search(model=PrivateClassifier(classes=(0, 1), rounds=5)).fit(X, y)
         told.append([str(one.message) for one in seen])
     assert told[0] == told[1] and any("row_norm was not given" in words for words in told[0])
+
+
+def test_records_of_a_search_are_not_asked_again():
+    found = search().fit(X, y)
+    with pytest.raises(PrivacyError, match="would use a second time"):
+        found.best_estimator_.evaluate(X, y)
