@@ -28,7 +28,16 @@ from sottovoce._types import Array, IntArray
 from sottovoce.errors import PrivacyError, SpecError
 from sottovoce.privacy.accounting import merge, price, whole
 from sottovoce.privacy.composition import compose, moments
-from sottovoce.privacy.events import Event, Hidden, Priced, Seldom, WholeEvent
+from sottovoce.privacy.events import (
+    Event,
+    GaussianEvent,
+    Hidden,
+    JointEvent,
+    Priced,
+    SearchEvent,
+    Seldom,
+    WholeEvent,
+)
 
 CONFIDENCE = 0.95
 FINE = 1.0 + 1e-7
@@ -154,6 +163,27 @@ def curve(event: Priced) -> Curve:
     return Curve(points=(np.concatenate(losses), np.concatenate(deltas)))
 
 
+def noisier(event: Priced, s: float) -> Priced:
+    """The event with s times its noise, in all that it is made of."""
+    if isinstance(event, Seldom | Hidden):
+        return replace(event, event=_noisier(event.event, s))
+    if isinstance(event, Event):
+        return _noisier(event, s)
+    raise PrivacyError(f"there is no family of mechanisms around {event!r}; give an event of a release")
+
+
+def _noisier(event: Event, s: float) -> Event:
+    if isinstance(event, JointEvent):
+        return JointEvent.of([_noisier(each, s) for each in event.releases])
+    if isinstance(event, SearchEvent):
+        return replace(event, sigma=s * event.sigma, runs=tuple(_noisier(each, s) for each in event.runs))
+    if isinstance(event, GaussianEvent):
+        before = None if event.before is None else replace(event.before, sigma=s * event.before.sigma)
+        levels = tuple((s * sigma, count) for sigma, count in event.levels)
+        return replace(event, sigma=s * event.sigma, levels=levels, before=before)
+    return replace(event, sigma=s * event.sigma)
+
+
 class Family:
     """A stated mechanism, with its noise multiplied by s: s = 1 is what is stated.
 
@@ -175,13 +205,7 @@ class Family:
 
     def at(self, s: float) -> Priced:
         """The event with s times its noise."""
-        if s == 1.0:
-            return self.event
-        if isinstance(self.event, Seldom | Hidden):
-            return replace(self.event, event=replace(self.event.event, sigma=s * self.event.event.sigma))
-        if isinstance(self.event, Event):
-            return replace(self.event, sigma=s * self.event.sigma)
-        raise PrivacyError(f"there is no family of mechanisms around {self.event!r}; give an event of a release")
+        return self.event if s == 1.0 else noisier(self.event, s)
 
     def epsilon(self, s: float = 1.0) -> float:
         """What the accountant says of it; 0 where s is infinite."""

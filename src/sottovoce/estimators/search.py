@@ -151,9 +151,10 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
             candidates = [self._candidate(plan, single, delta, seed) for plan in plans]
             events = [table.events(candidate) for candidate in candidates]
             trained = [price_of([some[i] for some in events]) for i in range(table.nodes)]
-            if max(price([event], delta, lower=False).epsilon for event in trained) <= epsilon:
+            cost = max(price([event], delta, lower=False).epsilon for event in trained)
+            if cost <= epsilon:
                 break
-            single *= SHRINK
+            single *= min(SHRINK, epsilon / cost)
         self.run_epsilon_ = single
         with unpublished():
             self.worth_ = self._foreseen(table, single, epsilon, delta, seed)
@@ -237,10 +238,11 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             lost = table.foreseen(part) - table.foreseen(whole, everything=True)
+        unit = "points of accuracy" if is_classifier(self.estimator) else "hundredths of R²"
         said = (
             f"A run of the search has ε = {single:.3g} of {epsilon:g}, and {100 * (1 - self.held_out):.0f} % of the "
-            f"records. That is foreseen to cost {100 * lost:.1f} points of accuracy: the search pays where its best "
-            "plan is better than the estimator as it is by more than that."
+            f"records. That is foreseen to cost {100 * lost:.1f} {unit}: the search pays where its best plan is better "
+            "than the estimator as it is by more than that."
         )
         if lost > NOTEWORTHY:
             warnings.warn(f"{said} It seldom is; think of fitting without a search.", UserWarning, stacklevel=3)

@@ -230,7 +230,8 @@ class PrivacyStatement:
         if self.held_out:
             lines.append(
                 "Some records were held out of training, by a secret choice that did not look at them, and used once, "
-                "to count right answers with noise. A record is in one of the two shares; the ε above covers both."
+                "to count with noise how well the model does. A record is in one of the two shares; the ε above covers "
+                "both."
             )
         if self.simulation:
             lines.append("This was a simulation: a seed was given, and whoever knows it can remove the noise.")
