@@ -53,6 +53,16 @@ def test_what_cannot_be_evaluated_is_said(sottovoce, files, tmp_path):
     assert code != 0 and "'east' is no node of the run" in err
 
 
+def test_an_evaluation_of_a_secret_run_has_no_seed(sottovoce, files, tmp_path):
+    train, held = files
+    out = tmp_path / "run"
+    who = ("--group", "site", "--label", "label")
+    assert sottovoce("train", train, *who, "--classes", "no,yes", "--rounds", 5, "--out", out)[0] == 0
+    code, _, err = sottovoce("evaluate", out, held, *who, "--seed", 1)
+    assert code != 0 and "a seed would let anybody take the noise off" in " ".join(err.split())
+    assert not Result.load(out).statement.held_out
+
+
 def test_plans_are_tuned_at_one_price_and_the_folder_verifies(sottovoce, files, tmp_path):
     train, held = files
     out = tmp_path / "tuned"
