@@ -102,9 +102,9 @@ def test_noise_of_a_tree_is_attacked_in_its_own_covariance():
     assert not found.broken and found.at_least > 0.25
 
 
-@pytest.mark.parametrize("adversary", ["secret_pairs", "secret_pairs(1)", "secret_pairs(2)"])
+@pytest.mark.parametrize("adversary", ["secret_pairs", "secret_pairs(1)"])
 def test_noise_that_pairs_share_is_whitened(adversary):
-    pairs = STILL.but(privacy__law="pairs(3)", privacy__adversary=adversary)
+    pairs = STILL.but(privacy__law="pairs(3)", privacy__adversary=adversary, algorithm__rounds=2)
     found = audit(pairs, [6, 6, 6, 6], 3, runs=150, choosing=0.0, seed=2)
     assert not found.broken and found.at_least > 0.8
 

@@ -252,6 +252,8 @@ def audit(
     first = _staged(spec, q, width, layouts[0], node, schedule, *how)
     others = [_staged(spec, q, width, loud, first.node, first.job.schedule, *how) for loud in layouts[1:]]
     stages = [first, *others]
+    if not choosing and (first.whole or attack == "final"):
+        raise SpecError("a final model is attacked along a line that some of the runs choose; give them a share")
     told = stated or _event(first.prepared, first.node)
     family = Family(told, spec.privacy.delta)
     notes = _notes(first, features)
@@ -344,6 +346,8 @@ def _notes(stage: Stage, features: int) -> tuple[str, ...]:
         notes.append(f"{stage.copies} runs at a time were one job of as many copies of the same nodes")
     if len(stage.kept) < job.schedule.n:
         notes.append(f"{len(stage.kept)} of {job.schedule.n} nodes were kept: the others' releases hold no such record")
+    if getattr(_event(stage.prepared, stage.node), "before", None) is not None:
+        notes.append("what is let out before the first round was not attacked")
     if stage.worst.features < features:
         notes.append(f"{stage.worst.features} of {features} features were kept: noise is drawn for each on its own")
     return tuple(notes)
@@ -398,7 +402,7 @@ class _Test:
                 line, mine = Line(sheet.features[name][half], sheet.worlds[half]), ~half
             trial = cls(name, layout, 0.0, line, math.inf)
             for sign in (1.0, -1.0) if line is None and name != LIKELIHOOD else (1.0,):
-                cut, scale = _best_threshold(sign * trial(sheet)[mine], sheet.worlds[mine], family)
+                cut, scale = best_threshold(sign * trial(sheet)[mine], sheet.worlds[mine], family)
                 if best is None or scale < BETTER * best.scale:
                     best = cls(name, layout, cut, line, scale, sign)
         assert best is not None
@@ -411,7 +415,7 @@ class _Test:
         return self.sign * sheet.scores[self.score]
 
 
-def _best_threshold(scores: Array, worlds: IntArray, family: Family) -> tuple[float, float]:
+def best_threshold(scores: Array, worlds: IntArray, family: Family) -> tuple[float, float]:
     """The threshold that promises most, and the multiple of the noise that it would refute.
 
     Of many thresholds the luckiest looks best, so that each is judged with a confidence that allows for all of them.

@@ -28,7 +28,16 @@ from sottovoce._types import Array, IntArray
 from sottovoce.errors import PrivacyError, SpecError
 from sottovoce.privacy.accounting import merge, price, whole
 from sottovoce.privacy.composition import compose, moments
-from sottovoce.privacy.events import Event, Hidden, Priced, Seldom, WholeEvent
+from sottovoce.privacy.events import (
+    Event,
+    GaussianEvent,
+    Hidden,
+    JointEvent,
+    Priced,
+    SearchEvent,
+    Seldom,
+    WholeEvent,
+)
 
 CONFIDENCE = 0.95
 FINE = 1.0 + 1e-7
@@ -134,13 +143,13 @@ def curve(event: Priced) -> Curve:
     >>> curve(FullEvent(2, 2, 1.0, 1.0, 1))([0.01, 0.5]).round(3)
     array([0.092, 0.841])
     """
-    if not event.count:
+    if event.silent:
         return Curve(apart=0.0)
     if event.noise_multiplier == 0:
         return Curve(points=(np.array([0.0]), np.array([1.0])))
     if isinstance(event, WholeEvent):
         return Curve(slow=event.risk)
-    parts = whole(merge([event.part]))
+    parts = whole(merge(event.parts))
     if len(parts) == 1 and parts[0].gaussian:
         return Curve(apart=(parts[0].pair.apart or 0.0) * math.sqrt(parts[0].count))
     losses, deltas = [], []
@@ -152,6 +161,27 @@ def curve(event: Priced) -> Curve:
         losses.append(made.losses[keep])
         deltas.append(made.deltas()[keep])
     return Curve(points=(np.concatenate(losses), np.concatenate(deltas)))
+
+
+def noisier(event: Priced, s: float) -> Priced:
+    """The event with s times its noise, in all that it is made of."""
+    if isinstance(event, Seldom | Hidden):
+        return replace(event, event=_noisier(event.event, s))
+    if isinstance(event, Event):
+        return _noisier(event, s)
+    raise PrivacyError(f"there is no family of mechanisms around {event!r}; give an event of a release")
+
+
+def _noisier(event: Event, s: float) -> Event:
+    if isinstance(event, JointEvent):
+        return JointEvent.of([_noisier(each, s) for each in event.releases])
+    if isinstance(event, SearchEvent):
+        return replace(event, sigma=s * event.sigma, runs=tuple(_noisier(each, s) for each in event.runs))
+    if isinstance(event, GaussianEvent):
+        before = None if event.before is None else replace(event.before, sigma=s * event.before.sigma)
+        levels = tuple((s * sigma, count) for sigma, count in event.levels)
+        return replace(event, sigma=s * event.sigma, levels=levels, before=before)
+    return replace(event, sigma=s * event.sigma)
 
 
 class Family:
@@ -175,13 +205,7 @@ class Family:
 
     def at(self, s: float) -> Priced:
         """The event with s times its noise."""
-        if s == 1.0:
-            return self.event
-        if isinstance(self.event, Seldom | Hidden):
-            return replace(self.event, event=replace(self.event.event, sigma=s * self.event.event.sigma))
-        if isinstance(self.event, Event):
-            return replace(self.event, sigma=s * self.event.sigma)
-        raise PrivacyError(f"there is no family of mechanisms around {self.event!r}; give an event of a release")
+        return self.event if s == 1.0 else noisier(self.event, s)
 
     def epsilon(self, s: float = 1.0) -> float:
         """What the accountant says of it; 0 where s is infinite."""

@@ -46,6 +46,7 @@ class Target(NamedTuple):
     schedule: Schedule | None = None
     people: bool = False
     folder: Path | None = None
+    simulated: bool = False
 
 
 def audit(
@@ -84,7 +85,7 @@ def audit(
         aim = Target("the plan", chosen.spec, np.full(nodes, records), features)
     else:
         aim = _aim(target)
-    simulate = simulate or engine == "compiled"
+    simulate = simulate or aim.simulated or engine == "compiled"
     if seed is not None and not simulate:
         raise SpecError("a seed is for --simulate: a secure release cannot be repeated")
     drawn_from = aim.spec.seed if aim.spec.seed is not None else 0
@@ -118,7 +119,8 @@ def _aim(path: Path) -> Target:
         people = result.statement.unit == PERSON.name
         schedule = again(spec, public, people).job.schedule
         features = int(public["m"]) // spec.problem.outputs - (spec.problem.intercept > 0)
-        return Target(str(path), spec, np.array(public["records"]), features, schedule, people, path)
+        simulated = not result.statement.secure
+        return Target(str(path), spec, np.array(public["records"]), features, schedule, people, path, simulated)
     run = read_run(path)
     width = run.m // run.spec.problem.outputs - (run.spec.problem.intercept > 0)
     people = run.statement.unit == PERSON.name
