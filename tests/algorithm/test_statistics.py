@@ -190,6 +190,15 @@ def test_what_it_is_not_for_is_refused_in_a_sentence(change, word):
         prepare(spec(**change), Shards.of(X, y, even(100, 5)[0]))
 
 
+def estimate(known, ridge):
+    """r̂ of a ridge, written out, and its model."""
+    inverse = np.linalg.inv(known.gram + ridge * np.eye(known.m))
+    x = inverse @ known.cross
+    u = np.append(x, -1 / known.weight)
+    more = x @ inverse @ x + np.trace(inverse) * (u @ u) - 2 * x[-1] ** 2 * inverse[-1, -1]
+    return known.error(x) + known.noise**2 * more, x
+
+
 def test_the_estimate_of_the_error_has_the_right_mean():
     """Over draws of the noise, at a fixed ridge; what takes no notice of the fit to the noise has not."""
     rng = np.random.default_rng(5)
@@ -203,19 +212,19 @@ def test_the_estimate_of_the_error_has_the_right_mean():
         noise = np.triu(rng.normal(size=S.shape), 1) / math.sqrt(2)
         noise += noise.T + np.diag(rng.normal(size=m + 2))
         known = NoisyLeastSquares.of(pack(S + s * noise), m + 1, s, KAPPA, B)
-        A = known.gram + ridge * np.eye(m + 1)
-        x = np.linalg.solve(A, known.cross)
-        u = np.append(x, -1 / KAPPA)
-        assert np.linalg.eigvalsh(A)[0] > 0
-        inverse = np.linalg.inv(A)
-        more = x @ inverse @ x + np.trace(inverse) * (u @ u) - 2 * x[-1] ** 2 * inverse[-1, -1]
-        estimated.append(known.error(x) + s**2 * more)
+        assert np.linalg.eigvalsh(known.gram)[0] + ridge > 0
+        value, x = estimate(known, ridge)
+        estimated.append(value)
         flattered.append(known.error(x))
+        u = np.append(x, -1 / KAPPA)
         true.append(u @ S @ u)
     gap = np.array(estimated) - true
     assert abs(gap.mean()) < 4 * gap.std() / math.sqrt(len(gap))
     gap = np.array(flattered) - true
     assert gap.mean() < -4 * gap.std() / math.sqrt(len(gap))
+    fit = known.solve()
+    value, x = estimate(known, fit.ridge)
+    assert np.allclose(fit.x, x) and fit.risk == pytest.approx(value) and value <= estimated[-1]
 
 
 def test_without_noise_it_is_least_squares():

@@ -72,6 +72,8 @@ BAD = [
     (fit, {"penalty": "elasticnet", "l1_ratio": 2}, SpecError, "l1_ratio must be"),
     (fit, {"adversary": "nobody"}, PrivacyError, "no adversary 'nobody'"),
     (fit, {"adversary": "central", "n_nodes": 2}, PrivacyError, "use 'transcript'"),
+    (fit, {"shape": "yes"}, SpecError, "shape must be"),
+    (fit, {"trust": 0}, SpecError, "at least 1 node"),
     (fit, {"graph": "blob", "n_nodes": 2}, SottovoceError, "blob"),
     (fit, {"activation": "sometimes", "n_nodes": 2}, SottovoceError, "sometimes"),
     (fit, {"sampling": "half"}, SpecError, "no sampling 'half'"),

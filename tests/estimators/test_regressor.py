@@ -45,6 +45,12 @@ def test_no_step_is_longer_than_public_bounds_allow(loss, epsilon):
     assert step <= 1.001 * longest_step(LOSSES.read(loss), math.sqrt(1.25), LOSSES.read(loss).slope_bound)
 
 
+def test_a_plan_for_targets_in_other_units_is_the_same():
+    facts = {"sizes": (800,), "features": 9, "epsilon": 1.0, "delta": 1e-5, "intercept": 0.5}
+    one, other = (plan(Facts(loss=f"huber({k})", **facts)).spec for k in (0.25, 250.0))
+    assert one.algorithm == other.algorithm and one == plan(Facts(loss="huber(0.25)", **facts), method="descent").spec
+
+
 @pytest.mark.parametrize("nodes", [1, 5])
 def test_more_privacy_budget_is_never_worse(nodes):
     X, y, held, truth = uniform()

@@ -33,6 +33,7 @@ from sottovoce.node.links import _ABOUT, MESSAGE
 from sottovoce.node.message import Header, pack, pack_text
 from sottovoce.node.runfile import make_run
 from sottovoce.node.store import Store
+from sottovoce.secure.generator import Generator
 
 HERE = "127.0.0.1"
 PATIENCE = 5.0
@@ -360,6 +361,13 @@ class Cluster:
         return made
 
     # -- what must hold afterwards --
+
+    def pairs(self):
+        """What every node shared with every other one, from the keys that the switch read while they were there."""
+        ears = [self.ears[i] for i in range(self.run.n)]
+        return [
+            {peer: Generator(ears[i].pair_secret(peer)) for peer in self.run.shares_with(i)} for i in range(self.run.n)
+        ]
 
     def models(self):
         return np.stack([np.load(self.root / f"{name}-{self.run.digest[:12]}.npy") for name in self.run.nodes])

@@ -141,7 +141,7 @@ class DataFlags:
             return {}
         label, K = schema.label, schema.label.outputs
         loss = "softmax" if K > 1 else "hinge"
-        if label.classes is None:  # quadratic up to an eighth of the range, as in PrivateRegressor
+        if label.classes is None:  # quadratic up to an eighth of the range
             loss = write("huber", (label.high - label.low) / 8)
         return {"problem__loss": loss, "problem__row_norm": schema.row_norm, "problem__outputs": K}
 

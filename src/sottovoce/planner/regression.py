@@ -48,6 +48,7 @@ from sottovoce.planner.choose import (
     search,
 )
 from sottovoce.privacy.calibration import Private
+from sottovoce.privacy.moments import NO_MOMENTS
 from sottovoce.privacy.release import LAWS, GaussianLaw
 from sottovoce.privacy.sampling import Full
 from sottovoce.problem.losses import Loss
@@ -62,6 +63,8 @@ FARTHEST = 0.2
 """By how much, in units of half the targets' range, a step of a loss with kinks may move a prediction."""
 CLIPS = (0.1, 0.15, 0.25, 0.4, 0.6, 1.0, 2.0)
 """Errors beyond which a record pulls no harder, for the squared loss; 2 is the width of the range."""
+USUAL = 0.25
+"""The bound of a loss's slope that people give, in units of half the targets' range."""
 ROUNDS = (200, 300, 500, 1000, 2000, 4000)
 TYPICAL = 1000.0
 """Rounds over which noise that has not mixed yet is spread."""
@@ -99,12 +102,12 @@ def choose(facts: Facts, given: dict[str, Any]) -> Choice:
     way = given.get("method", "descent")
     if way not in WAYS:
         raise SpecError(f"there is no way '{way}' to fit a regression; choose one of {', '.join(WAYS)}")
-    rest = {name: value for name, value in given.items() if name != "method"}
+    rest = {"moments": NO_MOMENTS} | {name: value for name, value in given.items() if name != "method"}
     if "method" not in given and math.isinf(facts.loss.slope_bound) and "clip" not in given:
         raise PrivacyError(f"the slope of loss '{facts.loss}' has no bound; give a clip for each record's subgradient")
     found: dict[str, Foreseen] = {}
     if way in ("auto", "descent"):
-        found["descent"] = _descent(facts, rest)
+        found["descent"] = _descent(facts, rest, in_units="method" in given)
     if way in ("auto", "statistics"):
         why = _no_statistics(facts, rest)
         if why is None:
@@ -167,10 +170,15 @@ def _picture(facts: Facts) -> _Picture:
     return _Picture(values, counts, powers)
 
 
-def _descent(facts: Facts, given: dict[str, Any]) -> Foreseen:
-    """The best clip, rounds, reach and average."""
+def _descent(facts: Facts, given: dict[str, Any], in_units: bool) -> Foreseen:
+    """The best clip, rounds, reach and average.
+
+    Where targets are not known to be in units of half their range, a loss of bounded slope tells how wide that is: the
+    bound is taken to be an eighth of the range. τ is the same in any unit.
+    """
     picture, row = _picture(facts), math.hypot(facts.row_norm, facts.intercept)
     clips = _clips(facts, given, row)
+    unit = 1.0 if in_units or math.isinf(facts.loss.smoothness) else clips[0] / USUAL
     network, _, shared = _network(facts, given)
     noise = _scale(facts, given | {"clip": clips[0] * row}).noise * shared
     best = Foreseen(math.inf, 0, 0.0)
@@ -178,10 +186,11 @@ def _descent(facts: Facts, given: dict[str, Any]) -> Foreseen:
         releases = max(1.0, network.iota * T)
         sent = network.messages * T * facts.m * FLOAT_BYTES
         for clip in clips:
-            step, c = longest_step(facts.loss, row, clip), noise * clip * row
+            step, c = longest_step(facts.loss, row, clip), noise * clip / unit * row
             for tail in (False, True) if releases >= 2 else (False,):
                 reaches = _fixed_reach(given, releases, step * releases)
-                losses = _descent_loss(picture, reaches, c, _within(facts.loss, clip, picture, reaches, c), tail)
+                alpha = _within(facts.loss, clip / unit, picture, reaches, c)
+                losses = _descent_loss(picture, reaches, c, alpha, tail)
                 place = int(np.argmin(losses))
                 plan = Foreseen(float(losses[place]), T, sent, float(reaches[place]), clip, tail)
                 cost, least = (p.loss + PATIENCE * _seconds(facts, p) for p in (plan, best))
