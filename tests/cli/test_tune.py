@@ -78,3 +78,22 @@ def test_plans_are_tuned_at_one_price_and_the_folder_verifies(sottovoce, files, 
     assert sottovoce("predict", out, held)[0] == 0
     code, _, err = sottovoce("tune", train, *words[:-4], "--try", "rounds=", "--seed", 3)
     assert code != 0 and "names no values" in err
+
+
+def test_people_are_asked_about_one_record_each(sottovoce, files, tmp_path):
+    schema, out = tmp_path / "schema.toml", tmp_path / "run"
+    schema.write_text(
+        'unit = "site"\n[label]\ncolumn = "label"\nclasses = ["no", "yes"]\n'
+        "[columns.age]\nlow = -1\nhigh = 1\n[columns.dose]\nlow = -1\nhigh = 1\n"
+    )
+    train, held = files
+    for path in files:  # ten rows a person
+        lines = path.read_text().splitlines()
+        named = [line.replace("north", "south").replace("south", f"p{k // 10}") for k, line in enumerate(lines[1:])]
+        path.write_text("\n".join([lines[0], *named]) + "\n")
+    words = ("--schema", schema, "--rounds", 5, "--nodes", 1, "--out", out)
+    assert sottovoce("train", train, *words)[0] == 0
+    code, said, _ = sottovoce("evaluate", out, held, "--ask", "right", "--json")
+    assert code == 0 and json.loads(said)["records"] == 100
+    assert Result.load(out).statement.unit == "one person"
+    assert sottovoce("account", "--verify", out)[0] == 0
