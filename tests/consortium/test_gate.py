@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import tracemalloc
 import zipfile
 
 import pytest
@@ -117,10 +118,31 @@ def test_the_job_that_is_written_is_the_one_that_is_taken(small, tmp_path):
         refuse_other_job(archive(files | {f"../second/{name}": files[name] for name in files}), agreement)
 
 
-@pytest.mark.parametrize("data", [b"", b"PK", b"no archive", None, "text", {}, b"x" * (LARGEST + 1)])
+TORN = archive({SITE: b"{}" * 99}).replace(b"\xab\xae", b"\xff\xae", 1)
+"""Its index is whole, and what is packed is not."""
+
+
+@pytest.mark.parametrize("data", [b"", b"PK", b"no archive", None, "text", {}, b"x" * (LARGEST + 1), TORN])
 def test_what_is_no_archive_is_refused(data):
     with pytest.raises(SpecError, match="refused"):
         own_archive(data, "ab")
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_an_archive_that_lies_about_its_size_takes_no_memory(method):
+    """One of a few kilobytes that says ten bytes and unpacks to 32 MB: `ZipFile.read` would first unpack it all."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", method) as made:
+        made.writestr(SITE, bytes(2**25))
+        made.filelist[0].file_size = 10
+    assert len(buffer.getvalue()) < 2**16
+    tracemalloc.start()
+    try:
+        with pytest.raises(SpecError, match="refused"):
+            own_archive(buffer.getvalue(), "ab")
+        assert tracemalloc.get_traced_memory()[1] < 2**21
+    finally:
+        tracemalloc.stop()
 
 
 MORE = {

@@ -2,6 +2,8 @@
 
 import json
 import math
+from io import BytesIO
+from zipfile import ZIP_BZIP2, ZipFile
 
 import numpy as np
 import pytest
@@ -141,5 +143,10 @@ def test_a_model_that_unpacks_to_more_than_its_run_is_not_read(small, cells, tmp
         np.savez_compressed(folder / "model.npz", **wrong)
         with pytest.raises(DataError, match="no readable result"):
             Result.load(folder)
+    with ZipFile(folder / "model.npz", "w", ZIP_BZIP2) as archive:  # it unpacks all at once, whatever size it says
+        np.save(whole := BytesIO(), models)
+        archive.writestr("models.npy", whole.getvalue())
+    with pytest.raises(DataError, match="no readable result"):
+        Result.load(folder)
     np.savez_compressed(folder / "model.npz", models=models)
     assert np.array_equal(Result.load(folder).models, models)

@@ -1,5 +1,6 @@
 """A network and peers that nobody can trust: whose keys are whose, how long a message can be, who writes to folders."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -102,8 +103,15 @@ def test_secrets_of_a_pair_depend_on_everything_that_names_it():
     assert len({one._pairs[1].noise, one._pairs[1].hedge}) == 2
 
 
+HALF = json.dumps(
+    {"wire": 1, "run": "\ud800", "node": "south", "proof": "", "signature": ""} | RunKeys.born().public.to_dict()
+).encode()
+"""A text that has no bytes: half of a surrogate pair."""
+
+
 @pytest.mark.parametrize(
-    "data", [b"", b"{}", b"[]", b"[" * 5000, b'{"wire": 1}', b"9" * 9000, bytes(LONGEST), b'{"wire": 2, "run": 1}']
+    "data",
+    [b"", b"{}", b"[]", b"[" * 5000, b'{"wire": 1}', b"9" * 9000, bytes(LONGEST), b'{"wire": 2, "run": 1}', HALF],
 )
 def test_an_introduction_that_cannot_be_read_is_refused(data):
     with pytest.raises(Refused):
@@ -240,6 +248,13 @@ def test_keys_are_kept_while_a_peer_may_need_this_node(tmp_path):
     ends = whole_run(run, TABLES, tmp_path, net)
     kept = {name: Store(tmp_path / name, reading=True).run_keys(run.digest) is not None for name in run.nodes}
     assert ends["north"].unheard == ("west",) and kept["north"] and kept["west"]
+    shutil.copytree(tmp_path / "north", tmp_path / "weary")
+    store = Store(tmp_path / "weary")  # whoever will not wait for west any longer need not keep keys for it
+    store.abandon(run.digest)
+    assert store.run_keys(run.digest) is None and not store.ledger.has("stop", run.digest) and store.verify() == []
+    with pytest.raises(StoreError, match="over already"):
+        store.abandon(run.digest)
+    store.close()
     lost["on"] = False
     again = whole_run(run, TABLES, tmp_path)
     assert all(end.unheard == () for end in again.values())
@@ -371,8 +386,10 @@ def test_a_database_that_is_replaced_under_a_writer_is_not_written_to(tmp_path):
 def test_a_folder_that_other_machines_can_write_to_is_refused(tmp_path, monkeypatch):
     assert file_system(Path("/proc/self")) == "proc" and file_system(tmp_path) not in stores.REMOTE
     text = f"1 0 0:1 / / rw - ext4 /dev/x rw\n2 1 0:2 / {tmp_path} rw shared:1 - nfs4 server:/home rw\n"
-    monkeypatch.setattr(Path, "read_text", lambda self: text)
+    text += f"3 1 0:3 / {tmp_path}/donn\u00e9es\\040la rw - cifs server:/home rw\n"
+    monkeypatch.setattr(Path, "read_bytes", lambda self: text.encode())
     assert file_system(tmp_path) == file_system(tmp_path / "below") == "nfs4" and file_system(Path("/")) == "ext4"
+    assert file_system(tmp_path / "donn\u00e9es la" / "north") == "cifs"
     with pytest.raises(StoreError, match=r"network file system \(nfs4\)"):
         Store(tmp_path / "node")
 

@@ -231,6 +231,7 @@ def test_a_message_that_this_ledger_does_not_know_stops_the_node_if_it_is_proven
         ["1", "", ""],
         [1, AA],
         [1, 2, 3],
+        [FIRST, "\ud800", ""],
         {},
         7,
     ],

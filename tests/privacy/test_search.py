@@ -109,7 +109,10 @@ def test_searches_add_up_by_their_sum():
     event = SearchEvent.of([FullEvent(100, 100, 1.0, 0.2, 1)], 0.0, 0.1)
     fit = FullEvent(100, 100, 1.0, 0.2, 1)
     together = one_after_another([event, fit], 1e-5)
-    assert together == price([event], 0.5e-5).epsilon + price([fit], 0.25e-5).epsilon
+    shares = [6e-7 / (math.pi * k) ** 2 for k in (1, 2)]  # a hundredth of δ
+    assert together == pytest.approx(price([event], shares[0]).epsilon + price([fit], shares[1]).epsilon)
+    assert together > price([event], 1e-5).epsilon + 0.5 * price([fit], 1e-5).epsilon
+    assert math.isfinite(one_after_another([event] * 60, 1e-5))
     assert one_after_another([event], 1e-5) == price([event], 1e-5).epsilon
     with pytest.raises(PrivacyError, match="composes with nothing"):
         price([event, fit], 1e-5)

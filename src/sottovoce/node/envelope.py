@@ -164,6 +164,7 @@ def _read(data: bytes, name: str) -> tuple[str, str, PublicKeys, bytes, bytes]:
         run, node = said["run"], said["node"]
         if not (isinstance(run, str) and isinstance(node, str)):
             raise ValueError
+        joined(run, node)  # half of a surrogate pair is a text, and has no bytes that could be signed
         keys = PublicKeys.from_dict(said)
         return run, node, keys, bytes.fromhex(said["signature"]), bytes.fromhex(said["proof"])
     except Refused:

@@ -417,7 +417,7 @@ class Links:
             and len(seen) == 3
             and type(seen[0]) is int
             and 1 <= seen[0] <= self._T
-            and all(isinstance(part, str) for part in seen[1:])
+            and all(isinstance(part, str) and part.isascii() for part in seen[1:])
         ):
             raise Refused(Code.CLAIM, f"node '{name}' does not say what it saw of this node; refused")
         t, digest, proof = seen

@@ -27,6 +27,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -74,11 +75,11 @@ REMOTE = frozenset(
 def file_system(path: Path) -> str:
     """The kind of file system that a folder is on; empty where the system does not tell."""
     try:
-        mounts = Path("/proc/self/mountinfo").read_text().splitlines()
+        mounts = os.fsdecode(Path("/proc/self/mountinfo").read_bytes()).splitlines()
         where, best, kind = str(path.resolve()), "", ""
         for line in mounts:
             place, _, rest = line.partition(" - ")
-            at = place.split()[4].encode().decode("unicode_escape")
+            at = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), place.split()[4])
             if len(at) >= len(best) and (where == at or where.startswith(at.rstrip("/") + "/")):
                 best, kind = at, rest.split()[0]
         return kind
@@ -484,10 +485,11 @@ class Store(Folder):
         return begun[0]
 
     def abandon(self, run: str) -> None:
-        """Let a run never go on here, and erase its keys."""
-        if self.ledger.has("close", run) or self.ledger.has("stop", run):
+        """Let a run never go on here, and erase its keys; also where it is done, and a peer never said so too."""
+        if not (self.ledger.has("close", run) or self.ledger.has("stop", run)):
+            self.stop(run, "its owner abandoned it")
+        elif self.run_keys(run) is None:
             raise StoreError(f"run {run[:12]} is over already")
-        self.stop(run, "its owner abandoned it")
         self.erase_keys(run)
 
     def marks(self) -> list[dict[str, Any]]:

@@ -243,12 +243,15 @@ LARGEST = 2**33
 
 def _arrays(path: Path, public: Any) -> dict[str, Array]:
     """Models, and statistics if there are any; not even unpacked where they are more than the run's, or than fits."""
-    from zipfile import ZipFile
+    from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile
 
     n, m = int(public["n"]), int(public["m"])
     numbers = {"models": n * m, "statistics": (m + 1) * (m + 2) // 2}
     with ZipFile(path) as archive:
         sizes = {entry.filename.removesuffix(".npy"): entry.file_size for entry in archive.infolist()}
+        kinds = {entry.compress_type for entry in archive.infolist()}
+    if not kinds <= {ZIP_STORED, ZIP_DEFLATED}:  # others unpack all at once, whatever size they say
+        raise ValueError("it is packed in another way than results are")
     if "models" not in sizes or not sizes.keys() <= numbers.keys():
         raise ValueError("there are other arrays")
     if any(size > min(8 * numbers[name] + 1024, LARGEST) for name, size in sizes.items()):  # and its own head
