@@ -48,6 +48,9 @@ def both():
     return [Shards.of(rows, y, np.array([0, N])) for rows in (X, other)]
 
 
+NOTHING_ELSE = {"fit_intercept": False, "shape": False}  # of an estimator, but the rounds that are attacked
+
+
 @pytest.fixture(scope="module")
 def truths():
     return np.random.default_rng(1).integers(0, 2, TRIALS)
@@ -97,7 +100,7 @@ def test_the_model_of_solve(secure, both, truths):
 @pytest.mark.slow
 @pytest.mark.parametrize("secure", ["auto", False], ids=["secure", "as it was"])
 def test_the_model_of_an_estimator(secure, both, truths):
-    fixed = {"row_norm": 1.0, "classes": [-1, 1], "rounds": 2, "sampling": "full", "fit_intercept": False, "shape": False}
+    fixed = {"row_norm": 1.0, "classes": [-1, 1], "rounds": 2, "sampling": "full"} | NOTHING_ELSE
     model = PrivateClassifier(0.1, loss="logistic", secure=secure, **fixed)
     found = [model.fit(both[truth].X, both[truth].y).coef_[0] for truth in truths]
     assert model.privacy_.secure is (secure == "auto")
