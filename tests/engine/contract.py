@@ -109,6 +109,9 @@ NAMES = ["-".join(str(v) for v in case.values())[:90] for case in CASES]
 BASE = CASES[0] | {
     "loss": "hinge",
     "h": "l2(0.1)",
+    "method": "dual_averaging",
+    "weights": "nodes",
+    "mixing": "metropolis",
     "activation": "edges(1)",
     "sampling": "one",
     "steps": ("linear(1)", "constant(5)"),
