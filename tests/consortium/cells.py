@@ -1,6 +1,7 @@
 """FLARE's cells as far as we use them, inside one process, and nodes of a run on top of them."""
 
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 from nvflare.fuel.f3.cellnet.core_cell import Message, MessageHeaderKey, ReturnCode, make_reply
@@ -141,6 +142,6 @@ def simulated(run, problems, own):
         def released(x, t=t, nodes=nodes):
             return np.concatenate([zeta(i, t, row[None]) for i, row in zip(nodes.tolist(), x, strict=True)])
 
-        before, mix = state.at(nodes), job.schedule.weights(t).__matmul__
+        before, mix = state.at(nodes), partial(job.schedule.mix, t, unit=job.method.stride(t))
         state.put(nodes, job.method.step(before, t, nodes, speaks, released, np.zeros_like(before.z), mix).state)
     return job.method.average(state, run.T)

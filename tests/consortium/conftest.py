@@ -57,6 +57,7 @@ intercept = 1.0
 [network]
 graph = "{graph}"
 activation = "{activation}"
+averaging = "{averaging}"
 [algorithm]
 rounds = {rounds}
 gamma = "constant(1)"
@@ -111,6 +112,7 @@ class Small:
             port=8002,
             graph="complete",
             activation="everyone",
+            averaging="gossip",
             rounds=20,
             loss="logistic",
             more="",

@@ -25,9 +25,12 @@ def result(kits, state="state"):
     return {name: Result.load(kit / state / "results" / "first") for name, kit in kits.items()}
 
 
-@pytest.mark.parametrize("activation, sampling", [("everyone", "full"), ("edges(1)", "poisson(8)")])
-def test_the_run_equals_the_simulation_from_the_same_draws(small, cells, activation, sampling):
-    made = small(activation=activation, sampling=sampling)
+@pytest.mark.parametrize(
+    "activation, sampling, averaging",
+    [("everyone", "full", "gossip"), ("edges(1)", "poisson(8)", "gossip"), ("everyone", "poisson(8)", "exact")],
+)
+def test_the_run_equals_the_simulation_from_the_same_draws(small, cells, activation, sampling, averaging):
+    made = small(activation=activation, sampling=sampling, averaging=averaging)
     kits = made.kits()
     nodes = cells.join(made, kits)
     problems = [node.node.problem for node in nodes.values()]

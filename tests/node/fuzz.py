@@ -20,7 +20,7 @@ from sottovoce.node.store import Saved
 
 RUN = run_of(rounds=30, skip_after=5.0)
 ME, PEER = 0, 2
-ROUNDS = RUN.neighbours(ME)[PEER].tolist()
+ROUNDS = RUN.neighbours(ME)[PEER][0]
 KINDS = ("envelope", "letter", "message", "hello", "introduction", "refusal", "order", "junk")
 OPS = ("flip", "cut", "drop", "insert", "repeat", "number", "swap")
 NUMBERS = [0, 1, 2**7, 2**8 - 1, 2**15, 2**16 - 1, 2**31, 2**32 - 1, 2**62, 2**63, 2**64 - 1]

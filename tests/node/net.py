@@ -1,6 +1,7 @@
 """Real nodes inside one process: a run file, everybody's records, and a network that can be made to fail."""
 
 import threading
+from functools import partial
 
 import numpy as np
 from cryptography.exceptions import InvalidTag
@@ -101,7 +102,7 @@ def simulated(run, tables, keys, schedule=None, plainly=(), pairs=()):
             rows = zip(nodes.tolist(), speaks, x, strict=True)
             return np.stack([zeta(i, t, row[None])[0] if loud else np.zeros(run.m) for i, loud, row in rows])
 
-        before, mix = state.at(nodes), schedule.weights(t).__matmul__
+        before, mix = state.at(nodes), partial(schedule.mix, t, unit=job.method.stride(t))
         done = job.method.step(before, t, nodes, speaks, released, np.zeros_like(before.z), mix)
         state.put(nodes, done.state)
     return job.method.average(state, run.T)

@@ -18,7 +18,7 @@ from sottovoce.node.transport import RequestTransport, Stopwatch
 
 RUN = run_of(rounds=30)
 ME, PEER = 0, 2
-FIRST, SECOND, THIRD = RUN.neighbours(ME)[PEER][:3].tolist()
+FIRST, SECOND, THIRD = RUN.neighbours(ME)[PEER][0][:3]
 EMPTY = Saved(0, None, {}, {}, {})
 ENVELOPES = envelopes(RUN)
 AA = "aa" * 32
@@ -320,7 +320,7 @@ def test_old_messages_are_handed_out_and_older_ones_dropped(box):
     for t in RUN.rounds(ME).tolist():
         if t > FIRST:
             box.post(t, message(t, sender=ME))
-    last = RUN.neighbours(ME)[PEER][-2:].tolist()
+    last = RUN.neighbours(ME)[PEER][0][-2:]
     assert all(t in box._outbox for rounds in box.peers.values() for t in rounds[-2:])
     assert len(box._outbox) <= 4 * len(box.peers) + 3 < len(RUN.rounds(ME))
     reply = linked(RUN, PEER, ENVELOPES[PEER], Saved(last[0] - 1, None, {last[0]: message(last[0])}, {}, {}))

@@ -71,7 +71,7 @@ def test_counts_noise_and_statement_come_from_the_fixed_schedule():
             row = schedule.matrix(t)[i]
             assert dict(run.links(t, i)) == {j: w for j, w in enumerate(row) if w > 0 and j != i}
     for i, met in ((i, run.neighbours(i)) for i in range(run.n)):  # a link has two ends
-        assert all(np.array_equal(run.neighbours(j)[i], rounds) for j, rounds in met.items())
+        assert all(run.neighbours(j)[i] == (heard, said) for j, (said, heard) in met.items())
     assert run.statement.epsilon <= 1.5 and not run.statement.simulation
     run.statement.verify()
 

@@ -163,8 +163,7 @@ class FlareTransport(NodeTransport):
         self._pool = ThreadPoolExecutor(max(1, len(links.peers)), thread_name_prefix="transport")
         self._under_way: dict[int, bytes] = {}
         self._asked: dict[int, bytes] = {}
-        self._since: dict[int, tuple[int, float]] = {}
-        self._heard: dict[int, int] = {}  # the round of the last request of every peer
+        self._heard: dict[int, int] = {}  # the step of the last request of every peer
         self._held: dict[int, object] = {}  # the request of every peer that may wait
         self._changes, self._noticed = 0, 0
         self._changed = Condition()
@@ -174,8 +173,6 @@ class FlareTransport(NodeTransport):
         """Ask with a message; the node with the larger number first waits to be asked."""
         with self._changed:
             first, t = self._asked.get(peer) != payload, round_in(payload)
-            if first:
-                self._since[peer] = (t, time.monotonic())
             self._asked[peer] = payload
             self._change()  # a request may wait for this very message
             if self._under_way.get(peer) == payload or (first and self.links.heard(t, peer) is not None):
@@ -214,7 +211,8 @@ class FlareTransport(NodeTransport):
             self._heard[peer] = t
             self._held[peer] = mine = object()
             self._change()  # this node may wait for what was just delivered
-        while not answer and time.monotonic() < until and not self._stopped() and self._held[peer] is mine:
+        owed = self.links.owes(peer, t)
+        while owed and not answer and time.monotonic() < until and not self._stopped() and self._held[peer] is mine:
             with self._changed:
                 self._changed.wait_for(lambda past=seen: self._changes != past, timeout=LOOK)  # type: ignore[misc]
                 seen = self._changes
@@ -232,14 +230,6 @@ class FlareTransport(NodeTransport):
         with self._changed:
             self._changed.wait_for(lambda: self._changes != self._noticed, timeout=seconds)
             self._noticed = self._changes
-
-    def waiting(self, t: int) -> tuple[int, float] | None:
-        """The peer whose message of round t this node has waited for the longest, and for how many seconds."""
-        with self._changed:
-            began = {peer: when for peer, (r, when) in self._since.items() if r == t}
-        late = [peer for peer in began if self.links.heard(t, peer) is None]
-        peer = min(late, key=began.__getitem__, default=None)
-        return None if peer is None else (peer, time.monotonic() - began[peer])
 
     def close(self) -> None:
         """Send nothing more."""

@@ -87,8 +87,8 @@ class ConsortiumNode:
         """How far this node is; rounds and who speaks in them are public."""
         left = self.node.rounds
         t = int(left[0]) if len(left) else self.run.T + 1
-        late = self.transport.waiting(t) if t <= self.run.T else None
-        waits = None if late is None else {"round": t, "for": self.run.nodes[late[0]], "seconds": round(late[1], 1)}
+        late, seconds = self.transport.waiting(t)
+        waits = {"round": t, "for": self.run.nodes[late[0]], "seconds": round(seconds, 1)} if late else None
         return {"round": t - 1, "rounds": self.run.T, "waits": waits}
 
     def take_part(self) -> dict[str, Any]:

@@ -155,10 +155,13 @@ class Node:
         return self.method.step(state, t, self._me, speaks, gradient, drawn.noise, partial(self._mix, t)).state
 
     def _mix(self, t: int, message: Array) -> Array:
-        payload, held = self.let_out(t, message)
+        begun, payload, held = self.goes_on(t, *self.let_out(t, message))
         unit = self.method.stride(t)
         for part, exchange in enumerate(self.schedule.exchanges(t, self.number)):
-            payload = payload if part == 0 else self.pass_on(t, part, held)
+            if part < begun:
+                continue
+            if part > begun:
+                payload = self.pass_on(t, part, held) if exchange.to else b""
             heard = self._exchange(t, part, exchange, payload)
             values = {peer: self.take_in(p, message) for peer, p in heard.items()}
             held = self.schedule.averaging.combine(self.number, exchange, held, values, unit)
@@ -172,6 +175,10 @@ class Node:
     def let_out(self, t: int, message: Array) -> tuple[bytes, Array]:
         """A round's message as bytes, and as everybody will see it; afterwards it may be seen."""
         return message.tobytes(), message
+
+    def goes_on(self, t: int, payload: bytes, held: Array) -> tuple[int, bytes, Array]:
+        """From which exchange the round goes on, and what this node says and holds in it: from the first."""
+        return 0, payload, held
 
     def pass_on(self, t: int, part: int, held: Array) -> bytes:
         """What this node holds in a later exchange of the round, as bytes: a function of messages that are out."""

@@ -12,6 +12,12 @@ Messages are sums of those. Mixing with weights that are not negative and sum to
 and likewise for others. This is the triangle inequality, and looser than what chance really does (noises add up like
 √t). But it is closed: an honest node that mixed whatever is within B_t sends something within B_{t+1}, so that a liar
 cannot make an honest node look like one. What a liar can do is bounded by it, and by nothing else.
+
+Where a round has several exchanges, what is passed on in the later ones are sums of its messages with weights that are
+not negative. Let ω_i be what the same plan makes of ones: then what node i holds is at most ω_i B_t long. That is
+closed, too, exchange by exchange: if all that i hears is within ω_j B_t, then what it holds next, Σ w_j s_j, is within
+Σ w_j ω_j B_t, and that is its next ω_i B_t. The bound is each node's own: with the largest of all for everybody, a liar
+could lengthen an honest node's sum beyond what the next exchange lets in. At the end of a round every ω is 1.
 """
 
 import math
@@ -26,6 +32,7 @@ from sottovoce.algorithm.dual_averaging import DualAveraging
 from sottovoce.algorithm.method import Method
 from sottovoce.algorithm.synchronous import Muffliato, Scaffold, Tracking
 from sottovoce.errors import SpecError
+from sottovoce.network.mixing import Averaging
 from sottovoce.privacy.pairs import Pairs
 from sottovoce.privacy.release import Release, Tree
 
@@ -33,6 +40,8 @@ CHANCE = 2.0**-40
 """That any honest message of a run passes its bound."""
 ROUNDING = 1.0 + 1e-4
 """Scales and grids are rounded upwards by much less."""
+SUMMED = 1e-12
+"""What an exchange can add by rounding, over the share."""
 
 
 def longest_messages(method: Method, release: Release, sizes: IntArray, m: int) -> Array:
@@ -58,6 +67,26 @@ def longest_releases(method: Method, release: Release, sizes: IntArray, m: int) 
     means = np.array([release.clip * q / release.sampling.batch(q) for q in sizes.tolist()])
     noises = np.asarray(release.sigma) * units(release, n, T) * tail(release.law.unit, m, CHANCE / (n * T))
     return np.asarray((scale * (gain[:, None] * means + spread[:, None] * noises)).max(axis=1))
+
+
+def partial_shares(averaging: Averaging, W: Array) -> Array:
+    """(parts, k) ω: what the plan of a round makes of ones, before each of its exchanges, at each place of W.
+
+    Examples
+    --------
+    >>> from sottovoce.network.averaging import Exact
+    >>> partial_shares(Exact(), np.full((3, 3), 1 / 3)).round(3)  # the third hands over, and is handed the mean
+    array([[1.   , 1.   , 1.   ],
+           [1.333, 0.667, 1.   ],
+           [1.   , 1.   , 1.   ]])
+    """
+    plans = [averaging.exchanges(W, place) for place in range(len(W))]
+    held, found = np.ones(len(W)), []
+    for part in range(averaging.depth(W)):
+        found.append(held * (1.0 + part * SUMMED))
+        rows = [plan[part].row if plan else {place: 1.0} for place, plan in enumerate(plans)]
+        held = np.array([sum(weight * held[place] for place, weight in row.items()) for row in rows])
+    return np.array(found)
 
 
 def tail(unit: str, m: int, chance: float) -> float:

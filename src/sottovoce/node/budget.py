@@ -259,5 +259,10 @@ def contradictions(rows: list[Row], identity: str, kept: dict[str, Any]) -> list
         f"a peer saw round {mark['round']} of run {mark['run'][:12]}, which this ledger does not know with that "
         "message: it is an old copy, or was written anew"
         for mark in kept["seen"]
-        if names.get(mark["run"]) == mark["node"] and released.get((mark["run"], mark["round"])) != mark["message"]
+        if names.get(mark["run"]) == mark["node"] and _unknown(mark, released.get((mark["run"], mark["round"])))
     ]
+
+
+def _unknown(mark: dict[str, Any], message: str | None) -> bool:
+    """Whether a peer saw what a ledger does not have; of a later exchange it tells no more than that there was one."""
+    return message is None or mark["message"] not in (None, message)

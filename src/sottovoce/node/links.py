@@ -3,20 +3,23 @@
 Nodes that do not know each other's keys introduce themselves; from then on everything between two of them travels
 sealed (`envelope.py`), and what does not open is not read.
 
-A message is addressed by its round and is the same however often it is sent, so an exchange can be asked for again at
+Where a round has several exchanges they are counted through the run, as *steps*; with one, a step is a round.
+
+A message is addressed by its step and is the same however often it is sent, so an exchange can be asked for again at
 any time: lost messages are sent again and duplicates ignored. A node keeps its last two messages on every link and
 hands them out whenever a peer says hello: that is all that a restarted peer can lack. What does not fit (another run, a
 round in which the two do not speak, a second and different message for a round, numbers that no honest node reaches) is
 refused with a code and a reason, and never mixed in.
 
-*What is taken in is bounded* before it is looked at: by size, then by rounds. A peer's message of a round needs ours of
-the round before on the same link, so nothing is due that would need what this node has not said yet: of each peer at
-most two messages of the plan's size are held, and its notices leave nothing behind but that they came.
+*What is taken in is bounded* before it is looked at: by size, then by steps. A peer's message of a step needs all that
+the plan has this node say to it at earlier ones, so nothing is due that would need what was not said yet. Two that
+speak with each other in a round do so in both directions, so of each peer at most two messages of the plan's size wait
+to be mixed (as many as a restarted node can lack), and its notices leave nothing behind but that they came.
 
-Round 0 is the hello, round T + 1 the farewell. In the hello each peer says the highest round that it saw from the
-other, its hash, and the *proof* that came with it: a MAC of round and hash under the sender's own secret, which nobody
-else can make. A node that is shown such a proof of a message that its ledger does not know is an old copy of itself,
-and stops for good. A claim without a proof stops nobody: it is refused.
+Step 0 is the hello, the one after the last the farewell. In the hello each peer says the highest step that it saw from
+the other, its hash, and the *proof* that came with it: a MAC of step and hash under the sender's own secret, which
+nobody else can make. A node that is shown such a proof of a message that its folder does not know is an old copy of
+itself, and stops for good. A claim without a proof stops nobody: it is refused.
 
 *Vouchers.* With the last message of every stretch of 64 on a link goes a signature of the hashes of all of them, and a
 receiver takes the message in only if they are those that it got. So every message is signed for, with the sender's run
@@ -89,7 +92,7 @@ class Links:
     run : the run
     me : the node's number
     saved : what the node's folder holds of the run
-    released : round -> hash of the message that this node's ledger has for it, or None
+    released : step -> hash of the message that this node's folder has for it, or None
     envelope : what seals and opens
     secret : the node's own, from which its proofs are made
     """
@@ -103,12 +106,18 @@ class Links:
         envelope: Envelope,
         secret: bytes,
     ) -> None:
-        self.run, self.me, self.envelope, self._T, self._n = run, me, envelope, run.T, run.n
+        self.run, self.me, self.envelope, self._n = run, me, envelope, run.n
+        self.last = run.step(run.T + 1) - 1
+        """The last step."""
         self._released, self._secret, self._digest, self._mark = released, secret, run.digest, run.mark
-        self.peers = {j: rounds.tolist() for j, rounds in run.neighbours(me).items()}
-        """Every node that this one ever speaks with, and in which rounds."""
-        self._shape, self._bounds, self._size = run.shape, run.bounds, size_of(run.shape)
-        self._when = {j: frozenset(rounds) for j, rounds in self.peers.items()}
+        met = run.neighbours(me)
+        self.peers = {j: said for j, (said, _) in met.items()}
+        """Every node that this one ever speaks with, and at which steps it speaks."""
+        self.hears = {j: heard for j, (_, heard) in met.items()}
+        """And at which steps each of them does."""
+        self._shape, self._size = run.shape, size_of(run.shape)
+        self._when = {j: frozenset(steps) for j, steps in self.peers.items()}
+        self._whence = {j: frozenset(steps) for j, steps in self.hears.items()}
         letter = _ABOUT.size + SIGNATURE + STRETCH * CHECK + self._size
         self.limit = max(LONGEST, OVERHEAD + _ABOUT.size + NOTICE + KEPT * letter)
         """Bytes that anything may have that comes in."""
@@ -116,7 +125,8 @@ class Links:
         """Why messages were refused, the latest last."""
         self.reasons: dict[int, str] = {}
         """Why the last message of each node was refused; not for being unknown, where there is more to say."""
-        self._mixed = self._said = saved.round
+        passed = {run.step(t, part): payload for (t, part), payload in saved.parts.items()}
+        self._mixed = self._said = max([run.step(saved.round + 1), *passed]) - 1
         self._seen = dict(saved.seen)
         self._inbox: dict[int, dict[int, bytes]] = {j: {} for j in self.peers}
         self._unvouched: dict[int, dict[int, str]] = {j: {} for j in self.peers}
@@ -128,8 +138,8 @@ class Links:
         self._strangers: dict[int, Stranger] = {}
         self._failure: SottovoceError | None = None
         self._changed = Condition()  # its lock may be taken again by whoever holds it
-        for t, payload in sorted(saved.outbox.items()):
-            self.post(t, payload)
+        for step, payload in sorted(({run.step(t): p for t, p in saved.outbox.items()} | passed).items()):
+            self.post(step, payload)
 
     # -- this node's own messages --
 
@@ -150,9 +160,9 @@ class Links:
                 del self._own[next(iter(self._own))]  # the ledger has it
 
     def stale(self, t: int) -> list[int]:
-        """Which kept messages no peer can lack any more once that of round t is kept; told when there are some."""
+        """Which kept messages no peer can lack any more once the release of a step is; told when there are some."""
         with self._changed:
-            if len(self._outbox) <= 2 * KEPT * len(self.peers) + 2:
+            if self.run.at(t)[1] or len(self._outbox) <= 2 * KEPT * len(self.peers) + 2:
                 return []
             mine = set(self._peers_of(t))
             needed = {r for peer, last in self._last.items() for r in (last[1 - KEPT :] if peer in mine else last)}
@@ -164,19 +174,24 @@ class Links:
     def hello(self, peer: int) -> bytes:
         """Who this node is, what it saw from the peer, and what the peer may lack."""
         with self._changed:
-            mark, known = self._seen.get(peer), peer not in self._strangers
+            known = peer not in self._strangers
             last = [t for t in sorted(self._outbox) if known and t in self._when[peer]][-KEPT:]
             value = {
                 "to": self.run.nodes[peer],
                 "version": __version__,
                 "sigma": self.run.event(self.me).sigma,
-                "seen": None if mark is None else list(mark),
+                "seen": self._claim(peer),
             }
             return pack_text(self._header(0), value, tuple(self._letter(peer, self._outbox[t]) for t in last))
 
+    def _claim(self, peer: int) -> list[int | str] | None:
+        """The latest that was seen of a peer, and its proof."""
+        mark = self._seen.get(peer)
+        return None if mark is None else [self.run.step(mark.round, mark.part), mark.message, mark.proof]
+
     def farewell(self) -> bytes:
         """The notice that this node has done all of its rounds, and has everything that it needs on the disk."""
-        return pack_text(self._header(self._T + 1), "done")
+        return pack_text(self._header(self.last + 1), "done")
 
     def sealed(self, peer: int, payload: bytes, reply: bool = False) -> bytes:
         """A message as it travels to a peer; an introduction travels as it is."""
@@ -191,18 +206,18 @@ class Links:
         """The proof of a message, and the voucher where one is due; a notice has neither."""
         t = round_of(payload)
         about = self._abouts.get(t, _NOTHING)
-        if about is _NOTHING or not (stretch := self._stretch(peer, t)):
+        if about is _NOTHING or not (stretch := self._stretch(self.peers[peer], t)):
             return about
         voucher = self._voucher(peer, stretch)
         return about[:PROOF] + len(voucher).to_bytes(2, "little") + voucher
 
-    def _stretch(self, peer: int, t: int) -> list[int]:
-        """The rounds that a voucher of round t is for; none where none is due."""
-        rounds = self.peers[peer]
-        place = bisect_left(rounds, t)
-        if (place + 1) % STRETCH and place + 1 < len(rounds):
+    @staticmethod
+    def _stretch(steps: list[int], t: int) -> list[int]:
+        """The steps of one direction that a voucher of step t is for; none where none is due."""
+        place = bisect_left(steps, t)
+        if (place + 1) % STRETCH and place + 1 < len(steps):
             return []
-        return rounds[place - place % STRETCH : place + 1]
+        return steps[place - place % STRETCH : place + 1]
 
     def _voucher(self, peer: int, stretch: list[int]) -> bytes:
         found = (self._own.get(r) or self._released(r) or "" for r in stretch)
@@ -235,14 +250,14 @@ class Links:
             raise
 
     def answer(self, peer: int, data: bytes) -> bytes:
-        """`deliver`, and give this node's message of the same round; empty where there is none yet.
+        """`deliver`, and give this node's message of the same step; empty where there is none yet.
 
         This is what a transport of requests and replies (FLARE) calls for an incoming request.
         """
         return self.asked(peer, data)[1]
 
     def asked(self, peer: int, data: bytes) -> tuple[int, bytes]:
-        """The same, with the round that was asked for."""
+        """The same, with the step that was asked for."""
         try:
             t = self.deliver(peer, data)
         except Stranger:  # so that the other side learns of it too
@@ -256,9 +271,13 @@ class Links:
         return t, self.reply(peer, t)
 
     def reply(self, peer: int, t: int) -> bytes:
-        """What this node has for a peer of a round, sealed; empty where there is nothing yet."""
+        """What this node has for a peer of a step, sealed; empty where there is nothing yet, or never is (`owes`)."""
         payload = self._own_of(peer, t)
         return self.sealed(peer, payload, reply=True) if payload else b""
+
+    def owes(self, peer: int, t: int) -> bool:
+        """Whether this node has, or will have, something to say to a peer at a step."""
+        return not 1 <= t <= self.last or t in self._when[peer]
 
     def _own_of(self, peer: int, t: int) -> bytes:
         if t == MEETING:
@@ -266,9 +285,9 @@ class Links:
         if t == 0:
             return self.hello(peer)
         with self._changed:
-            if t > self._T:
-                return self.farewell() if self._mixed >= self._T else b""
-            return self._outbox.get(t, b"")
+            if t > self.last:
+                return self.farewell() if self._mixed >= self.last else b""
+            return self._outbox.get(t, b"") if self.owes(peer, t) else b""
 
     def _opened(self, peer: int, data: bytes, reply: bool) -> int:
         if data.startswith(INTRODUCES):
@@ -294,12 +313,11 @@ class Links:
     def _not_you(self, peer: int) -> bytes:
         """The answer to keys that are not the peer's: with what was seen of it, so that an old copy can know itself."""
         with self._changed:
-            mark = self._seen.get(peer)
-            return REFUSES + json.dumps(None if mark is None else list(mark)).encode()
+            return REFUSES + json.dumps(self._claim(peer)).encode()
 
     def _was_refused(self, peer: int, data: bytes) -> None:
         """Anybody can say this: without a proof it ends nothing but this attempt, and only while a hello is due."""
-        if peer not in self.peers or 0 in self._inbox[peer] or self._mixed >= self._T:
+        if peer not in self.peers or 0 in self._inbox[peer] or self._mixed >= self.last:
             raise Refused(Code.NOTICE, f"node {peer} says that it does not know this node, which it does; refused")
         name = self.run.nodes[peer]
         try:
@@ -322,11 +340,11 @@ class Links:
             raise Refused(Code.FORMAT, f"node {peer} sent a letter without a message; refused") from None
         start = _ABOUT.size + length
         voucher, payload = letter[_ABOUT.size : start], letter[start:]
-        if len(payload) != self._size and 1 <= round_of(payload) <= self._T:
+        if len(payload) != self._size and 1 <= round_of(payload) <= self.last:
             raise Refused(Code.SIZE, f"node {peer} sent {len(payload)} bytes where {self._size} are expected; refused")
         message = read(payload)
         t = message.header.round
-        if t in (0, self._T + 1):
+        if t in (0, self.last + 1):
             self._take_notice(peer, t, message)
         else:
             self._take_message(peer, t, message, payload, proof.hex(), voucher)
@@ -342,33 +360,37 @@ class Links:
         self._inbox[peer][t] = _HERE
 
     def _take_message(self, peer: int, t: int, message: Message, payload: bytes, proof: str, voucher: bytes) -> None:
-        bound = self._bounds[t - 1] if 1 <= t <= self._T else math.inf
-        check(message, Header(self._mark, t, peer), self._shape, bound=bound)
-        name, digest = self.run.nodes[peer], message.digest.hex()
-        rounds, box = self.peers[peer], self._inbox[peer]
-        if t not in self._when[peer]:
+        name, digest, when = self.run.nodes[peer], message.digest.hex(), self.run.when
+        spoken = t in self._whence[peer]
+        bound = self.run.bound(peer, t) if spoken else math.inf
+        check(message, Header(self._mark, t, peer), self._shape, bound=bound, when=when(t))
+        steps, mine, box = self.hears[peer], self.peers[peer], self._inbox[peer]
+        if not spoken:
             raise Refused(
-                Code.ROUND, f"node '{name}' sent a message for round {t}, in which the two do not speak; refused"
+                Code.ROUND, f"node '{name}' sent a message for {when(t)}, in which the two do not speak; refused"
             )
         mark = self._seen.get(peer)
-        if mark is not None and mark.round == t and mark.message != digest:
-            raise Refused(Code.SECOND, f"node '{name}' sent a second, different message for round {t}; refused")
+        latest = 0 if mark is None else self.run.step(mark.round, mark.part)
+        if mark is not None and latest == t and mark.message != digest:
+            raise Refused(Code.SECOND, f"node '{name}' sent a second, different message for {when(t)}; refused")
         if t <= self._mixed or t in box:
             return  # a duplicate of what was mixed or waits to be
-        have = max([self._mixed, *(r for r in box if r <= self._T)])
-        due = rounds[bisect_right(rounds, have)]
+        due = steps[bisect_right(steps, max([self._mixed, *(r for r in box if r <= self.last)]))]
         if t != due:
-            raise Refused(Code.ROUND, f"node '{name}' sent round {t} before round {due}; refused")
-        if have > self._said:
-            raise Refused(Code.ROUND, f"node '{name}' sent round {t}, which needs this node's of round {have}; refused")
+            raise Refused(Code.ROUND, f"node '{name}' sent {when(t)} before {when(due)}; refused")
+        before = bisect_left(mine, t)
+        if before and mine[before - 1] > self._said:
+            needed = when(mine[before - 1])
+            raise Refused(Code.ROUND, f"node '{name}' sent {when(t)}, which needs this node's of {needed}; refused")
         self._check_voucher(peer, t, digest, voucher)
         box[t] = payload
-        if mark is None or t > mark.round:
-            self._seen[peer] = Mark(t, digest, proof)
+        if t > latest:
+            at, part = self.run.at(t)
+            self._seen[peer] = Mark(at, digest, proof, part)
 
     def _check_voucher(self, peer: int, t: int, digest: str, voucher: bytes) -> None:
         """Every stretch is signed for, and what is signed is what came."""
-        stretch, got = self._stretch(peer, t), self._unvouched[peer]
+        stretch, got = self._stretch(self.hears[peer], t), self._unvouched[peer]
         if not stretch and not voucher:
             got[t] = digest
             return
@@ -380,8 +402,8 @@ class Links:
         if not right or not self.envelope.verify(peer, signature, *mine):
             raise Refused(
                 Code.VOUCHER,
-                f"node '{self.run.nodes[peer]}' does not sign for what it sent up to round {t}; it is refused, and its "
-                "message not used",
+                f"node '{self.run.nodes[peer]}' does not sign for what it sent up to {self.run.when(t)}; it is refused,"
+                " and its message not used",
             )
         self._unvouched[peer] = {}
         self._vouchers.append((peer, t, voucher))
@@ -402,7 +424,7 @@ class Links:
         self._strangers.pop(peer, None)
         self._check_own(name, value.get("seen"))
         for letter in attached:
-            if not 1 <= round_of(letter[_about_size(letter) :]) <= self._T:
+            if not 1 <= round_of(letter[_about_size(letter) :]) <= self.last:
                 raise Refused(
                     Code.NOTICE, f"node '{name}' attached to its hello what is no message of a round; refused"
                 )
@@ -416,7 +438,7 @@ class Links:
             isinstance(seen, list)
             and len(seen) == 3
             and type(seen[0]) is int
-            and 1 <= seen[0] <= self._T
+            and 1 <= seen[0] <= self.last
             and all(isinstance(part, str) and part.isascii() for part in seen[1:])
         ):
             raise Refused(Code.CLAIM, f"node '{name}' does not say what it saw of this node; refused")
@@ -426,12 +448,13 @@ class Links:
         if proof != own_proof(self._secret, self._digest, t, digest).hex():
             raise Refused(
                 Code.CLAIM,
-                f"node '{name}' claims to have seen round {t} of this node, which this node's ledger does not know, "
-                "and cannot prove it; refused",
+                f"node '{name}' claims to have seen {self.run.when(t)} of this node, which this node's ledger does not "
+                "know, and cannot prove it; refused",
             )
         self._failure = OldCopy(
-            f"node '{name}' has seen round {t} of this node, which this node's ledger does not know: the folder is an "
-            "old copy or another one. The round would be released twice, so this node stops for good in this run"
+            f"node '{name}' has seen {self.run.when(t)} of this node, which this node's ledger does not know: the "
+            "folder is an old copy or another one. The round would be released twice, so this node stops for good in "
+            "this run"
         )
         self._changed.notify_all()
         raise self._failure
@@ -439,7 +462,7 @@ class Links:
     # -- the exchange --
 
     def heard(self, t: int, peer: int) -> bytes | None:
-        """The peer's message of a round, if it is here; an error if this node must stop."""
+        """The peer's message of a step, if it is here; an error if this node must stop."""
         with self._changed:
             if self._failure is not None or peer in self._strangers:
                 raise self._failure or self._strangers[peer]
@@ -464,7 +487,7 @@ class Links:
             self._changed.notify_all()
 
     def mixed(self, t: int) -> None:
-        """All messages up to round t are mixed and can be forgotten; at the end, once they are on the disk."""
+        """All messages up to a step are mixed and can be forgotten; at the end, once they are on the disk."""
         with self._changed:
             self._mixed = t
             self._said = max(t, self._said)

@@ -76,6 +76,7 @@ class Header(NamedTuple):
     run: bytes
     """The first 16 bytes of the run's digest: nodes with another run file cannot be mixed up with ours."""
     round: int
+    """Or, where a round has several exchanges, the step: all of them counted through the run (`Run.step`)."""
     sender: int
 
 
@@ -181,9 +182,11 @@ def check(
     shape: tuple[int, ...] | None,
     dtype: str = "<f8",
     bound: float = math.inf,
+    when: str | None = None,
 ) -> None:
     """Refuse a message that belongs elsewhere, is of another kind than was agreed on, or longer than honest ones."""
     header, array = message.header, message.array
+    when = when or f"round {header.round}"
     if header.run != expected.run:
         raise Refused(
             Code.RUN,
@@ -201,28 +204,26 @@ def check(
     if array.dtype.str != dtype or (shape is not None and array.shape != shape):
         raise Refused(
             Code.SHAPE,
-            f"node {header.sender} sent {array.dtype} of shape {array.shape} in round {header.round}, but "
+            f"node {header.sender} sent {array.dtype} of shape {array.shape} in {when}, but "
             f"{np.dtype(dtype)} of shape {shape} is expected; do all nodes have the same features?",
         )
     if dtype == "<f8":
-        _refuse_unless_within(header, array, bound)
+        _refuse_unless_within(header.sender, array, bound, when)
 
 
-def _refuse_unless_within(header: Header, array: NDArray[Any], bound: float) -> None:
+def _refuse_unless_within(sender: int, array: NDArray[Any], bound: float, when: str) -> None:
     flat = array.ravel()
     with np.errstate(over="ignore", invalid="ignore"):  # squares of finite numbers may overflow: then look at each
         square = float(flat.dot(flat))
     if square <= bound * bound and square < math.inf:
         return
     if not np.isfinite(flat).all():
-        raise Refused(
-            Code.NUMBERS, f"node {header.sender} sent NaN or infinite numbers in round {header.round}; refused"
-        )
+        raise Refused(Code.NUMBERS, f"node {sender} sent NaN or infinite numbers in {when}; refused")
     norm = float(np.abs(flat).max()) if math.isinf(square) else math.sqrt(square)
     if norm > bound:
         raise Refused(
             Code.NORM,
-            f"node {header.sender} sent numbers of norm {norm:.3g} in round {header.round}, and no honest node's are "
+            f"node {sender} sent numbers of norm {norm:.3g} in {when}, and no honest node's are "
             f"over {bound:.3g}; refused",
         )
 

@@ -4,7 +4,8 @@ For every round t in which this node takes part: the one `step` of the algorithm
 secure release, or passes on what it heard where it only listens; the state that the round begins with, the
 message and its row in the ledger go to the disk in one transaction; only then do peers get to see it. A round whose
 message is on the disk already is never made anew: the stored bytes are sent, and the step is repeated only for what
-else it computes.
+else it computes. Where the averaging takes several exchanges a round, what is passed on in each is written down before
+it is seen, too, and a restart goes on from the last of them. These are no releases: functions of messages that are out.
 """
 
 import math
@@ -91,8 +92,14 @@ class DurableNode(Node):
         identity = identity or OwnKey(entropy.identity_seed(store.secret), run.keys)
         self.envelope = self._enveloped(identity)
         proving = entropy.proving_key(store.secret)
-        self.links = Links(run, me, saved, partial(store.released, run.digest), self.envelope, proving)
-        self.skips = Skips(run, me, store, saved.skips, saved.round, self.envelope)
+        self._passed = dict(saved.parts)
+        self.links = Links(run, me, saved, self._said, self.envelope, proving)
+        mixed = max([saved.round, *(t for t, _ in saved.parts)])  # what was passed on is mixed of the first messages
+        self.skips = Skips(run, me, store, saved.skips, mixed, self.envelope)
+
+    def _said(self, step: int) -> str | None:
+        """The hash of what this node said at a step, out of its folder."""
+        return self.store.said(self.run.digest, *self.run.at(step))
 
     def _enveloped(self, identity: Identity) -> Envelope:
         """With the run's own keys; a run that is over has none any more, and gets some that nobody will know."""
@@ -211,7 +218,7 @@ class DurableNode(Node):
         if not (self._older and t in self._pending):  # what version 0.1 let out, only its own draws make again
             self.draws = self._secure
         self._state, self._round = self._finite(super().turn(state, t), t), t
-        self.links.mixed(t)
+        self.links.mixed(min(self.run.step(t + 1), self.links.last) - 1)  # the last one once it is on the disk
         return self._state
 
     def _finite(self, state: State, t: int) -> State:
@@ -228,13 +235,38 @@ class DurableNode(Node):
         payload = self._pending.get(t)
         return (self._release(t, message), message) if payload is None else self._released(t, payload, message)
 
+    def goes_on(self, t: int, payload: bytes, held: Array) -> tuple[int, bytes, Array]:
+        """From the last exchange whose message is on the disk: that message is all that was held by then."""
+        part = max([part for at, part in self._passed if at == t], default=0)
+        if part == 0:
+            return 0, payload, held
+        payload = self._passed[t, part]
+        return part, payload, unpack(payload, self._header(t, part), held.shape)
+
+    def pass_on(self, t: int, part: int, held: Array) -> bytes:
+        """Write down what this node holds, which is a function of messages that are out; afterwards it may be seen."""
+        self._refuse_unless_finite(t, held)
+        payload, run = pack(self._header(t, part), held), self.run.digest
+        seen, vouchers = self.links.seen, self.links.vouchers()
+        with self.store.transaction():
+            self.store.keep_seen(run, seen)
+            self.store.keep_vouchers(run, vouchers)
+            self.store.keep_part(run, t, part, payload)
+        step = self.run.step(t, part)
+        self.links.mixed(step - 1)
+        self.links.post(step, payload)
+        return payload
+
+    def _header(self, t: int, part: int = 0) -> Header:
+        return Header(self.run.mark, self.run.step(t, part), self.number)
+
     def take_in(self, payload: bytes, mine: Array) -> Array:
         """A peer's message; it was checked when it came."""
         return array_of(payload)
 
     def _released(self, t: int, payload: bytes, message: Array) -> tuple[bytes, Array]:
         """The message that is out already, in place of the one that was made again."""
-        out = unpack(payload, Header(self.run.mark, t, self.number), message.shape)
+        out = unpack(payload, self._header(t), message.shape)
         if not (np.allclose(out, message, rtol=SAME, atol=SAME) if self._older else np.array_equal(out, message)):
             raise StoreError(
                 f"round {t} was released with another message than the records and the key in '{self.store.path}' "
@@ -244,13 +276,10 @@ class DurableNode(Node):
 
     def _release(self, t: int, message: Array) -> bytes:
         """Write a round's message down; afterwards it may be seen."""
-        if not np.all(np.isfinite(message)):
-            raise NetworkError(
-                f"the message of node '{self.name}' in round {t} is not finite; nothing more is released"
-            )
-        payload = pack(Header(self.run.mark, t, self.number), message)
+        self._refuse_unless_finite(t, message)
+        payload, step = pack(self._header(t), message), self.run.step(t)
         run, ledger = self.run.digest, self.store.ledger
-        seen, drop, vouchers = self.links.seen, self.links.stale(t), self.links.vouchers()
+        seen, drop, vouchers = self.links.seen, map(self.run.at, self.links.stale(step)), self.links.vouchers()
         with self.store.transaction():
             if not ledger.has("open", run):
                 self._refuse_unless_affordable()  # others may have opened runs on these records since
@@ -269,8 +298,14 @@ class DurableNode(Node):
             self.store.keep_state(run, self._round, self._state._asdict(), seen)
             self.store.keep_vouchers(run, vouchers)
             self.store.keep_message(run, t, payload, drop)
-        self.links.post(t, payload)
+        self.links.post(step, payload)
         return payload
+
+    def _refuse_unless_finite(self, t: int, message: Array) -> None:
+        if not np.all(np.isfinite(message)):
+            raise NetworkError(
+                f"the message of node '{self.name}' in round {t} is not finite; nothing more is released"
+            )
 
     def _sharing(self) -> dict[str, Any]:
         """With which keys of which nodes this one draws noise that the two cancel between them."""
@@ -285,7 +320,7 @@ class DurableNode(Node):
                 self.store.keep_state(self.run.digest, self._round, self._state._asdict(), seen)
                 self.store.keep_vouchers(self.run.digest, vouchers)
                 self.store.ledger.append("close", self.run.digest)
-        self.links.mixed(self.run.T)
+        self.links.mixed(self.links.last)
 
     def linger(self) -> tuple[str, ...]:
         """Stay until every peer has said that it is done; gives the names of those who did not within the timeout."""
@@ -293,7 +328,7 @@ class DurableNode(Node):
         for peer in self.links.peers:
             left = max(0.0, self.run.timeout - watch.read())
             try:
-                self.transport.swap(self.run.T + 1, peer, self.links.farewell(), left)
+                self.transport.swap(self.links.last + 1, peer, self.links.farewell(), left)
             except Paused:
                 unheard.append(self.run.nodes[peer])
         return tuple(unheard)

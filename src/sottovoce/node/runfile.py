@@ -49,7 +49,7 @@ from sottovoce._types import Array, IntArray
 from sottovoce.data.schema import Schema, plain_schema, read_schema
 from sottovoce.engine.secure import ExactSums, hindrance
 from sottovoce.errors import SottovoceError, SpecError
-from sottovoce.node.bounds import longest_messages
+from sottovoce.node.bounds import longest_messages, partial_shares
 from sottovoce.node.entropy import Ahead
 from sottovoce.node.message import RUN
 from sottovoce.node.message import VERSION as WIRE
@@ -114,10 +114,11 @@ class Run:
             raise SpecError(
                 f"real nodes exchange one message a round, but '{self.spec.algorithm.method}' needs several"
             )
-        schedule = made.job.schedule
-        if any(schedule.averaging.depth(W) > 1 for W in schedule.patterns):
+        averaging = made.job.schedule.averaging
+        if self.skip_after is not None and not averaging.bears_gaps:
             raise SpecError(
-                f"real nodes exchange one message a round, but averaging '{schedule.averaging}' needs several"
+                f"averaging '{averaging}' needs every edge of its round: with one left out, what nodes hold would not "
+                "add up to the sum of their messages any more; leave 'skip_after' out, or average by gossip"
             )
         law = made.job.release.law
         if isinstance(law, Pairs) and law.k is None:
@@ -158,10 +159,47 @@ class Run:
         job = self.prepared.job
         return longest_messages(job.method, job.release, np.array(self.sizes), self.m)
 
+    def bound(self, i: int, step: int) -> float:
+        """How long the message of node i at a step can be."""
+        t, part = self.at(step)
+        return float(self.bounds[t - 1]) * (1.0 if part == 0 else self._share(t, part, i))
+
+    def _share(self, t: int, part: int, i: int) -> float:
+        schedule = self.prepared.job.schedule
+        number, place = int(schedule.pattern[t - 1]), np.flatnonzero(schedule.nodes(t) == i)
+        if number not in self._shares:
+            self._shares[number] = partial_shares(schedule.averaging, schedule.patterns[number])
+        return float(self._shares[number][part, place[0]])
+
+    @cached_property
+    def _shares(self) -> dict[int, Array]:
+        """Of each pattern of the schedule, once it was asked for."""
+        return {}
+
     @property
     def T(self) -> int:
         """Number of rounds."""
         return self.prepared.job.schedule.T
+
+    @cached_property
+    def parts(self) -> int:
+        """How many exchanges a round has at most."""
+        schedule = self.prepared.job.schedule
+        return max(1, *(schedule.averaging.depth(W) for W in schedule.patterns))
+
+    def step(self, t: int, part: int = 0) -> int:
+        """The address of a message: exchanges counted through the run, so that it is the round where it has one."""
+        return (t - 1) * self.parts + part + 1
+
+    def at(self, step: int) -> tuple[int, int]:
+        """The round of a step, and which exchange of the round it is, from 0."""
+        before, part = divmod(step - 1, self.parts)
+        return before + 1, part
+
+    def when(self, step: int) -> str:
+        """A step in words."""
+        t, part = self.at(step)
+        return f"round {t}" if self.parts == 1 else f"exchange {part + 1} of round {t}"
 
     @cached_property
     def statement(self) -> PrivacyStatement:
@@ -226,13 +264,16 @@ class Run:
         """The peers of node i in round t, in the agreed order, and the weights of their messages."""
         return [(j, w) for j, w in sorted(self.row(t, i).items()) if j != i]
 
-    def neighbours(self, i: int) -> dict[int, IntArray]:
-        """Every node that i ever exchanges messages with, and in which rounds."""
-        met: dict[int, list[int]] = {}
+    def neighbours(self, i: int) -> dict[int, tuple[list[int], list[int]]]:
+        """Every node that i ever exchanges messages with: the steps at which i speaks to it, and those of its own."""
+        met: dict[int, tuple[list[int], list[int]]] = {}
         for t in self.rounds(i).tolist():
-            for j, _ in self.links(t, i):
-                met.setdefault(j, []).append(t)
-        return {j: np.array(ts) for j, ts in sorted(met.items())}
+            for part, exchange in enumerate(self.prepared.job.schedule.exchanges(t, i)):
+                for j in exchange.to:
+                    met.setdefault(j, ([], []))[0].append(self.step(t, part))
+                for j in exchange.heard:
+                    met.setdefault(j, ([], []))[1].append(self.step(t, part))
+        return dict(sorted(met.items()))
 
     @cached_property
     def digest(self) -> str:

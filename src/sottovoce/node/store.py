@@ -19,6 +19,12 @@ other moment loses only what can be asked for again, because every node keeps it
 peer's newest message needs ours of the same round, so a peer can be one round of the link ahead of what we have on the
 disk, never two.
 
+Where a round has several exchanges, what is passed on in each of them is also written down before it is sent, in a
+transaction of its own. It is all that the node holds by then, so that is where a restart goes on: nothing that was
+heard before need be kept or asked for again, the same bytes are sent again whatever others say now, and what a peer can
+lack is still two messages. Only the first is a release, with its row in the ledger; the others are functions of
+releases.
+
 In a folder a run's name stands for one digest, once something was released under it: what would begin under the same
 name with another digest is another run, and must be called so.
 """
@@ -33,6 +39,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import RLock
+from types import MappingProxyType
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -59,7 +66,10 @@ CREATE TABLE skips (run TEXT, round INTEGER, peer INTEGER, phase TEXT, PRIMARY K
 _SINCE = """
 CREATE TABLE IF NOT EXISTS keys (run TEXT PRIMARY KEY, signing BLOB, agreement BLOB, nonce BLOB);
 CREATE TABLE IF NOT EXISTS members (run TEXT, peer INTEGER, introduction BLOB, PRIMARY KEY (run, peer));
-CREATE TABLE IF NOT EXISTS proofs (run TEXT, peer INTEGER, round INTEGER, proof TEXT, PRIMARY KEY (run, peer));
+CREATE TABLE IF NOT EXISTS proofs (run TEXT, peer INTEGER, round INTEGER, proof TEXT, part INTEGER,
+    PRIMARY KEY (run, peer));
+CREATE TABLE IF NOT EXISTS parts (run TEXT, round INTEGER, part INTEGER, message TEXT NOT NULL, payload BLOB,
+    PRIMARY KEY (run, round, part));
 CREATE TABLE IF NOT EXISTS vouchers (run TEXT, peer INTEGER, round INTEGER, voucher BLOB,
     PRIMARY KEY (run, peer, round));
 """
@@ -287,6 +297,8 @@ class Mark(NamedTuple):
     round: int
     message: str
     proof: str = ""
+    part: int = 0
+    """Which exchange of the round it is of."""
 
 
 class Saved(NamedTuple):
@@ -300,6 +312,8 @@ class Saved(NamedTuple):
     seen: dict[int, Mark]
     skips: dict[tuple[int, int], str]
     """(round, peer) -> 'promised', 'skip' or 'keep'."""
+    parts: Mapping[tuple[int, int], bytes] = MappingProxyType({})
+    """What was passed on in later exchanges, and peers may still ask for, by (round, exchange)."""
 
 
 class Store(Folder):
@@ -316,7 +330,7 @@ class Store(Folder):
     ...     again = store.load("ab" * 32)
     ...     store.close()
     >>> saved.state, again.round, again.state, again.seen
-    (None, 3, {'z': array([[0., 0.]])}, {1: Mark(round=3, message='cd', proof='')})
+    (None, 3, {'z': array([[0., 0.]])}, {1: Mark(round=3, message='cd', proof='', part=0)})
     """
 
     def enter(self, run: str, name: str, node: str, nodes: tuple[str, ...], fingerprints: Sequence[str]) -> Saved:
@@ -371,10 +385,18 @@ class Store(Folder):
                 if not whole or self.ledger.released(run, sent) != payload[-CHECK:].hex():
                     raise StoreError(self._damaged(f"the message of round {sent} is not the one in the ledger"))
             marks = self._db.execute("SELECT peer, round, message FROM seen WHERE run = ?", (run,)).fetchall()
-            proofs = {(peer, at): proof for peer, at, proof in self._of("proofs", "peer, round, proof", run)}
-            seen = {peer: Mark(at, message, proofs.get((peer, at), "")) for peer, at, message in marks}
+            proofs = {(peer, at): rest for peer, at, *rest in self._of("proofs", "peer, round, proof, part", run)}
+            seen = {peer: Mark(at, message, *proofs.get((peer, at), ())) for peer, at, message in marks}
             steps = self._db.execute("SELECT round, peer, phase FROM skips WHERE run = ?", (run,))
-            return Saved(t, state or None, outbox, seen, {(at, peer): phase for at, peer, phase in steps})
+            skips = {(at, peer): phase for at, peer, phase in steps}
+            parts: dict[tuple[int, int], bytes] = {}
+            for at, part, message, payload in self._of("parts", "round, part, message, payload", run):
+                if payload is None:
+                    continue  # nobody can lack it any more
+                if hashlib.sha256(payload[:-CHECK]).hexdigest() != message or payload[-CHECK:].hex() != message:
+                    raise StoreError(self._damaged(f"what was passed on in round {at}"))
+                parts[at, part] = payload
+            return Saved(t, state or None, outbox, seen, skips, parts)
 
     def keep_state(self, run: str, t: int, state: Mapping[str, NDArray[Any]], seen: Mapping[int, Mark]) -> None:
         """The state after round t, and what was seen by then; inside a transaction."""
@@ -383,10 +405,14 @@ class Store(Folder):
             dtype, shape, data = array.dtype.str, json.dumps(array.shape), np.ascontiguousarray(array).tobytes()
             values = (run, field, dtype, shape, data, _hash(t, field, dtype, shape, data))
             self._db.execute("INSERT OR REPLACE INTO state VALUES (?, ?, ?, ?, ?, ?)", values)
+        self.keep_seen(run, seen)
+
+    def keep_seen(self, run: str, seen: Mapping[int, Mark]) -> None:
+        """What was seen of the peers; inside a transaction."""
         marks = [(run, peer, mark.round, mark.message) for peer, mark in seen.items()]
-        proofs = [(run, peer, mark.round, mark.proof) for peer, mark in seen.items()]
+        proofs = [(run, peer, mark.round, mark.proof, mark.part) for peer, mark in seen.items()]
         self._db.executemany("INSERT OR REPLACE INTO seen VALUES (?, ?, ?, ?)", marks)
-        self._db.executemany("INSERT OR REPLACE INTO proofs VALUES (?, ?, ?, ?)", proofs)
+        self._db.executemany("INSERT OR REPLACE INTO proofs VALUES (?, ?, ?, ?, ?)", proofs)
 
     def _of(self, table: str, columns: str, run: str) -> list[Any]:
         """Rows of a run in a table that a folder of version 0.1, opened for reading, may not have."""
@@ -447,11 +473,21 @@ class Store(Folder):
         with self.transaction():
             self._db.execute("INSERT INTO members VALUES (?, ?, ?)", (run, peer, introduction))
 
-    def keep_message(self, run: str, t: int, payload: bytes, drop: Iterable[int]) -> None:
-        """A message, before it is sent, with its row in the ledger; inside a transaction."""
+    def keep_message(self, run: str, t: int, payload: bytes, drop: Iterable[tuple[int, int]]) -> None:
+        """A message, before it is sent, with its row in the ledger; inside a transaction.
+
+        What is dropped is named by (round, exchange).
+        """
         self.ledger.append("release", run, t, payload[-CHECK:].hex())
         self._db.execute("INSERT INTO outbox VALUES (?, ?, ?)", (run, t, payload))
-        self._db.executemany("DELETE FROM outbox WHERE run = ? AND round = ?", [(run, old) for old in drop])
+        old = [(run, *at) for at in drop]
+        self._db.executemany("DELETE FROM outbox WHERE run = ? AND round = ? AND ? = 0", old)
+        self._db.executemany("UPDATE parts SET payload = NULL WHERE run = ? AND round = ? AND part = ?", old)
+
+    def keep_part(self, run: str, t: int, part: int, payload: bytes) -> None:
+        """What is passed on in a later exchange of a round, before it is sent; inside a transaction."""
+        values = (run, t, part, payload[-CHECK:].hex(), payload)
+        self._db.execute("INSERT INTO parts VALUES (?, ?, ?, ?, ?)", values)
 
     def keep_skip(self, run: str, t: int, peer: int, phase: str, name: str) -> None:
         """A step towards leaving an edge out of a round; the decision itself also goes into the ledger."""
@@ -460,10 +496,14 @@ class Store(Folder):
             if phase == "skip":
                 self.ledger.append("skip", run, t, detail={"peer": name})
 
-    def released(self, run: str, t: int) -> str | None:
-        """The hash of the message of a round; None where it was not released."""
+    def said(self, run: str, t: int, part: int = 0) -> str | None:
+        """The hash of what was released in a round, or passed on in a later exchange of it; None where nothing was."""
         with self._guard, self.reporting():
-            return self.ledger.released(run, t)
+            if part == 0:
+                return self.ledger.released(run, t)
+            query = "SELECT message FROM parts WHERE run = ? AND round = ? AND part = ?"
+            found = self._db.execute(query, (run, t, part)).fetchone()
+            return None if found is None else str(found[0])
 
     def set_budget(self, detail: dict[str, Any]) -> None:
         """The owner's decision, written down."""
@@ -493,12 +533,27 @@ class Store(Folder):
         self.erase_keys(run)
 
     def marks(self) -> list[dict[str, Any]]:
-        """What was seen of every peer in every run, by name: with it, a peer's ledger can be checked."""
+        """What was seen of every peer in every run, by name: with it, a peer's ledger can be checked.
+
+        Of a later exchange no message is told, since ledgers have releases only: its round must have one.
+        """
         with self._guard, self.reporting():
             query = "SELECT s.run, r.nodes, s.peer, s.round, s.message FROM seen s JOIN runs r ON r.run = s.run"
+            found = self._db.execute(query).fetchall()
+            later = {
+                (run, peer)
+                for run in {row[0] for row in found}
+                for peer, part in self._of("proofs", "peer, part", run)
+                if part
+            }
             return [
-                {"run": run, "node": json.loads(nodes)[peer], "round": t, "message": message}
-                for run, nodes, peer, t, message in self._db.execute(query)
+                {
+                    "run": run,
+                    "node": json.loads(nodes)[peer],
+                    "round": t,
+                    "message": None if (run, peer) in later else message,
+                }
+                for run, nodes, peer, t, message in found
             ]
 
     def verify(self) -> list[str]:

@@ -45,7 +45,7 @@ class NodeTransport(ABC):
         self.links, self.skips = links, skips
         self.timeout = links.run.timeout
         skips.on_change, skips.waited = links.nudge, self._waited
-        self._began: tuple[int, Stopwatch] | None = None
+        self._awaited: tuple[int, tuple[int, ...], Stopwatch] | None = None
 
     @abstractmethod
     def send(self, peer: int, payload: bytes) -> None:
@@ -59,20 +59,26 @@ class NodeTransport(ABC):
         self, t: int, payload: bytes, peers: Sequence[int], hears: Sequence[int] | None = None, part: int = 0
     ) -> dict[int, bytes]:
         """Give a round's message to all of its peers at once, and get theirs; raises `Paused` where one is gone."""
-        if part or hears is not None:
-            raise NetworkError("real nodes exchange one message a round; average by gossip")
-        self._began = (t, Stopwatch())
+        step, hears = self.links.run.step(t, part), tuple(peers if hears is None else hears)
+        self._awaited = step, hears, Stopwatch()
         for peer in peers:
             if not self.skips.skipped(t, peer):
                 self.send(peer, payload)
-        heard = {peer: self._wait_for(t, peer, payload, self.timeout) for peer in peers}
+        heard = {peer: self._wait_for(step, peer, payload if peer in peers else b"", self.timeout) for peer in hears}
         self._settle(t)
         return {peer: p for peer, p in heard.items() if p is not None and not self.skips.skipped(t, peer)}
 
+    def waiting(self, t: int) -> tuple[tuple[int, ...], float]:
+        """The peers whose messages this node lacks in an exchange of round t, and for how many seconds it waits."""
+        step, hears, watch = self._awaited or (MEETING, (), Stopwatch())
+        if self.links.run.at(step)[0] != t:
+            return (), 0.0
+        return tuple(peer for peer in hears if self.links.heard(step, peer) is None), watch.since()
+
     def _waited(self, t: int, peer: int) -> float:
         """For how many seconds this node has waited for a peer's message of a round."""
-        began = self._began
-        return 0.0 if began is None or began[0] != t or self.links.heard(t, peer) is not None else began[1].since()
+        late, seconds = self.waiting(t)
+        return seconds if peer in late else 0.0
 
     def meet(self, peers: Sequence[int]) -> None:
         """Introduce this node to others, and learn their keys; those that are known need not be asked."""
@@ -87,17 +93,21 @@ class NodeTransport(ABC):
         self.send(peer, payload)
         self._wait_for(t, peer, payload, self.timeout if timeout is None else timeout)
 
-    def _wait_for(self, t: int, peer: int, payload: bytes, patience: float) -> bytes | None:
-        """The peer's message of a round; None where it was decided to leave the edge out."""
-        watch, sent = Stopwatch(), 0.0
-        while (answer := self.links.heard(t, peer)) is None:
+    def _wait_for(self, step: int, peer: int, payload: bytes, patience: float) -> bytes | None:
+        """The peer's message of a step; None where it was decided to leave the edge out.
+
+        Whoever speaks in an exchange is answered by the other's message. Who only listens says hello again: both hellos
+        have the last messages of a link with them, of which one may have got lost.
+        """
+        watch, sent, t = Stopwatch(), 0.0, self.links.run.at(step)[0]
+        while (answer := self.links.heard(step, peer)) is None:
             if self.skips.skipped(t, peer):
                 return None
             waited = watch.read()
             if waited >= patience:
-                raise Paused(self._gone(t, peer))
+                raise Paused(self._gone(step, peer))
             if self.lossy and waited - sent >= AGAIN:
-                self.send(peer, payload)
+                self.send(peer, payload or self.links.hello(peer))
                 sent = waited
                 continue
             self.wait(min(LOOK, patience))
@@ -114,10 +124,10 @@ class NodeTransport(ABC):
                     "the run is paused: start the controller and this node again"
                 )
 
-    def _gone(self, t: int, peer: int) -> str:
+    def _gone(self, step: int, peer: int) -> str:
         run, refused = self.links.run, self.links.reasons.get(peer)
-        notices = {MEETING: "introduce itself", 0: "say hello", run.T + 1: "say that it is done"}
-        what = notices.get(t, f"send its message of round {t}")
+        notices = {MEETING: "introduce itself", 0: "say hello", self.links.last + 1: "say that it is done"}
+        what = notices.get(step, f"send its message of {run.when(step)}")
         if run.shares_with(self.links.me):
             what += "; should it be gone for good, this run cannot be finished, since noise that it shares stays in"
         why = f" (the last message of it that was refused: {refused})" if refused else ""
