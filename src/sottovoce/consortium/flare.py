@@ -181,7 +181,9 @@ class FlareTransport(NodeTransport):
             if self._under_way.get(peer) == payload or (first and self.links.heard(t, peer) is not None):
                 return  # whoever lacks a message asks for it
             self._under_way[peer] = payload
-        self._pool.submit(self._ask, peer, payload, first and peer < self.links.me)
+        self._pool.submit(
+            self._ask, peer, payload, first and t != 0 and peer < self.links.me
+        )  # a hello needs an answer
 
     def _ask(self, peer: int, payload: bytes, patient: bool) -> None:
         try:
@@ -234,10 +236,11 @@ class FlareTransport(NodeTransport):
             self._noticed = self._changes
 
     def waiting(self, t: int) -> tuple[int, float] | None:
-        """The peer whose message of round t this node has waited for the longest, and for how many seconds."""
+        """The peer whose message of round t, or word on it, this node has waited for longest, and for how many seconds."""
         with self._changed:
             began = {peer: when for peer, (r, when) in self._since.items() if r == t}
-        late = [peer for peer in began if self.links.heard(t, peer) is None]
+        asked = self.skips.undecided(t)
+        late = [peer for peer in began if self.links.heard(t, peer) is None or peer in asked]
         peer = min(late, key=began.__getitem__, default=None)
         return None if peer is None else (peer, time.monotonic() - began[peer])
 

@@ -12,6 +12,9 @@ Messages are sums of those. Mixing with weights that are not negative and sum to
 and likewise for others. This is the triangle inequality, and looser than what chance really does (noises add up like
 √t). But it is closed: an honest node that mixed whatever is within B_t sends something within B_{t+1}, so that a liar
 cannot make an honest node look like one. What a liar can do is bounded by it, and by nothing else.
+
+Final models are bounded by the same token: a mean of x's, each within ‖x(0)‖ + B_t/modulus for dual averaging, and
+within B_t where the model itself is what is sent.
 """
 
 import math
@@ -47,6 +50,14 @@ def longest_messages(method: Method, release: Release, sizes: IntArray, m: int) 
     if not np.all(np.isfinite(found)):
         raise SpecError("messages of this run can grow beyond all numbers; take shorter steps")
     return found
+
+
+def longest_model(method: Method, messages: Array, m: int) -> float:
+    """What no honest node's final model passes, whatever is mixed that is within the bounds of messages."""
+    if not isinstance(method, DualAveraging):
+        return float(messages[-1])
+    still = [float(np.linalg.norm(method.x(np.zeros((1, m)), t))) for t in range(1, method.T + 1)]
+    return float(np.max(np.array(still) + messages / method.modulus))  # argmin moves by at most |Δz| over the modulus
 
 
 def longest_releases(method: Method, release: Release, sizes: IntArray, m: int) -> Array:

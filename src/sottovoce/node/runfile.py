@@ -49,7 +49,7 @@ from sottovoce._types import Array, IntArray
 from sottovoce.data.schema import Schema, plain_schema, read_schema
 from sottovoce.engine.secure import ExactSums, hindrance
 from sottovoce.errors import SottovoceError, SpecError
-from sottovoce.node.bounds import longest_messages
+from sottovoce.node.bounds import longest_messages, longest_model
 from sottovoce.node.entropy import Ahead
 from sottovoce.node.message import RUN
 from sottovoce.node.message import VERSION as WIRE
@@ -157,6 +157,11 @@ class Run:
         """How long the messages of each round can be, whoever sends them."""
         job = self.prepared.job
         return longest_messages(job.method, job.release, np.array(self.sizes), self.m)
+
+    @cached_property
+    def model_bound(self) -> float:
+        """How long a final model can be, whoever sends it."""
+        return longest_model(self.prepared.job.method, self.bounds, self.m)
 
     @property
     def T(self) -> int:

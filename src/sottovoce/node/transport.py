@@ -96,7 +96,8 @@ class NodeTransport(ABC):
             waited = watch.read()
             if waited >= patience:
                 raise Paused(self._gone(t, peer))
-            if self.lossy and waited - sent >= AGAIN:
+            anew = t == 0 and self.links.asks_again(peer)  # it is there, and has not heard this process yet
+            if self.lossy and (anew or waited - sent >= AGAIN):
                 self.send(peer, payload)
                 sent = waited
                 continue
@@ -242,6 +243,9 @@ class MpiTransport(NodeTransport):
         buffer = bytearray(size)
         message.Recv(buffer)
         with suppress(NetworkError):  # the links keep the reason; whoever waits goes on waiting
-            if self.links.deliver(peer, bytes(buffer)) == MEETING and peer not in self._introduced:
+            t = self.links.deliver(peer, bytes(buffer))
+            if t == MEETING and peer not in self._introduced:
                 self.send(peer, self.links.envelope.introduction)  # known here from before, and not yet there
+            elif t == 0 and self.links.owes_hello(peer):
+                self.send(peer, self.links.hello(peer))
         return True
