@@ -1,6 +1,7 @@
 """Lower bounds from counts: against slow references in exact or high-precision arithmetic, and what they promise."""
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import mpmath
@@ -176,3 +177,9 @@ def test_other_curves_go_through_the_same_recursion():
     assert not too_many_right(Curve(apart=6.0), 40, 40, 40, 0.05)
     with pytest.raises(SpecError, match="canaries"):
         one_run_doubt(10, 20, 5, 1.0, 0.0)
+
+
+def test_the_curve_is_of_all_that_was_let_out():
+    first, rounds = FullEvent(10, 10, 1.0, 0.5, 1), FullEvent(10, 10, 1.0, 0.5, 3)
+    assert curve(replace(rounds, before=first))([0.01]) == pytest.approx(curve(replace(rounds, rounds=4))([0.01]))
+    assert curve(replace(rounds, rounds=0, before=first))([0.01]) == pytest.approx(curve(first)([0.01]))

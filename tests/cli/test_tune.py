@@ -40,7 +40,7 @@ def test_a_run_is_evaluated_once_and_its_statement_says_so(sottovoce, files, tmp
     assert code != 0 and "already has an evaluation" in err
     assert sottovoce("report", out)[0] == 0
     page = (out / "report.html").read_text()
-    assert "expected calibration error" in page and "a simulation of a private evaluation" in page
+    assert "expected calibration error" in page and "a simulation of an evaluation" in page
 
 
 def test_what_cannot_be_evaluated_is_said(sottovoce, files, tmp_path):
@@ -51,6 +51,16 @@ def test_what_cannot_be_evaluated_is_said(sottovoce, files, tmp_path):
     held.write_text(held.read_text().replace("north", "east"))
     code, _, err = sottovoce("evaluate", out, held, "--group", "site", "--label", "label")
     assert code != 0 and "'east' is no node of the run" in err
+
+
+def test_an_evaluation_of_a_secret_run_has_no_seed(sottovoce, files, tmp_path):
+    train, held = files
+    out = tmp_path / "run"
+    who = ("--group", "site", "--label", "label")
+    assert sottovoce("train", train, *who, "--classes", "no,yes", "--rounds", 5, "--out", out)[0] == 0
+    code, _, err = sottovoce("evaluate", out, held, *who, "--seed", 1)
+    assert code != 0 and "a seed would let anybody take the noise off" in " ".join(err.split())
+    assert not Result.load(out).statement.held_out
 
 
 def test_plans_are_tuned_at_one_price_and_the_folder_verifies(sottovoce, files, tmp_path):
@@ -68,3 +78,22 @@ def test_plans_are_tuned_at_one_price_and_the_folder_verifies(sottovoce, files, 
     assert sottovoce("predict", out, held)[0] == 0
     code, _, err = sottovoce("tune", train, *words[:-4], "--try", "rounds=", "--seed", 3)
     assert code != 0 and "names no values" in err
+
+
+def test_people_are_asked_about_one_record_each(sottovoce, files, tmp_path):
+    schema, out = tmp_path / "schema.toml", tmp_path / "run"
+    schema.write_text(
+        'unit = "site"\n[label]\ncolumn = "label"\nclasses = ["no", "yes"]\n'
+        "[columns.age]\nlow = -1\nhigh = 1\n[columns.dose]\nlow = -1\nhigh = 1\n"
+    )
+    train, held = files
+    for path in files:  # ten rows a person
+        lines = path.read_text().splitlines()
+        named = [line.replace("north", "south").replace("south", f"p{k // 10}") for k, line in enumerate(lines[1:])]
+        path.write_text("\n".join([lines[0], *named]) + "\n")
+    words = ("--schema", schema, "--rounds", 5, "--nodes", 1, "--out", out)
+    assert sottovoce("train", train, *words)[0] == 0
+    code, said, _ = sottovoce("evaluate", out, held, "--ask", "right", "--json")
+    assert code == 0 and json.loads(said)["records"] == 100
+    assert Result.load(out).statement.unit == "one person"
+    assert sottovoce("account", "--verify", out)[0] == 0

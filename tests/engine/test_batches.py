@@ -46,6 +46,28 @@ def test_blocks_of_rows(kind, sampling, q, m):
         assert difference(compiled.run(job, start, 1, ROUNDS), expected) < 1e-5
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("sampling", "loss", "outputs"), [("full", "hinge", 1), ("fixed(1)", "hinge", 1), ("full", "softmax", 3)]
+)
+def test_weights_of_records(kind, sampling, loss, outputs):
+    """One record at a time, in batches, and of several outputs, with a clip that weights may keep a record from."""
+    shards = dealt(30, 4, kind)
+    rng = np.random.default_rng(1)
+    y = np.digitize(rng.normal(size=90), [-0.5, 0.5]).astype(float) if outputs > 1 else shards.y
+    shards = replace(shards, y=y, weights=rng.random(90))
+    job = job_on(shards, sampling, loss, problem__outputs=outputs, privacy__clip=0.5)
+    expected = reference.run(job, job.start(), 1, ROUNDS)
+    assert difference(compiled.run(injected(job), job.start(), 1, ROUNDS), expected) < 1e-12
+    plain = prepare_again(job, replace(shards, weights=None))
+    assert difference(reference.run(plain, job.start(), 1, ROUNDS), expected) > 1e-3
+
+
+def prepare_again(job, shards):
+    """The same run on other records."""
+    return replace(job, problem=replace(job.problem, shards=shards.with_intercept(job.problem.shards.intercept)))
+
+
 def test_rows_too_long_for_a_block():
     job = job_on(dealt(9, 6000, "float32"), "full", "logistic")
     expected = reference.run(job, job.start(), 1, ROUNDS)

@@ -7,6 +7,8 @@ from sklearn.metrics import roc_auc_score
 from sottovoce import PrivateClassifier, PrivateRegressor
 from sottovoce.errors import DataError, PrivacyError
 from sottovoce.evaluation import curves
+from sottovoce.privacy.events import FullEvent
+from sottovoce.privacy.statement import statement_of, with_held_out
 
 
 @pytest.fixture(scope="module")
@@ -85,3 +87,23 @@ def test_a_regression_is_evaluated_too(table):
     found = model.evaluate(X[5000:], target[5000:], nodes[5000:], epsilon=4.0)
     assert abs(found.r2.value - model.score(X[5000:], target[5000:])) < 4 * found.r2.error < 0.8
     found.statement.verify()
+
+
+def test_a_guarantee_for_people_is_evaluated_by_people_or_not_at_all(table):
+    X, y, _ = table
+    people = np.arange(9000) // 30
+    model = PrivateClassifier(classes=(0, 1), row_norm=1.5, rounds=50).fit(X[:6000], y[:6000], units=people[:6000])
+    with pytest.raises(PrivacyError, match="for people, each with all of their rows"):
+        model.evaluate(X[6000:], y[6000:])
+    found = model.evaluate(X[6000:], y[6000:], units=people[6000:], ask="right")
+    assert found.records == 100 and found.statement.unit == "one person"
+
+
+def test_an_evaluation_does_not_forget_what_a_search_held_out(table):
+    said = with_held_out(statement_of([FullEvent(9, 9, 1.0, 5.0, 1)] * 2, 1e-5, "transcript", False), {
+        0: FullEvent(9, 9, 1.0, 0.5, 1), 1: FullEvent(9, 9, 1.0, 2.0, 1)
+    })  # fmt: skip
+    more = with_held_out(said, {1: FullEvent(9, 9, 1.0, 1.0, 1)})
+    assert [(g.nodes, g.event.sigma) for g in more.held_out] == [((0,), 0.5), ((1,), 1.0)]
+    assert more.epsilon == said.epsilon
+    more.verify()

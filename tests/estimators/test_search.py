@@ -1,13 +1,17 @@
 """PrivateSearchCV: one guarantee for the whole search, kept secrets, the better plan found, the price told."""
 
+import warnings
+
 import numpy as np
 import pytest
 from sklearn.base import clone
 
 from sottovoce import PrivateClassifier, PrivateRegressor, PrivateSearchCV
 from sottovoce.errors import PrivacyError, SpecError
-from sottovoce.estimators.spent import KNOWN
-from sottovoce.privacy.events import JointEvent, SearchEvent
+from sottovoce.estimators.spent import KNOWN, Records
+from sottovoce.privacy.accounting import price
+from sottovoce.privacy.events import FullEvent, JointEvent, SearchEvent
+from sottovoce.privacy.statement import statement_of, with_held_out
 
 pytestmark = pytest.mark.filterwarnings("ignore:A run of the search:UserWarning")
 rng = np.random.default_rng(0)
@@ -84,3 +88,48 @@ def test_a_regression_is_searched_by_r2():
 def test_wrong_searches_are_one_sentence(what, error, words):
     with pytest.raises(error, match=words):
         search(**what).fit(X, y)
+
+
+def test_where_not_everybody_speaks_the_statement_is_of_the_runs_that_were_made(monkeypatch):
+    made, fit = [], PrivateClassifier.fit
+
+    def watched(self, *data):
+        fit(self, *data)
+        made.append(self.privacy_)
+        return self
+
+    monkeypatch.setattr(PrivateClassifier, "fit", watched)
+    model = clone(MODEL).set_params(activation="edges(1)", sampling="poisson", batch=50, shape=False)
+    said = search({"rounds": [3, 30]}, model, random_state=None).fit(X, y, nodes=np.arange(6000) % 5).privacy_
+    for node in range(5):
+        mine = [next(g.event for g in one.groups if node in g.nodes) for one in made]
+        stated = next(g for g in said.groups if node in g.nodes)
+        assert stated.epsilon >= price(mine, said.delta).epsilon * (1 - 1e-9)
+        assert getattr(stated.event, "releases", (stated.event,))[-1] == mine[-1]
+    said.verify()
+
+
+def test_a_record_that_was_held_out_has_spent_what_its_test_cost():
+    records = Records([()], np.zeros(4, dtype=np.int64), [])
+    trained, tested = FullEvent(2, 2, 1.0, 50.0, 1), FullEvent(2, 2, 1.0, 5.0, 1)
+    said = with_held_out(statement_of([trained], 1e-5, "transcript", False), {0: tested})
+    records.add(said, np.zeros(4, dtype=np.int64), np.array([1, 2]))
+    assert records.spent().epsilon == price([tested], 1e-5).epsilon == said.epsilon
+
+
+@pytest.mark.filterwarnings("default")
+def test_warnings_do_not_tell_how_many_runs_there_were(monkeypatch):
+    told = []
+    for runs in (1, 4):
+        monkeypatch.setattr("sottovoce.privacy.search.draw", lambda *law, runs=runs: runs)
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            search(model=PrivateClassifier(classes=(0, 1), rounds=5)).fit(X, y)
+        told.append([str(one.message) for one in seen])
+    assert told[0] == told[1] and any("row_norm was not given" in words for words in told[0])
+
+
+def test_records_of_a_search_are_not_asked_again():
+    found = search().fit(X, y)
+    with pytest.raises(PrivacyError, match="would use a second time"):
+        found.best_estimator_.evaluate(X, y)

@@ -184,7 +184,7 @@ def test_a_liar_moves_others_by_twice_the_radius_at_most(values, lie, other, rad
     # and gossip bounds nothing
     with np.errstate(all="ignore"):
         naive = ring(len(values)) @ told
-    assert not np.all(np.isfinite(naive)) or abs(lie) < 1e300
+    assert abs(lie) < 1e9 or not np.all(np.abs(naive[1]) < 1e8)
 
 
 def test_the_bound_on_a_liar_is_reached():

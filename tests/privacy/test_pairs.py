@@ -533,3 +533,13 @@ def test_noise_that_is_all_shared_is_refused():
 def test_factors_of_single_pairs_must_be_short():
     with pytest.raises(SpecError, match="9 bits"):
         law_of(uneven=np.full(10, 1.1))
+
+
+def test_of_a_part_of_the_rounds_another_coalition_is_the_worst():
+    """Node 0 speaks once with node 1 alone, then ten times with 2 and 3: node 1 is the worst only if it ends there."""
+    rounds = [(0, 1), *[(0, 2, 3)] * 10]
+    starts = np.cumsum([0, *map(len, rounds)])
+    law = Pairs(4, 1e3, None, np.ones(4), 1, Attendance(starts, np.concatenate(rounds)))
+    whole, first = (law.event(0, FullEvent(9, 9, 1.0, 1.0, spoken), (1.0,) * 4) for spoken in (11, 1))
+    assert whole.sigma == pytest.approx(math.sqrt(2), rel=1e-5)
+    assert first.sigma == pytest.approx(1.0)

@@ -109,7 +109,10 @@ def test_searches_add_up_by_their_sum():
     event = SearchEvent.of([FullEvent(100, 100, 1.0, 0.2, 1)], 0.0, 0.1)
     fit = FullEvent(100, 100, 1.0, 0.2, 1)
     together = one_after_another([event, fit], 1e-5)
-    assert together == price([event], 0.5e-5).epsilon + price([fit], 0.25e-5).epsilon
+    shares = [6e-7 / (math.pi * k) ** 2 for k in (1, 2)]  # a hundredth of δ
+    assert together == pytest.approx(price([event], shares[0]).epsilon + price([fit], shares[1]).epsilon)
+    assert together > price([event], 1e-5).epsilon + 0.5 * price([fit], 1e-5).epsilon
+    assert math.isfinite(one_after_another([event] * 60, 1e-5))
     assert one_after_another([event], 1e-5) == price([event], 1e-5).epsilon
     with pytest.raises(PrivacyError, match="composes with nothing"):
         price([event, fit], 1e-5)
@@ -125,3 +128,16 @@ def test_joint_releases_are_composed_exactly_and_come_back():
     statement_of([same, joint], 1e-5, "transcript", False).verify()
     with pytest.raises(PrivacyError, match="plain releases"):
         JointEvent.of([runs[0], ObjectiveEvent(100, 100, 1.0, 0.2, 1, extra=0.1)])
+
+
+def test_who_is_silent_in_one_of_several_releases_pays_for_the_others():
+    silent, loud = FullEvent(100, 100, 1.0, 0.2, 0), FullEvent(100, 100, 1.0, 0.2, 50)
+    looked = replace(silent, before=FullEvent(100, 100, 0.5, 0.02, 1))
+    for runs in ([silent, loud], [loud, silent], [loud, looked], [looked, loud], [silent, looked]):
+        joint = JointEvent.of(runs)
+        assert price([joint], 1e-5).epsilon == price(runs, 1e-5).epsilon > 0
+        assert read_event(json.loads(json.dumps(joint.to_dict()))) == joint
+    written = JointEvent.of([loud, silent]).to_dict()
+    written |= {"rounds": 0, "releases": written["releases"][::-1]}  # the first need not be one that spoke
+    assert price([read_event(written)], 1e-5).epsilon == price([loud], 1e-5).epsilon
+    assert JointEvent.of([silent, silent]) is silent

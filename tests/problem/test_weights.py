@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sottovoce.engine.secure import ExactSums
-from sottovoce.errors import DataError, SpecError
+from sottovoce.errors import DataError
 from sottovoce.problem.losses import LOSSES
 from sottovoce.problem.objective import Problem, clipped_mean
 from sottovoce.problem.regularisers import l2
@@ -64,11 +64,9 @@ def test_the_weighted_objective_is_minimised():
     assert mine.kkt_residual(found) < 1e-3 < 1e-2 < problem(3).kkt_residual(found)
 
 
-def test_wrong_weights_are_refused_and_the_compiled_engine_says_that_it_has_none():
+def test_wrong_weights_are_refused():
     for wrong in (np.full(30, 1.1), np.full(30, -0.1), np.ones(29), np.full(30, np.nan)):
         with pytest.raises(DataError, match="between 0 and 1"):
             problem(0, wrong)
     shards = problem(0, np.ones(30)).shards
-    with pytest.raises(SpecError, match="does not know the weights of single records"):
-        solve(Spec(AlgorithmSpec(3), seed=0), shards, execution=Execution("compiled"))
     assert np.array_equal(shards.node(1).weights, np.ones(18))

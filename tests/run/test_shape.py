@@ -254,3 +254,11 @@ def test_two_spellings_are_one_choice():
     assert MOMENTS.read("moments") == MOMENTS.read("none") == Moments(power=0.5)
     assert "moments" not in SPEC.but(privacy__moments="none").to_dict()["privacy"]
     assert Spec.from_json(SPEC.to_json()) == SPEC
+
+
+@pytest.mark.parametrize("seed", [2, 6])
+def test_where_secrets_are_shared_unevenly_look_and_rounds_together_cost_what_was_asked_for(seed):
+    law = "pairs(20, graph=erdos_renyi(0.4), cut=priced)"
+    spec = SPEC.but(seed=seed, privacy__law=law, privacy__adversary="secret_pairs(1)", privacy__noise="private(1)")
+    spec = spec.but(privacy__moments="moments(0.1, 0.2, 0.2)", network__activation="nodes(3)", algorithm__rounds=6)
+    assert prepare(spec, data(6, 50)).statement.epsilon == pytest.approx(1.0, rel=2e-3)

@@ -64,8 +64,8 @@ def means(spec, both):
 def unwound(model, job):
     """The first release, from the model after the second round."""
     steps = job.method.steps
-    moved = job.method.x(steps.a[0] * job.method.scale[0] * np.ones((1, job.problem.m)), 2)[0] * steps.a[1]
-    return model / (moved / steps.A[2])
+    moved = job.method.x(steps.a[0] * job.method.scale[0] * np.ones((1, job.problem.m)), 2)[0] * steps.w[1]
+    return model / (moved / steps.w.sum())
 
 
 def shares(releases, truths, candidates, sigma):
@@ -97,7 +97,7 @@ def test_the_model_of_solve(secure, both, truths):
 @pytest.mark.slow
 @pytest.mark.parametrize("secure", ["auto", False], ids=["secure", "as it was"])
 def test_the_model_of_an_estimator(secure, both, truths):
-    fixed = {"row_norm": 1.0, "classes": [-1, 1], "rounds": 2, "sampling": "full", "fit_intercept": False}
+    fixed = {"row_norm": 1.0, "classes": [-1, 1], "rounds": 2, "sampling": "full", "fit_intercept": False, "shape": False}
     model = PrivateClassifier(0.1, loss="logistic", secure=secure, **fixed)
     found = [model.fit(both[truth].X, both[truth].y).coef_[0] for truth in truths]
     assert model.privacy_.secure is (secure == "auto")

@@ -22,7 +22,7 @@ from sottovoce.evaluation import Evaluation, Held, Model, Tally, seeded
 from sottovoce.evaluation import evaluate as ask_all
 from sottovoce.evaluation.curves import public_link
 from sottovoce.privacy.release import ADVERSARIES
-from sottovoce.privacy.statement import number, with_held_out
+from sottovoce.privacy.statement import PERSON, number, with_held_out
 from sottovoce.run.result import Result, write_atomically
 
 
@@ -58,6 +58,11 @@ def evaluate(
             "this run's statement already has an evaluation of held-out records; a second one would cost more than it "
             "says: evaluate a model once, or make a copy of its folder for records that were never asked"
         )
+    if seed is not None and result.spec.seed is None:
+        raise PrivacyError(
+            "a seed would let anybody take the noise off this evaluation, and the run's statement, which is of secret "
+            "noise, covers it; leave --seed out, or evaluate a simulation"
+        )
     said, dialect = result.statement, Dialect(separator, decimal, encoding)
     held, public = _held(model, result, file, (format, label, group), dialect, row_norm, target_bounds)
     there = np.unique(held.owner)
@@ -71,10 +76,10 @@ def evaluate(
             "with `model.evaluate`, or within the consortium"
         )
     tally = Tally.of(np.bincount(own.owner), budget, said.delta, ADVERSARIES.read(said.adversary))
-    kept = seed if seed is not None else result.spec.seed
+    kept = seed if seed is not None else result.spec.seed  # of a simulation either way
     found = ask_all(tally, own, public, seeded(kept), ask)
     whole = with_held_out(said, dict(zip(there.tolist(), tally.events, strict=True)))
-    found = replace(found, statement=whole if kept is None else replace(whole, simulation=True))
+    found = replace(found, statement=whole)
     more = {} if recall is None and rate is None else {"threshold": found.threshold(recall=recall, rate=rate)}
     told = found.to_dict() | more | {"held_out_seeded": kept is not None}
     replace(result, statement=whole).save(model)
@@ -100,9 +105,10 @@ def _held(
     """The records as they are asked, and what is public of the model."""
     format, label, group = columns
     groups: Any = None
+    people: Any = None
     if (model / SCHEMA_FILE).exists():
         encoded = read_schema(model / SCHEMA_FILE).read(file, format)
-        X, targets, groups = encoded.X, encoded.y, encoded.groups
+        X, targets, groups, people = encoded.X, encoded.y, encoded.groups, encoded.units
         y = (targets + 1.0) / 2 if result.classes is not None and len(result.classes) == 2 else targets
     else:
         width = None if result.features is not None else result.coef.shape[-1]
@@ -113,15 +119,24 @@ def _held(
         X, groups, y = table.X, table.groups, _numbered(table.y, result)
     scores = result.decide(X)
     owner = _owners(result, len(y), groups)
+    if people is None and result.statement.unit == PERSON.name:
+        raise PrivacyError(
+            "the run's guarantee is for people, and nothing here says whose each held-out record is; evaluate with "
+            "`model.evaluate` and units, or a run whose schema names the column"
+        )
+
+    def asked(scores: Array, y: Array) -> Held:
+        held = Held(owner, scores, y)
+        return held if people is None else held.of_people(people)
+
     if result.classes is None:
         low, high = _range(target_bounds)
-        scores, y = ((2 * values - low - high) / (high - low) for values in (scores, y))
-        return Held(owner, scores, y), Model(0)
+        return asked(*((2 * values - low - high) / (high - low) for values in (scores, y))), Model(0)
     bound = result.spec.problem.row_norm if row_norm is None else row_norm
     reach = float(np.linalg.norm(np.atleast_2d(result.coef), axis=1)[0]) * bound
     constant = float(np.ravel(result.intercept)[0])
     link = public_link(result.spec.problem.loss.name) if len(result.classes) == 2 else None
-    return Held(owner, scores, y), Model(len(result.classes), constant - reach, constant + reach, link)
+    return asked(scores, y), Model(len(result.classes), constant - reach, constant + reach, link)
 
 
 def _numbered(y: Any, result: Result) -> Array:

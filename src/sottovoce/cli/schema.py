@@ -8,7 +8,6 @@ import typer
 from sottovoce.cli import screen
 from sottovoce.cli.flags import Decimal, Encoding, Format, Group, Label, Separator
 from sottovoce.data.dialect import Dialect
-from sottovoce.data.draft import draft, read_codebook
 from sottovoce.run.result import write_atomically
 
 
@@ -27,6 +26,8 @@ def schema(
     out: Annotated[Path | None, typer.Option("--out", help="Write it here instead of to the screen.")] = None,
 ) -> None:
     """Draft a schema.toml from FILE; bounds are left to be filled in, and what was read off the data says so."""
+    from sottovoce.data.draft import draft, read_codebook  # here: Arrow's parts are slow to load
+
     screen.writable_file(out)
     known = None if codebook is None else read_codebook(codebook)
     text = draft(file, format, Dialect(separator, decimal, encoding), label, unit, group, known)

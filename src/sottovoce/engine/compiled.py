@@ -45,6 +45,7 @@ from sottovoce.streams import Purpose, Streams
 
 Known: TypeAlias = DualAveraging | Descent
 INJECTED_BLOCK = 1 << 20  # numbers of injected noise held at a time
+FLAT = 1e-13  # what rounding makes of equal weights, one of which is 1 less all others
 LEVEL = 1e-14  # the parts of a pair's noise are of one size to rounding, or they are not
 
 
@@ -223,6 +224,7 @@ def _data(shards: Shards) -> Data:
         intercept=float(shards.intercept),
         y=_read_only(shards.y, np.float64),
         norms=_read_only(shards.norms, np.float64),
+        weights=_read_only(np.empty(0) if shards.weights is None else shards.weights, np.float64),
         offsets=_read_only(shards.offsets, np.int64),
         order=_read_only(np.empty(0) if shards.order is None else shards.order, np.int64),
         starts=_read_only(np.empty(0) if shards.starts is None else shards.starts, np.int64),
@@ -250,7 +252,7 @@ def _plan(schedule: Schedule, apart: bool) -> Plan:
         weights=_read_only(np.concatenate(blocks), np.float64),
         corners=_read_only(np.cumsum(sizes) - sizes, np.int64),
         groups=_read_only(np.array([len(split) for split in groups]), np.int64),
-        flat=_read_only(np.array([bool(np.all(W == W[0, 0])) for W in schedule.mixtures]), np.bool_),
+        flat=_read_only(np.array([bool(np.ptp(W) <= FLAT) for W in schedule.mixtures]), np.bool_),
         widest=widest,
         speakers=schedule.speakers or widest,
         averaging=AVERAGINGS[type(averaging)],
@@ -406,6 +408,7 @@ def _check_alike(one: Job, other: Job) -> None:
             and np.array_equal(mine.offsets, theirs.offsets)
             and (mine.order is theirs.order or np.array_equal(mine.order, theirs.order))  # type: ignore[arg-type]
             and (mine.starts is theirs.starts or np.array_equal(mine.starts, theirs.starts))  # type: ignore[arg-type]
+            and (mine.weights is theirs.weights or np.array_equal(mine.weights, theirs.weights))  # type: ignore[arg-type]
             and mine.intercept == theirs.intercept
         ),
         "loss": one.problem.joint == other.problem.joint,

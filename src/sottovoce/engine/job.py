@@ -216,8 +216,6 @@ class Engine:
         row = loss if self.losses is None else self.losses.get(loss.name)
         if row is None or row.slope_formula is not loss.slope_formula:
             yield f"loss '{loss.name}' (it knows those that were in the table when it was first used)"
-        if self.losses is not None and job.problem.shards.weights is not None:
-            yield "weights of single records"
         if not self.secure and job.secure:
             yield "secure release (of a run without a seed; secure=False or --no-secure would do without)"
 

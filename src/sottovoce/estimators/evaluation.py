@@ -79,6 +79,11 @@ def _evaluate(model: Any, X: Any, y: Any, nodes: Any, units: Any, given: float |
     epsilon, _ = settings.budget(model.epsilon if given is None else given, "auto", 1)
     if epsilon is None:
         raise PrivacyError("an evaluation needs an epsilon of its own where the fit had none; give epsilon")
+    if units is None and model.privacy_.unit == PERSON.name:
+        raise PrivacyError(
+            "the model's guarantee is for people, each with all of their rows; say with units whose each held-out "
+            "record is, and each person is asked about one record"
+        )
     held, public, people = held_out(model, X, y, nodes, units)
     there, said, seed = np.unique(held.owner), model.privacy_, model.spec_.seed
     own = held._replace(owner=np.searchsorted(there, held.owner))
@@ -121,12 +126,8 @@ def held_out(model: Any, X: Any, y: Any, nodes: Any, units: Any) -> tuple[Held, 
         raise DataError(f"there are {len(scores)} records but {len(y)} targets; give one target a record")
     if not np.all(np.isfinite(targets)):
         raise DataError("the targets hold NaN or infinite values; drop those records first")
-    if units is None:
-        return Held(owner, scores, targets), public, False
-    people = column(units, len(y), "units")
-    _, first = np.unique(np.stack([owner.astype(str), people.astype(str)]), axis=1, return_index=True)
-    first = np.sort(first)
-    return Held(owner[first], scores[first], targets[first]), public, True
+    held = Held(owner, scores, targets)
+    return (held, public, False) if units is None else (held.of_people(column(units, len(y), "units")), public, True)
 
 
 ROUNDING = 1e-9

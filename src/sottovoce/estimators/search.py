@@ -37,8 +37,8 @@ from sottovoce.evaluation.shares import secret_order
 from sottovoce.notation import Choices
 from sottovoce.privacy import profiles, search
 from sottovoce.privacy.accounting import price
-from sottovoce.privacy.events import Event, JointEvent, SearchEvent
-from sottovoce.privacy.statement import PrivacyStatement, restated
+from sottovoce.privacy.events import Event, Group, JointEvent, SearchEvent
+from sottovoce.privacy.statement import restated
 from sottovoce.problem.shards import Shards
 from sottovoce.run.build import prepare
 
@@ -158,15 +158,21 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         self.run_epsilon_ = single
         with unpublished():
             self.worth_ = self._foreseen(table, single, epsilon, delta, seed)
-            best, self.scores_ = self._best(table, candidates, seed)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # plans have warned: how often runs do would tell how many there were
+                best, self.scores_, seen = self._best(table, candidates, seed)
         model, found = best
         assert found.statement is not None
-        tested = [price_of([group.event] * len(plans)) for group in _by_node(found.statement)]
+        if table.nodes > 1:  # who spoke how often was drawn in every run anew
+            made = [_by_node(said.groups) for said in seen]
+            trained = [price_of([events[i] for events in made]) for i in range(table.nodes)]
+        tested = [price_of([event] * len(plans)) for event in _by_node(found.statement.held_out)]
         statement = restated(found.statement, trained, tested)
         self.best_estimator_, self.best_params_ = model, plans[model._plan_number]
         self.best_score_ = Estimate(found.value(self._scored.figure), found.figures[self._scored.figure].error)
         self.privacy_ = model.privacy_ = statement
-        self.spent_ = model.spent_ = remember(table.digest, statement, table.owner)
+        model._trained = table.digest  # none of these records may be asked again
+        self.spent_ = model.spent_ = remember(table.digest, statement, table.owner, table.test)
         self.n_features_in_ = model.n_features_in_
         if hasattr(model, "classes_"):
             self.classes_ = model.classes_
@@ -205,7 +211,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         return JointEvent.of, profiles.gaussian_epsilon(delta, z)
 
     def _best(self, table: "Split", candidates: Sequence[Any], seed: int | None) -> Any:
-        """The best of the runs, chance deciding between equals; and all scores, where they are public."""
+        """The best of the runs, chance deciding between equals; and all scores and statements, where all is seen."""
         rng = np.random.default_rng(secrets.randbits(128) if seed is None else (seed, 1))
         if table.nodes > 1:
             numbers: IntArray = np.arange(len(candidates))
@@ -213,17 +219,18 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
             eta = STOPPING[self.stopping]
             many = search.draw(eta, search.gamma_for(eta, self.runs), float(rng.random()))
             numbers = rng.integers(len(candidates), size=many)
-        made, best = [], None
+        made, seen, best = [], [], None
         for place, number in enumerate(numbers.tolist()):
             model = clone(candidates[number]).set_params(random_state=settings.further(seed, place))
             model._plan_number = number
             found = table.score(model, self._scored.ask)
             score = found.value(self._scored.figure), float(rng.random())
             made.append(score[0])
+            seen.append(model.privacy_)
             if best is None or score > best[0]:
                 best = score, (model, found)
         assert best is not None
-        return best[1], made if table.nodes > 1 else None
+        return best[1], *((made, seen) if table.nodes > 1 else (None, None))
 
     def _foreseen(self, table: "Split", single: float, epsilon: float, delta: float, seed: int | None) -> str:
         """What the search is foreseen to cost, from public numbers: the estimator as it is, before and after."""
@@ -272,9 +279,9 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         return self.best_estimator_.predict_proba(X)
 
 
-def _by_node(statement: PrivacyStatement) -> list[Any]:
-    """The held-out groups, one for each node in order."""
-    found = {node: group for group in statement.held_out for node in group.nodes}
+def _by_node(groups: Sequence[Group]) -> list[Event]:
+    """Events, one for each node in order."""
+    found = {node: group.event for group in groups for node in group.nodes}
     return [found[node] for node in sorted(found)]
 
 
@@ -332,9 +339,7 @@ class Split(NamedTuple):
 
     def events(self, model: Any) -> list[Event]:
         """What every node must account for in one fit."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the fit itself warns
-            run = self._prepared(model)
+        run = self._prepared(model)
         sizes = run.shards.sizes  # a plan is made from public numbers: of records that hold nothing it is the same
         nothing = sparse.csr_array((int(sizes.sum()), run.shards.X.shape[1]))
         offsets, ids = np.concatenate([[0], np.cumsum(sizes)]), np.arange(int(sizes.sum()))

@@ -12,7 +12,7 @@ whatever another process fitted.
 import hashlib
 import math
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +22,7 @@ import scipy  # not its parts: they load when first used
 from numpy.typing import NDArray
 
 from sottovoce._types import IntArray, Matrix
-from sottovoce.privacy.events import Event
+from sottovoce.privacy.events import Event, Group
 from sottovoce.privacy.filter import one_after_another
 from sottovoce.privacy.statement import RECORD, PrivacyStatement, number
 
@@ -73,13 +73,15 @@ class Records:
     which: IntArray
     statements: list[PrivacyStatement]
 
-    def add(self, statement: PrivacyStatement, owner: IntArray) -> None:
-        """One more fit, in which record r was node `owner[r]`'s."""
-        group = {node: k for k, group in enumerate(statement.groups) for node in group.nodes}
-        mine = np.array([group[node] for node in range(len(group))])[owner]
-        pairs, self.which = np.unique(self.which * len(statement.groups) + mine, return_inverse=True)
-        split = [divmod(pair, len(statement.groups)) for pair in pairs.tolist()]
-        self.histories = [(*self.histories[old], statement.groups[new].event) for old, new in split]
+    def add(self, statement: PrivacyStatement, owner: IntArray, held_out: IntArray | None = None) -> None:
+        """One more fit, in which record r was node `owner[r]`'s, and some were held out of training."""
+        groups = (*statement.groups, *statement.held_out)
+        mine = _group_of(statement.groups)[owner]
+        if held_out is not None:
+            mine[held_out] = len(statement.groups) + _group_of(statement.held_out)[owner[held_out]]
+        pairs, self.which = np.unique(self.which * len(groups) + mine, return_inverse=True)
+        split = [divmod(pair, len(groups)) for pair in pairs.tolist()]
+        self.histories = [(*self.histories[old], groups[new].event) for old, new in split]
         self.statements.append(statement)
 
     def spent(self) -> Spent:
@@ -95,6 +97,12 @@ class Records:
             fits=len(said),
             kind=next((kind for kind in ("SIMULATION", "NOT HARDENED") if kind in kinds), ""),
         )
+
+
+def _group_of(groups: Sequence[Group]) -> IntArray:
+    """The number of every node's group."""
+    found = {node: k for k, group in enumerate(groups) for node in group.nodes}
+    return np.array([found[node] for node in range(len(found))], dtype=np.int64)
 
 
 KNOWN: dict[bytes, Records] = {}
@@ -114,8 +122,10 @@ def unpublished() -> Iterator[None]:
         _SILENT.pop()
 
 
-def remember(name: bytes, statement: PrivacyStatement, owner: IntArray) -> Spent:
+def remember(name: bytes, statement: PrivacyStatement, owner: IntArray, held_out: IntArray | None = None) -> Spent:
     """Add a fit to those on the same records, and say what all of them cost together.
+
+    A record that was held out of a fit has the event of its test, and not that of the training.
 
     Examples
     --------
@@ -130,11 +140,11 @@ def remember(name: bytes, statement: PrivacyStatement, owner: IntArray) -> Spent
     """
     if _SILENT:
         alone = Records([()], np.zeros(len(owner), dtype=np.int64), [])
-        alone.add(statement, owner)
+        alone.add(statement, owner, held_out)
         return alone.spent()
     if name not in KNOWN:
         KNOWN[name] = Records([()], np.zeros(len(owner), dtype=np.int64), [])
-    KNOWN[name].add(statement, owner)
+    KNOWN[name].add(statement, owner, held_out)
     return KNOWN[name].spent()
 
 

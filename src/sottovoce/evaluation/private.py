@@ -76,6 +76,19 @@ class Held(NamedTuple):
     scores: Array
     targets: Array
 
+    def of_people(self, units: Any) -> "Held":
+        """One record of every person at every node, the first of theirs, where these are everybody's ids.
+
+        Examples
+        --------
+        >>> held = Held(np.array([0, 0, 1]), np.array([0.1, 0.2, 0.3]), np.ones(3))
+        >>> held.of_people(np.array(["ann", "ann", "ann"])).scores
+        array([0.1, 0.3])
+        """
+        whose = np.stack([self.owner.astype(np.str_), np.asarray(units).astype(np.str_)])
+        first = np.sort(np.unique(whose, axis=1, return_index=True)[1])
+        return Held(self.owner[first], self.scores[first], self.targets[first])
+
 
 class Estimate(NamedTuple):
     """A figure with one standard error of it, noise and sample together."""

@@ -301,12 +301,13 @@ class Private:
         return f"ε = {self.epsilon:g}"
 
     def scales(self, of: Circumstances) -> Scales:
-        """By calibration, once for all nodes of a size and of a reach, with the largest count among them."""
-        alike: dict[tuple[int, float], list[Event]] = {}
+        """By calibration, once for all nodes of a size, a reach and a first look, with the largest count among them."""
+        alike: dict[tuple[int, float, Event | None], list[Event]] = {}
         for event in of.unit.events(of.sizes, of.spoken, of.turns):
-            alike.setdefault((event.records, event.noise_multiplier), []).append(event)
+            before = getattr(event, "before", None)
+            alike.setdefault((event.records, event.noise_multiplier, before), []).append(event)
         needed: dict[int, float] = {}
-        for (q, _), events in alike.items():
+        for (q, _, _), events in alike.items():
             neediest = max(events, key=lambda event: event.count).covering(events)
             needed[q] = max(needed.get(q, 0.0), sigma(neediest, self.epsilon, of.delta))
         if of.unit.law.secrets:  # what hides a node is everybody's noise: all have so many times their unit

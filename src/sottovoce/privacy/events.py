@@ -616,7 +616,7 @@ class ObjectiveEvent(WholeEvent):
 class JointEvent(Event):
     """Several releases from the same records, all of them settled before the first; the accountant composes them.
 
-    Its own numbers are those of the first.
+    Its own numbers are those of the first that let something out.
     """
 
     releases: tuple[Event, ...] = field(kw_only=True)
@@ -626,12 +626,12 @@ class JointEvent(Event):
         """At least one that spoke, and no joint one among them."""
         super().__post_init__()
         plain = not any(isinstance(event, JointEvent | WholeEvent) for event in self.releases)
-        if not plain or not any(event.count for event in self.releases):
+        if not plain or self.silent:
             raise PrivacyError(f"{self} is no event of a release: it is of one or more plain releases")
 
     @classmethod
     def of(cls, releases: Sequence[Event]) -> Event:
-        """All of them as one event; a single one is itself.
+        """All of them as one event; a single one is itself, and so is silence in all of them.
 
         Examples
         --------
@@ -639,8 +639,8 @@ class JointEvent(Event):
         >>> JointEvent.of([one]) is one, JointEvent.of([one, one]).picked
         (True, '2 releases')
         """
-        first = releases[0]
-        if len(releases) == 1:
+        first = next((event for event in releases if not event.silent), releases[0])
+        if len(releases) == 1 or first.silent:
             return first
         return cls(first.records, first.batch, first.clip, first.sigma, first.rounds, releases=tuple(releases))
 
@@ -656,14 +656,19 @@ class JointEvent(Event):
         )
 
     @property
+    def silent(self) -> bool:
+        """Only if all of them are: who is silent in the first may speak in another, or have spoken before."""
+        return all(event.silent for event in self.releases)
+
+    @property
     def noise_multiplier(self) -> float:
         """Of the least noise."""
-        return min(event.noise_multiplier for event in self.releases if event.count)
+        return min(event.noise_multiplier for event in self.releases if not event.silent)
 
     @property
     def parts(self) -> tuple[Part, ...]:
         """Of all of them."""
-        return tuple(part for event in self.releases if event.count for part in event.parts)
+        return tuple(part for event in self.releases if not event.silent for part in event.parts)
 
     @property
     def part(self) -> Part:

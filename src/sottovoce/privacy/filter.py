@@ -6,8 +6,8 @@ distributions proves no (ε, δ). A *privacy filter* does (Rogers, Roth, Ullman 
 anything was seen, by which each further run is let through or not. `one_after_another` is the least ε at which the rule
 below lets all runs through. A single run was settled before anything was seen of it, and keeps its price.
 
-**The rule** is fixed by the first run and δ. Three judges share δ, most of it to the one of the first two that likes
-the first run better; runs pass at ε if one of the three lets them.
+**The rule** is fixed by the first run and δ. Four judges share δ, most of it to the one of the first two that likes
+the first run better; runs pass at ε if one of the four lets them.
 
 *Gauss*: run r is dominated by Gaussian noise of multiplier 1/μ_r but for a probability c_r (none if it is Gaussian).
 Runs pass if noise of multiplier 1/√(Σ μ_r²) is (ε, δ_G − Σ c_r)-DP: μ² adds up, also along the way (Smith and Thakurta
@@ -19,7 +19,9 @@ dominating pair's loss L, infinite with probability c_r. Runs pass if for some j
     Σ_r v_r(λ_j) ≤ λ_j ε + log(δ_j − Σ c_r) + log(1 + λ_j) + λ_j log(1 + 1/λ_j).
 
 *Sum*: a pure run counts with its ε, and up to four others with theirs at a quarter of this judge's δ (Rogers et al.).
-Where a run is priced as a whole, there is only such a sum: the k-th run counts with its ε at δ/2^k.
+
+*Whole*: the only judge of runs among which one is priced as a whole, as searches are: the k-th counts with its ε at
+6/(πk)² of this judge's δ.
 
 **Theorem.** Let every run, given all that was released before, be dominated by its pair. For every ε and every set S of
 ends at which `one_after_another` is ε or less, P(S) ≤ e^ε P'(S) + δ. So where runs that would pass a budget are
@@ -37,12 +39,12 @@ import scipy  # not its parts: they load when first used
 
 from sottovoce._types import Array
 from sottovoce.privacy import profiles
-from sottovoce.privacy.accounting import FAINTEST, check_delta, known, price
+from sottovoce.privacy.accounting import FAINTEST, SMALLEST, check_delta, known, price
 from sottovoce.privacy.composition import Part, compose, moments
 from sottovoce.privacy.events import Priced, WholeEvent
 
-FAVOURITE, OTHER, SUM = 0.9, 0.05, 0.05
-"""What of δ the judge has who likes the first run better, the other one, and the one who sums."""
+FAVOURITE, OTHER, SUM, WHOLE = 0.9, 0.05, 0.04, 0.01
+"""What of δ the judge has who likes the first run better, the other one, the one who sums, and the one for searches."""
 SUMMED = 4
 """Runs that are not pure, of those that are summed."""
 USUAL = 8
@@ -85,8 +87,11 @@ def one_after_another(runs: Iterable[Priced], delta: float) -> float:
 
 
 def _summed(runs: tuple[Priced, ...], delta: float) -> float:
-    """The same where a run is priced as a whole and composes with nothing: the k-th counts with its ε at δ/2^k."""
-    return math.fsum(price([run], delta / 2.0**k, lower=False).epsilon for k, run in enumerate(runs, 1))
+    """The least ε at which the fourth judge lets these runs through."""
+    shares = [6.0 * WHOLE * delta / (math.pi * k) ** 2 for k in range(1, len(runs) + 1)]
+    if shares[-1] < SMALLEST:
+        return math.inf
+    return math.fsum(price([run], share, lower=False).epsilon for run, share in zip(runs, shares, strict=True))
 
 
 @lru_cache(maxsize=1024)

@@ -610,12 +610,13 @@ class Pairs:
         left_of = self.left(sigma)
         inorder = isinstance(plain, CyclicEvent)  # which record is used in which round is not told apart here
         note = sheltered(self.k, left_of.exact and not (inorder and self.attendance is not None))
-        listed = left_of.worst if plain.part.gaussian else left_of.levels
-        levels = listed[node] if listed else ()
+        levels, rounds = left_of.levels[node] if left_of.levels else (), plain.rounds
         if inorder or not levels:
             return replace(plain, sigma=left_of.sigma[node], note=note)
-        rounds = plain.rounds
-        if rounds > sum(count for _, count in levels):
+        planned = sum(count for _, count in levels)
+        if plain.part.gaussian and rounds == planned:  # of fewer rounds another coalition may be the worst
+            levels = left_of.worst[node]
+        if rounds > planned:
             raise PrivacyError(f"node {node} is said to speak {rounds} times, more often than by the schedule")
         return replace(plain, note=note).leveled(levels).after(rounds)
 

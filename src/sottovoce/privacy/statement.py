@@ -407,11 +407,16 @@ def with_held_out(statement: PrivacyStatement, events: Mapping[int, Event]) -> P
     """The same statement, with what the held-out records of some nodes were used for.
 
     A record is either trained on or held out, by a choice that does not look at it, so its ε is that of the one use
-    that is made of it: the larger of the two covers everybody (parallel composition).
+    that is made of it: the larger of the two covers everybody (parallel composition). Where others were held out and
+    used before, as by a search, it is the larger of all three.
     """
     trained = [(group.event, group.nodes) for group in statement.groups]
-    held_out = grouped_by_event([events[i] for i in sorted(events)])
-    named = [(event, tuple(sorted(events)[i] for i in places)) for event, places in held_out]
+    before = {node: group for group in statement.held_out for node in group.nodes}
+    costs = {i: price([event], statement.delta, lower=False).epsilon for i, event in events.items()}
+    now = {i: event for i, event in events.items() if i not in before or costs[i] > before[i].epsilon}
+    each = {node: group.event for node, group in before.items()} | now
+    held_out = grouped_by_event([each[i] for i in sorted(each)])
+    named = [(event, tuple(sorted(each)[i] for i in places)) for event, places in held_out]
     return _state(
         trained,
         statement.delta,

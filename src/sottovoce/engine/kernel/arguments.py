@@ -62,6 +62,8 @@ class Data(NamedTuple):
     intercept: float
     y: Any
     norms: Any
+    weights: Any
+    """Of rows; empty where all count the same."""
     offsets: Any
     order: Any
     """Empty where places are rows."""
@@ -80,7 +82,7 @@ class Plan(NamedTuple):
     groups: Any
     """Into how many groups of equal size the active nodes of a pattern fall, that do not hear each other."""
     flat: Any
-    """Whether all weights of a pattern are the same: everybody gets the mean."""
+    """Whether all weights of a pattern are the same, to rounding: everybody gets the mean."""
     widest: int
     speakers: int
     """How many of a round's active nodes take a gradient, the first ones."""
@@ -271,7 +273,7 @@ def make_scratch(data: Data, plan: Plan, model: Model, noise: Noise, shape: tupl
         taken=np.zeros(most, np.bool_),
         words=np.empty(2 * BLOCK, np.uint32),
         normals=np.zeros(4 * BLOCK, np.float32),
-        mixed=np.empty((widest, BLOCK)),
+        mixed=np.empty((1 if plan.flat.all() else widest, BLOCK)),
         counters=all_counters(m),
         where=np.arange(m, dtype=np.int32),
         glances=glances,

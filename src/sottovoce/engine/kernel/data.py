@@ -87,9 +87,15 @@ slope = _ladder([loss.slope_formula for loss in RUNGS.values()])
 
 
 @folded
-def clipped_slope(code, k, u, y, norm, clip):
-    """The slope after its subgradient, slope · c, was scaled down to norm at most `clip`."""
-    found = slope(code, u, y, k)
+def weight_of(data, row):
+    """What a row's loss is multiplied by."""
+    return data.weights[row] if len(data.weights) > 0 else 1.0
+
+
+@folded
+def clipped_slope(code, k, u, y, norm, clip, weight):
+    """The slope times the row's weight, after its subgradient, slope · c, was scaled down to norm at most `clip`."""
+    found = weight * slope(code, u, y, k)
     size = abs(found) * norm
     if size <= clip:
         return found
@@ -237,7 +243,8 @@ def clipped_sum(data, node, count, records, x, code, k, clip, g, rows, pulls):
                 u += _dense_dot(data.X[rows[e]], x)
             pulls[e] = u
         for e in range(size):
-            pulls[e] = clipped_slope(code, k, pulls[e], data.y[rows[e]], data.norms[rows[e]], clip)
+            row = rows[e]
+            pulls[e] = clipped_slope(code, k, pulls[e], data.y[row], data.norms[row], clip, weight_of(data, row))
         found = 0
         for e in range(size):
             pull = pulls[e]
@@ -284,9 +291,9 @@ def stored(data, node, count, records):
 
 @compiled
 def _slopes_of_row(data, row, model, x, s):
-    """s = the K slopes of one row at x; gives ‖s‖₂·‖c‖."""
+    """s = the K slopes of one row at x, times its weight; gives ‖s‖₂·‖c‖."""
     K = len(s)
-    m, y = len(x) // K, data.y[row]
+    m, y, weight = len(x) // K, data.y[row], weight_of(data, row)
     top = -math.inf
     for k in range(K):
         s[k] = margin(data, row, x[k * m : (k + 1) * m])
@@ -297,13 +304,13 @@ def _slopes_of_row(data, row, model, x, s):
             s[k] = math.exp(s[k] - top)
             total += s[k]
         for k in range(K):
-            s[k] = s[k] / total - (1.0 if k == y else 0.0)
+            s[k] = weight * (s[k] / total - (1.0 if k == y else 0.0))
     elif K == 1:
-        s[0] = slope(model.loss, s[0], y, model.parameter)
+        s[0] = weight * slope(model.loss, s[0], y, model.parameter)
         return abs(s[0]) * data.norms[row]
     else:
         for k in range(K):
-            s[k] = slope(model.loss, s[k], 1.0 if k == y else -1.0, model.parameter)
+            s[k] = weight * slope(model.loss, s[k], 1.0 if k == y else -1.0, model.parameter)
     return _length(s) * data.norms[row]
 
 

@@ -376,7 +376,7 @@ def speak_part(data, model, steps, noise, t, nodes, speakers, W, how, place, spo
             hi = max(lo, min(lo + part.size, m))
             for r in range(R):
                 if flat:
-                    _mean(z[r], nodes, W[0, 0], lo, hi, scratch.mixed[0])
+                    _mean(z[r], nodes, 1.0 / k, lo, hi, scratch.mixed[0])
                 else:
                     _mix(z[r], nodes, W, lo, hi, scratch.mixed)
     for p in range(speakers if model.after else 0):

@@ -20,7 +20,15 @@ import math
 
 from sottovoce.engine.kernel import INJECTED, L2_BALL, SEPARABLE
 from sottovoce.engine.kernel.arguments import FEW, compiled, inlined
-from sottovoce.engine.kernel.data import clipped_slope, clipped_sum, joint_sum, margin_of_dual, row_at, stored
+from sottovoce.engine.kernel.data import (
+    clipped_slope,
+    clipped_sum,
+    joint_sum,
+    margin_of_dual,
+    row_at,
+    stored,
+    weight_of,
+)
 from sottovoce.engine.kernel.draws import ALL, QUARTER, draw_records, pair_key, put
 from sottovoce.engine.kernel.steps import (
     add_points,
@@ -52,7 +60,8 @@ def _glance(data, model, steps, t, before, r, z, where, rows, count, pull, facto
     for e in range(count):
         row = rows[e]
         u = margin_of_dual(data, row, z, where, linear, threshold, scale, lo, hi)
-        found = clipped_slope(model.loss, model.parameter, u, data.y[row], data.norms[row], model.clip[r])
+        weight = weight_of(data, row)
+        found = clipped_slope(model.loss, model.parameter, u, data.y[row], data.norms[row], model.clip[r], weight)
         pull[e] = factor * found
     if not linear:
         return 0.0
