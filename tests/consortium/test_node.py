@@ -12,10 +12,10 @@ from sottovoce.consortium import evaluation as evaluate
 from sottovoce.consortium import node as consortium_node
 from sottovoce.consortium.agreement import read_agreement
 from sottovoce.consortium.evaluation import evaluation, noise_of, statement
-from sottovoce.consortium.flare import ORDER, PROGRESS, Channel
+from sottovoce.consortium.flare import MODEL, ORDER, PROGRESS, Channel
 from sottovoce.consortium.node import ConsortiumNode
 from sottovoce.errors import FolderInUse, NetworkError, PrivacyError, SpecError, StoreError
-from sottovoce.node.message import Header, pack
+from sottovoce.node.message import Header, Refused, pack
 from sottovoce.node.skips import SkipOrders
 from sottovoce.node.store import Store
 from sottovoce.run.result import Result
@@ -159,6 +159,31 @@ def test_every_message_is_sent_encrypted_and_a_plaintext_one_is_refused(small, c
     cells.run(nodes)
     assert len(net.passed) > 24
     assert all(secure for topic, secure, _ in net.passed[1:] if topic != PROGRESS)
+
+
+def test_a_final_model_that_no_honest_site_can_have_is_refused_and_so_is_a_second(small, cells):
+    made = small(rounds=2)
+    nodes = cells.join(made, made.kits())
+    ash, birch, run = nodes["ash"], nodes["birch"], made.agreement.run
+    ash.node.envelope.meet(birch.number, birch.node.envelope.introduction)
+    birch.node.envelope.meet(ash.number, ash.node.envelope.introduction)
+
+    def sent(numbers):
+        payload = pack(Header(run.mark, run.T + 2, birch.number), numbers)
+        return ash._swap("birch", birch.node.envelope.seal(ash.number, MODEL, b"", payload))
+
+    for size in (1e300, 1.01 * run.model_bound):
+        with pytest.raises(Refused, match="no honest node's are over"):
+            sent(np.full(run.m, size / np.sqrt(run.m)))
+    assert not ash._models
+    first = np.full(run.m, 0.99 * run.model_bound / np.sqrt(run.m))
+    sent(first)
+    sent(first)  # sent again, it is no news
+    with pytest.raises(Refused, match="a second, different final model"):
+        sent(np.zeros(run.m))
+    assert np.array_equal(ash._models[birch.number], first)
+    for node in nodes.values():
+        node.close()
 
 
 def plain(message, **headers):
@@ -341,6 +366,22 @@ def test_progress_says_nothing_but_rounds(small, cells):
     nodes = cells.join(made, made.kits(), net)
     answer = Channel(net.cell("server"), "job-1").ask("ash", PROGRESS, b"")
     assert json.loads(answer) == {"round": 0, "rounds": 4, "waits": None}
+    for node in nodes.values():
+        node.close()
+
+
+def test_a_site_that_was_asked_about_an_edge_and_told_nothing_says_for_whom_it_waits(small, cells, monkeypatch):
+    """So that any controller can set it free, and not only the one that asked and forgot."""
+    made = small(rounds=3, more="skip_after = 5")
+    nodes = cells.join(made, made.kits())
+    ash, t = nodes["ash"], int(nodes["ash"].node.rounds[0])
+    peer = made.agreement.run.links(t, 0)[0][0]
+    ash.transport._since[peer] = (t, time.monotonic() - 7)
+    monkeypatch.setattr(ash.node.links, "heard", lambda t, peer: b"a message")
+    assert ash.progress()["waits"] is None
+    ash.node.skips.word(t, peer)
+    waits = ash.progress()["waits"]
+    assert waits["for"] == made.agreement.run.nodes[peer] and waits["round"] == t and waits["seconds"] >= 7
     for node in nodes.values():
         node.close()
 

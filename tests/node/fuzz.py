@@ -75,7 +75,7 @@ class Target:
         return pack(Header(RUN.mark, t, PEER), np.full((1, 3), value))
 
     def hello(self, seen, attached):
-        value = {"to": "north", "version": "1", "sigma": RUN.event(PEER).sigma, "seen": seen}
+        value = {"to": "north", "version": "1", "sigma": RUN.event(PEER).sigma, "seen": seen, "asks": "ab"}
         return pack_text(Header(RUN.mark, 0, PEER), value, attached)
 
     def attack(self, kind, edits, choice):

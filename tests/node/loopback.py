@@ -97,7 +97,7 @@ def lies(node, peer, rng):
     def sealed(payload, about=None):
         return envelope.seal(peer, MESSAGE, _ABOUT.pack(bytes(16), 0) if about is None else about, payload)
 
-    said = {"to": run.nodes[peer], "version": "1", "sigma": run.event(node.number).sigma}
+    said = {"to": run.nodes[peer], "version": "1", "sigma": run.event(node.number).sigma, "asks": "ab"}
     claim = said | {"seen": [rng.choice(run.rounds(peer).tolist()), "ab" * 32, "cd" * 16]}
     match rng.choice(["huge", "not finite", "early", "second", "claim", "sigma", "junk", "many", "unsigned"]):
         case "huge":

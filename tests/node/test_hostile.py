@@ -290,8 +290,10 @@ def test_honest_messages_are_within_their_bound_and_not_far_within(changes, tmp_
         return release(self, t, message)
 
     monkeypatch.setattr(DurableNode, "_release", noticed)
-    models(whole_run(run, TABLES, tmp_path))
+    found = models(whole_run(run, TABLES, tmp_path))
     assert max(sent) <= 1.0 and max(sent) > 1 / 50
+    longest = max(np.linalg.norm(model) for model in found)  # a set that confines models is not in their bound
+    assert run.model_bound / 1000 < longest <= run.model_bound
     assert np.all(np.diff(run.bounds) >= 0)
 
 
@@ -477,6 +479,22 @@ def test_a_rank_that_is_known_from_before_introduces_itself_to_one_that_has_forg
     assert one.transport._receive() and not other.envelope.knows(0)
     assert other.transport._receive() and other.envelope.knows(0)
     assert not one.transport._receive() and not other.transport._receive()  # and that is all
+
+
+@pytest.mark.parametrize("first", [(0, 1), (0,), (1,)])
+def test_ranks_answer_each_other_s_hellos_whoever_begins_and_then_are_silent(ranks, first):
+    one, other = ranks
+    for node in ranks:
+        node.transport.send(1 - node.number, node.envelope.introduction)
+    while one.transport._receive() or other.transport._receive():
+        pass
+    for i in first:
+        ranks[i].transport.send(1 - i, ranks[i].links.hello(1 - i))
+    assert not one.links.heard(0, 1) and not other.links.heard(0, 0)
+    left = 10
+    while left and (one.transport._receive() or other.transport._receive()):
+        left -= 1
+    assert left and one.links.heard(0, 1) and other.links.heard(0, 0)
 
 
 def test_a_rank_that_sends_more_than_is_allowed_stops_this_one_before_memory_is_taken(ranks):

@@ -41,7 +41,7 @@ def sealed(payload, sender=PEER, receiver=ME, reply=False, **more):
 
 
 def hello(to="north", seen=None, attached=(), **changes):
-    value = {"to": to, "version": "1", "sigma": RUN.event(PEER).sigma, "seen": seen}
+    value = {"to": to, "version": "1", "sigma": RUN.event(PEER).sigma, "seen": seen, "asks": "ab"}
     return pack_text(Header(RUN.mark, 0, PEER), value | changes, tuple(attached))
 
 
@@ -103,6 +103,8 @@ def test_only_what_is_due_is_taken_in(box):
         (pack_text(Header(RUN.mark, 31, PEER), "almost"), Code.NOTICE),
         (hello(to="east"), Code.NOTICE),
         (hello(seen="all"), Code.CLAIM),
+        (hello(asks=None), Code.NOTICE),
+        (hello(asks="a" * 99), Code.NOTICE),
         (hello(attached=[b"svoc"]), Code.FORMAT),
         (hello(attached=[letter(message(FIRST, sender=1))]), Code.SENDER),
         (hello(attached=[letter(hello())]), Code.NOTICE),
@@ -206,6 +208,22 @@ def test_a_hello_brings_what_was_missed_and_checks_what_was_seen(box):
     assert reply.seen == {ME: Mark(FIRST, digest, proof(FIRST, digest).hex())}
 
 
+def test_a_hello_counts_where_it_answers_this_very_process():
+    box, said = linked(RUN, ME, ENVELOPES[ME], EMPTY), sealed(hello())
+    for answers in (None, "", "ab", 7, linked(RUN, ME, ENVELOPES[ME], EMPTY).question):
+        box.deliver(PEER, sealed(hello(answers=answers)))
+        assert box.heard(0, PEER) is None and box.asks_again(PEER) and not box.asks_again(PEER)
+    peer = linked(RUN, PEER, ENVELOPES[PEER], EMPTY)
+    box.deliver(PEER, peer.answer(ME, box.sealed(PEER, box.hello(PEER))), reply=True)
+    assert box.heard(0, PEER) is not None and peer.heard(0, ME) is None and peer.asks_again(ME)
+    assert box.owes_hello(PEER) and not peer.owes_hello(ME)
+    peer.deliver(ME, box.answer(PEER, peer.sealed(ME, peer.hello(ME))), reply=True)
+    assert peer.heard(0, ME) is not None and not peer.asks_again(ME)
+    assert not box.owes_hello(PEER) and not peer.owes_hello(ME)
+    box.deliver(PEER, said)  # late, it takes nothing back
+    assert box.heard(0, PEER) is not None
+
+
 # -- stops --
 
 
@@ -259,7 +277,7 @@ def test_other_keys_in_a_node_s_name_are_refused_and_it_is_told_what_was_seen_of
 
 
 def test_nobody_can_say_later_that_a_node_is_not_known(box):
-    box.deliver(PEER, sealed(hello()))
+    box.deliver(PEER, sealed(hello(answers=box.question)))
     refused(box, REFUSES + b"null", Code.NOTICE)
     box.heard(FIRST, PEER)
 

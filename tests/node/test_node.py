@@ -4,6 +4,7 @@ import shutil
 import threading
 import time
 from collections import Counter
+from itertools import cycle
 
 import numpy as np
 import pytest
@@ -37,6 +38,7 @@ from sottovoce.node.links import MESSAGE
 from sottovoce.node.message import Header, pack, pack_text
 from sottovoce.node.node import DurableNode, Outcome
 from sottovoce.node.store import Store
+from sottovoce.node.transport import RequestTransport
 
 RUN = run_of(rounds=12)
 TABLES = records(RUN)
@@ -271,6 +273,38 @@ def test_a_restored_old_folder_stops_for_good(tmp_path):
     assert isinstance(ends["south"], OldCopy) and "stops for good" in str(ends["south"])
     with pytest.raises(StoreError, match="stopped for good"):
         open_node(run, "south", TABLES, tmp_path / "south")
+
+
+def test_hellos_of_another_day_do_not_let_a_restored_folder_in(tmp_path, monkeypatch):
+    """A relay plays back what peers said before the folder was copied: they must say it to this very process."""
+    monkeypatch.setattr(transport, "AGAIN", 0.001)
+    monkeypatch.setattr(transport, "LOOK", 0.001)
+    run, net, tape = run_of(rounds=12, timeout=2.0), Net(), {}
+
+    def record(sender, receiver, payload):
+        if receiver == 2:
+            tape.setdefault(sender, []).append(payload)
+        return [payload]
+
+    net.fault = record
+    nodes = {name: open_node(run, name, TABLES, tmp_path / name) for name in run.nodes}
+    turn = nodes["south"].turn
+
+    def copying(state, t):
+        state = turn(state, t)
+        if t == run.rounds(2)[2]:
+            shutil.copytree(tmp_path / "south", tmp_path / "copy")
+        return state
+
+    nodes["south"].turn = copying
+    models(play(net, nodes))
+    old = open_node(run, "south", TABLES, tmp_path / "copy")
+    played = {peer: cycle(said) for peer, said in tape.items()}
+    old.transport = RequestTransport(old.links, old.skips, lambda peer, payload: next(played[peer]))
+    with pytest.raises(Paused, match="to say hello"):
+        old.take_part()
+    assert old.store.ledger.last(run.digest) <= run.rounds(2)[2]  # nothing was let out again
+    old.store.close()
 
 
 def test_an_empty_folder_in_the_middle_of_a_run_stops_for_good(tmp_path):

@@ -8,7 +8,7 @@ from net import Net, assert_as_simulated, open_node, overheard, play, records, r
 from sottovoce.network.mixing import check_doubly_stochastic
 from sottovoce.network.schedule import Schedule
 from sottovoce.node.message import Header, Refused, pack_text
-from sottovoce.node.skips import CONTROLLER, KEEP, PROMISED, SKIP, SkipOrders
+from sottovoce.node.skips import CONTROLLER, KEEP, LATE, PROMISED, SKIP, SkipOrders
 from sottovoce.node.store import Store
 
 TABLES = records(run_of())
@@ -137,7 +137,7 @@ def test_one_end_alone_skips_nothing_and_keeps_nothing(ends):
             first.tell(t, j, wrong)
     with pytest.raises(Refused, match=r"no link|not signed"):
         first.tell(t, j, third.word(t, 0))
-    assert first._phases == {(t, j): PROMISED} and not first.settle(t)  # it waits; nothing is mixed, nothing skipped
+    assert first._phases == {(t, j): LATE} and not first.settle(t)  # it waits; nothing is mixed, nothing skipped
     assert first.tell(t, j, theirs) and second.tell(t, 0, mine)
     assert first.skipped(t, j) and second.skipped(t, 0) and first.count == second.count == 1
     assert first.tell(t, j, theirs)  # told again, it is no news
@@ -158,9 +158,8 @@ def test_nothing_is_skipped_that_was_not_agreed(ends, tmp_path):
     _, t, j, first, second, _ = ends
     for part in (first, second):
         part.waited = lambda t, peer: 1.0
-    with pytest.raises(Refused, match="neither end has waited 5 s"):
-        first.tell(t, j, second.word(t, 0) if first.word(t, j) else None)
     second.waited = lambda t, peer: 5.5  # one end has: then the other is the slow one
+    assert not first.word(t, j)["late"] and second.word(t, 0)["late"]
     assert first.tell(t, j, second.word(t, 0)) and second.tell(t, 0, first.word(t, j))
     plain = run_of(rounds=12)
     node = open_node(plain, "north", TABLES, tmp_path / "plain")
@@ -168,6 +167,19 @@ def test_nothing_is_skipped_that_was_not_agreed(ends, tmp_path):
         node.skips.word(t, j)
     assert node.skips.settle(t)
     node.store.close()
+
+
+def test_an_order_that_comes_too_early_keeps_the_edge_and_never_stops_the_run(ends):
+    """Neither has waited, or what was waited for came just before: a word stays what it was, so both mix the edge."""
+    _, t, j, first, second, _ = ends
+    for part in (first, second):
+        part.waited = lambda t, peer: 0.0
+    early, theirs = first.word(t, j), second.word(t, 0)
+    first.waited = lambda t, peer: 6.0  # what happens after its word changes nothing: the other may have it already
+    assert first.word(t, j) == early
+    assert not second.tell(t, 0, early) and not first.tell(t, j, theirs)
+    assert first.settle(t) and second.settle(t) and first.count == second.count == 0
+    assert not first.tell(t, j, second.word(t, 0)) and not second.tell(t, 0, first.word(t, j))  # nor does asking again
 
 
 @pytest.mark.parametrize(
@@ -202,7 +214,8 @@ def test_a_promise_holds_through_restarts_until_the_other_s_word_is_there(tmp_pa
     file = tmp_path / "decisions.json"
     assert not SkipOrders(run, file, ask).skip(t, 0, j)  # the other end could not be asked: nothing is decided
     opened()
-    assert not nodes[0].skips.settle(t) and nodes[0].skips._phases == {(t, j): PROMISED}
+    assert not nodes[0].skips.settle(t) and nodes[0].skips._phases == {(t, j): LATE}
+    assert nodes[0].skips.undecided(t) == [j]
     assert not SkipOrders(run, file, ask).repeat()
     reachable.add(j)
     assert nodes[j].skips.settle(t)  # meanwhile the other end got the message after all, and mixes

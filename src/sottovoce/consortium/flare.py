@@ -178,7 +178,9 @@ class FlareTransport(NodeTransport):
             if self._under_way.get(peer) == payload or (first and self.links.heard(t, peer) is not None):
                 return  # whoever lacks a message asks for it
             self._under_way[peer] = payload
-        self._pool.submit(self._ask, peer, payload, first and peer < self.links.me)
+        self._pool.submit(
+            self._ask, peer, payload, first and t != 0 and peer < self.links.me
+        )  # a hello needs an answer
 
     def _ask(self, peer: int, payload: bytes, patient: bool) -> None:
         try:

@@ -25,7 +25,7 @@ from sottovoce.data.schema import FILE as SCHEMA_FILE
 from sottovoce.errors import FolderInUse, NetworkError, SpecError
 from sottovoce.node.budget import spendings
 from sottovoce.node.identity import Certified, Identity
-from sottovoce.node.message import Header, pack, unpack
+from sottovoce.node.message import Code, Header, Refused, check, pack, read
 from sottovoce.node.node import DurableNode
 from sottovoce.node.site import FILE as SITE_FILE
 from sottovoce.node.site import Site, problem_of, read_site
@@ -119,8 +119,11 @@ class ConsortiumNode:
                 raise NetworkError(f"no final model came from {names}; the run is paused: submit it again")
             for i in missing:
                 answer = self.channel.ask(self.run.nodes[i], MODEL, self.node.envelope.seal(i, MODEL, b"", payload))
-                if answer:
-                    self._take_model(i, answer, reply=True)
+                try:
+                    if answer:
+                        self._take_model(i, answer, reply=True)
+                except NetworkError as error:  # whoever relays can send anything: it is asked for again
+                    log.warning("the final model of %s was refused: %s", self.run.nodes[i], error)
             if len(self._models) < self.run.n:
                 time.sleep(0.1)
         return np.stack([self._models[i] for i in range(self.run.n)])
@@ -131,9 +134,13 @@ class ConsortiumNode:
     def _take_model(self, sender: int, data: bytes, reply: bool = False) -> None:
         if len(data) > self.node.links.limit:
             raise NetworkError(f"a model of {len(data)} bytes came from site {sender}; refused")
-        payload = self.node.envelope.open(sender, MODEL, data, reply)
+        message = read(self.node.envelope.open(sender, MODEL, data, reply))
         expected = Header(self.run.mark, self.run.T + 2, sender)
-        self._models[sender] = np.array(unpack(payload, expected, (self.run.m,)))
+        check(message, expected, (self.run.m,), bound=self.run.model_bound)
+        if not np.array_equal(self._models.setdefault(sender, np.array(message.array)), message.array):
+            raise Refused(
+                Code.SECOND, f"site '{self.run.nodes[sender]}' sent a second, different final model; the first counts"
+            )
 
     def _swap(self, site: str, payload: bytes) -> bytes:
         sender = self.run.number(site)

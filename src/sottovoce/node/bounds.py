@@ -18,6 +18,9 @@ not negative. Let ω_i be what the same plan makes of ones: then what node i hol
 closed, too, exchange by exchange: if all that i hears is within ω_j B_t, then what it holds next, Σ w_j s_j, is within
 Σ w_j ω_j B_t, and that is its next ω_i B_t. The bound is each node's own: with the largest of all for everybody, a liar
 could lengthen an honest node's sum beyond what the next exchange lets in. At the end of a round every ω is 1.
+
+Final models are bounded by the same token: a mean of x's, each within ‖x(0)‖ + B_t/modulus for dual averaging, and
+within B_t where the model itself is what is sent.
 """
 
 import math
@@ -56,6 +59,14 @@ def longest_messages(method: Method, release: Release, sizes: IntArray, m: int) 
     if not np.all(np.isfinite(found)):
         raise SpecError("messages of this run can grow beyond all numbers; take shorter steps")
     return found
+
+
+def longest_model(method: Method, messages: Array, m: int) -> float:
+    """What no honest node's final model passes, whatever is mixed that is within the bounds of messages."""
+    if not isinstance(method, DualAveraging):
+        return float(messages[-1])
+    still = [float(np.linalg.norm(method.x(np.zeros((1, m)), t))) for t in range(1, method.T + 1)]
+    return float(np.max(np.array(still) + messages / method.modulus))  # argmin moves by at most |Δz| over the modulus
 
 
 def longest_releases(method: Method, release: Release, sizes: IntArray, m: int) -> Array:

@@ -19,7 +19,9 @@ to be mixed (as many as a restarted node can lack), and its notices leave nothin
 Step 0 is the hello, the one after the last the farewell. In the hello each peer says the highest step that it saw from
 the other, its hash, and the *proof* that came with it: a MAC of step and hash under the sender's own secret, which
 nobody else can make. A node that is shown such a proof of a message that its folder does not know is an old copy of
-itself, and stops for good. A claim without a proof stops nobody: it is refused.
+itself, and stops for good. A claim without a proof stops nobody: it is refused. A hello counts only if it answers this
+very process: each process has a *question*, some bytes of chance that it says in its hellos, and a hello in answer says
+them back. Else a relay could play back to an old copy what its peers once said to the folder, before it was copied.
 
 *Vouchers.* With the last message of every stretch of 64 on a link goes a signature of the hashes of all of them, and a
 receiver takes the message in only if they are those that it got. So every message is signed for, with the sender's run
@@ -28,6 +30,7 @@ key, at the cost of one signature for 64; receivers keep vouchers, and can show 
 
 import json
 import math
+import os
 import struct
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
@@ -67,6 +70,7 @@ MESSAGE = "message"
 REFUSES = b"svox"
 """Begins the answer to a node whose keys are not those that are known of it."""
 PROOF = 16
+QUESTION = 16  # bytes by which a process knows that a hello is in answer to its own
 NOTICE = 4096  # bytes of a notice without what is attached to it
 REMARKS = 100  # refusals that are remembered
 _ABOUT = struct.Struct(f"<{PROOF}sH")  # what goes with a message: its proof, and how long the voucher behind it is
@@ -136,6 +140,11 @@ class Links:
         self._own: dict[int, str] = {}  # round -> hash of what this node said lately
         self._last: dict[int, list[int]] = {j: [] for j in self.peers}
         self._strangers: dict[int, Stranger] = {}
+        self.question = os.urandom(QUESTION).hex()
+        """What a hello must say back to count."""
+        self._questions: dict[int, str] = {}  # of the peers
+        self._answered: dict[int, str] = {}  # those of them that a hello of this node answers
+        self._unanswering: set[int] = set()
         self._failure: SottovoceError | None = None
         self._changed = Condition()  # its lock may be taken again by whoever holds it
         for step, payload in sorted(({run.step(t): p for t, p in saved.outbox.items()} | passed).items()):
@@ -176,11 +185,14 @@ class Links:
         with self._changed:
             known = peer not in self._strangers
             last = [t for t in sorted(self._outbox) if known and t in self._when[peer]][-KEPT:]
+            self._answered |= {peer: self._questions[peer]} if peer in self._questions else {}
             value = {
                 "to": self.run.nodes[peer],
                 "version": __version__,
                 "sigma": self.run.event(self.me).sigma,
                 "seen": self._claim(peer),
+                "asks": self.question,
+                "answers": self._answered.get(peer),
             }
             return pack_text(self._header(0), value, tuple(self._letter(peer, self._outbox[t]) for t in last))
 
@@ -188,6 +200,18 @@ class Links:
         """The latest that was seen of a peer, and its proof."""
         mark = self._seen.get(peer)
         return None if mark is None else [self.run.step(mark.round, mark.part), mark.message, mark.proof]
+
+    def owes_hello(self, peer: int) -> bool:
+        """Whether a peer has asked what no hello of this node has answered; where there are no replies, send one."""
+        with self._changed:
+            return self._questions.get(peer) != self._answered.get(peer)
+
+    def asks_again(self, peer: int) -> bool:
+        """Whether a hello came that does not answer this process, since this was last asked: then say hello again."""
+        with self._changed:
+            found = peer in self._unanswering
+            self._unanswering.discard(peer)
+            return found
 
     def farewell(self) -> bytes:
         """The notice that this node has done all of its rounds, and has everything that it needs on the disk."""
@@ -357,7 +381,8 @@ class Links:
             self._welcome(peer, value, attached)
         elif value != "done" or attached:
             raise Refused(Code.NOTICE, f"node {peer} sent a notice that cannot be read; refused")
-        self._inbox[peer][t] = _HERE
+        else:
+            self._inbox[peer][t] = _HERE
 
     def _take_message(self, peer: int, t: int, message: Message, payload: bytes, proof: str, voucher: bytes) -> None:
         name, digest, when = self.run.nodes[peer], message.digest.hex(), self.run.when
@@ -422,7 +447,15 @@ class Links:
             )
             raise self._strangers[peer]
         self._strangers.pop(peer, None)
+        asks = value.get("asks")
+        if not isinstance(asks, str) or len(asks) > 2 * QUESTION:
+            raise Refused(Code.NOTICE, f"a hello of node '{name}' asks for no answer; refused")
+        self._questions[peer] = asks
         self._check_own(name, value.get("seen"))
+        if value.get("answers") == self.question:
+            self._inbox[peer][0] = _HERE
+        else:
+            self._unanswering.add(peer)
         for letter in attached:
             if not 1 <= round_of(letter[_about_size(letter) :]) <= self.last:
                 raise Refused(

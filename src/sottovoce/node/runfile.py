@@ -49,7 +49,7 @@ from sottovoce._types import Array, IntArray
 from sottovoce.data.schema import Schema, plain_schema, read_schema
 from sottovoce.engine.secure import ExactSums, hindrance
 from sottovoce.errors import SottovoceError, SpecError
-from sottovoce.node.bounds import longest_messages, partial_shares
+from sottovoce.node.bounds import longest_messages, longest_model, partial_shares
 from sottovoce.node.entropy import Ahead
 from sottovoce.node.message import RUN
 from sottovoce.node.message import VERSION as WIRE
@@ -175,6 +175,11 @@ class Run:
     def _shares(self) -> dict[int, Array]:
         """Of each pattern of the schedule, once it was asked for."""
         return {}
+
+    @cached_property
+    def model_bound(self) -> float:
+        """How long a final model can be, whoever sends it."""
+        return longest_model(self.prepared.job.method, self.bounds, self.m)
 
     @property
     def T(self) -> int:

@@ -7,12 +7,13 @@ waiting (`skip_after`). The controller is at a server that nobody need trust, so
    has mixed it declines. A word is written down before it is given, signed with the run key, says whether this end has
    waited as long as was agreed, and is never changed.
 2. It hands each end the other's word. Two promises, of which one says that it has waited, and the edge is *skipped*:
-   each end writes that into its ledger before it mixes, and gives the edge's weight to its own message. A promise and a
-   refusal, and the edge is *kept*. One end alone can decide nothing, nor can the controller.
+   each end writes that into its ledger before it mixes, and gives the edge's weight to its own message. Any other two
+   words, and the edge is *kept*. One end alone can decide nothing, nor can the controller.
 
 An end that has promised waits for the other's word, through any number of restarts. A controller that tells nobody, or
-one end only, makes the run pause; it cannot make one end skip and the other mix, since each end's word decides the same
-for both. What was sent stays released, mixed or not: skipping an edge saves no budget.
+one end only, makes the run pause; it cannot make one end skip and the other mix, since both words decide the same for
+both. An end that waits so says for whom (`undecided`), so that any controller that does its part, and not only the one
+that asked, sets it free. What was sent stays released, mixed or not: skipping an edge saves no budget.
 """
 
 import json
@@ -32,7 +33,8 @@ from sottovoce.run.result import write_atomically
 
 CONTROLLER = 2**32 - 1
 """The number under which the controller's orders come."""
-PROMISED, SKIP, KEEP = "promised", "skip", "keep"
+PROMISED, LATE, SKIP, KEEP = "promised", "late", "skip", "keep"
+"""Where an edge stands at an end: promised, promised after having waited, and what was decided."""
 ASK, TELL = "ask", "tell"
 ORDER = 4096
 """Bytes of an order, and of the answer to one."""
@@ -91,9 +93,10 @@ class Skips:
         self._refuse_unless_agreed(t, peer)
         with self._lock:
             if (t, peer) not in self._phases:
-                self._keep(t, peer, KEEP if t <= self._mixed else PROMISED)
+                promise = LATE if self._late(t, peer) else PROMISED
+                self._keep(t, peer, KEEP if t <= self._mixed else promise)
             word = KEEP if self._phases[t, peer] == KEEP else PROMISED
-            late = word == PROMISED and (self._phases[t, peer] == SKIP or self._late(t, peer))
+            late = self._phases[t, peer] in (LATE, SKIP)  # a word that decided says the same as the decision
         signature = self._envelope.sign(*_statement(self.run, t, self.me, peer, word, late))
         return {"word": word, "late": late, "signature": signature.hex()}
 
@@ -111,16 +114,8 @@ class Skips:
                 raise Refused(
                     Code.SKIP, f"the edge to node {peer} in round {t} was not promised, so it cannot be skipped"
                 )
-            if mine != PROMISED:
-                return mine == SKIP  # decided already
-            if said == KEEP:
-                self._keep(t, peer, KEEP)
-            elif late or self._late(t, peer):
-                self._keep(t, peer, SKIP)
-            else:
-                raise Refused(
-                    Code.SKIP, f"neither end has waited {self.run.skip_after:g} s for the other in round {t}; refused"
-                )
+            if mine in (PROMISED, LATE):  # else it is decided already
+                self._keep(t, peer, SKIP if said == PROMISED and (late or mine == LATE) else KEEP)
             return self._phases[t, peer] == SKIP
 
     def _believed(self, t: int, peer: int, word: Any) -> tuple[str, bool]:
@@ -156,10 +151,15 @@ class Skips:
         with self._lock:
             return sum(phase == SKIP for phase in self._phases.values())
 
+    def undecided(self, t: int) -> list[int]:
+        """The peers whose word this node waits for before it mixes round t."""
+        with self._lock:
+            return [peer for (at, peer), phase in self._phases.items() if at == t and phase in (PROMISED, LATE)]
+
     def settle(self, t: int) -> bool:
         """Begin to mix round t, after which its edges can't be promised any more; False while one awaits a decision."""
         with self._lock:
-            if any(at == t and phase == PROMISED for (at, _), phase in self._phases.items()):
+            if self.undecided(t):
                 return False
             self._mixed = t
             return True

@@ -311,7 +311,7 @@ class Saved(NamedTuple):
     """Messages that peers may still ask for, by round."""
     seen: dict[int, Mark]
     skips: dict[tuple[int, int], str]
-    """(round, peer) -> 'promised', 'skip' or 'keep'."""
+    """(round, peer) -> 'promised', 'late', 'skip' or 'keep'."""
     parts: Mapping[tuple[int, int], bytes] = MappingProxyType({})
     """What was passed on in later exchanges, and peers may still ask for, by (round, exchange)."""
 

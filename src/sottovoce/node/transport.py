@@ -69,7 +69,12 @@ class NodeTransport(ABC):
         return {peer: p for peer, p in heard.items() if p is not None and not self.skips.skipped(t, peer)}
 
     def waiting(self, t: int) -> tuple[tuple[int, ...], float]:
-        """The peers whose messages this node lacks in an exchange of round t, and for how many seconds it waits."""
+        """The peers whose messages of round t, or words on them, this node lacks, and for how many seconds it waits."""
+        late, seconds = self._late(t)
+        return tuple(dict.fromkeys([*late, *self.skips.undecided(t)])), seconds
+
+    def _late(self, t: int) -> tuple[tuple[int, ...], float]:
+        """The same of messages alone."""
         step, hears, watch = self._awaited or (MEETING, (), Stopwatch())
         if self.links.run.at(step)[0] != t:
             return (), 0.0
@@ -77,7 +82,7 @@ class NodeTransport(ABC):
 
     def _waited(self, t: int, peer: int) -> float:
         """For how many seconds this node has waited for a peer's message of a round."""
-        late, seconds = self.waiting(t)
+        late, seconds = self._late(t)
         return seconds if peer in late else 0.0
 
     def meet(self, peers: Sequence[int]) -> None:
@@ -106,7 +111,8 @@ class NodeTransport(ABC):
             waited = watch.read()
             if waited >= patience:
                 raise Paused(self._gone(step, peer))
-            if self.lossy and waited - sent >= AGAIN:
+            anew = step == 0 and self.links.asks_again(peer)  # it is there, and has not heard this process yet
+            if self.lossy and (anew or waited - sent >= AGAIN):
                 self.send(peer, payload or self.links.hello(peer))
                 sent = waited
                 continue
@@ -252,6 +258,9 @@ class MpiTransport(NodeTransport):
         buffer = bytearray(size)
         message.Recv(buffer)
         with suppress(NetworkError):  # the links keep the reason; whoever waits goes on waiting
-            if self.links.deliver(peer, bytes(buffer)) == MEETING and peer not in self._introduced:
+            t = self.links.deliver(peer, bytes(buffer))
+            if t == MEETING and peer not in self._introduced:
                 self.send(peer, self.links.envelope.introduction)  # known here from before, and not yet there
+            elif t == 0 and self.links.owes_hello(peer):
+                self.send(peer, self.links.hello(peer))
         return True
