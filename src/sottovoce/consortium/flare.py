@@ -236,7 +236,7 @@ class FlareTransport(NodeTransport):
             self._noticed = self._changes
 
     def waiting(self, t: int) -> tuple[int, float] | None:
-        """The peer whose message of round t, or word on it, this node has waited for longest, and for how many seconds."""
+        """The peer whose message of round t, or word on it, this node waits for the longest, and its seconds."""
         with self._changed:
             began = {peer: when for peer, (r, when) in self._since.items() if r == t}
         asked = self.skips.undecided(t)
