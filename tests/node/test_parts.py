@@ -278,9 +278,11 @@ class Certain(NodeTransport):
 
     def wait(self, seconds):
         try:
-            self.links.deliver(*self.queues[self.me].get(timeout=seconds))
+            peer, data = self.queues[self.me].get(timeout=seconds)
         except queue.Empty:
             return
+        if self.links.deliver(peer, data) == 0 and self.links.owes_hello(peer):
+            self.send(peer, self.links.hello(peer))
 
 
 @pytest.mark.parametrize(
@@ -403,7 +405,7 @@ def test_a_proof_of_what_was_passed_on_tells_an_old_copy_its_future():
     proof = own_proof(secret_of(0), RUN.digest, step, digest).hex()
 
     def hello(box, claim):
-        value = {"to": "north", "version": "1", "sigma": RUN.event(1).sigma, "seen": claim}
+        value = {"to": "north", "version": "1", "sigma": RUN.event(1).sigma, "seen": claim, "asks": "ab"}
         payload = pack_text(Header(RUN.mark, 0, 1), value)
         box.deliver(1, ENVELOPES[1].seal(0, MESSAGE, _ABOUT.pack(bytes(16), 0), payload))
 
