@@ -311,9 +311,9 @@ class Cluster:
         self.injected[kind] = self.injected.get(kind, 0) + len(deeds)
         return kind
 
-    def disturb(self):
+    def disturb(self, kind=None):
         """One event: a process killed or stopped for a while, a link cut for a while, or the relay meddles."""
-        kind = self.rng.choice(["kill", "stop", "cut", *(DEEDS if self.hostile else ())])
+        kind = kind or self.rng.choice(["kill", "stop", "cut", *(DEEDS if self.hostile else ())])
         if kind in DEEDS:
             return self.meddle(kind)
         name = self.rng.choice(self.run.nodes)
@@ -349,7 +349,7 @@ class Cluster:
                     raise AssertionError(f"not done after {limit} s")
                 time.sleep(0.02)
                 if sum(made.values()) < events and time.monotonic() - last > self.rng.uniform(0.2, 1.8) * every:
-                    made[self.disturb()] += 1
+                    made[self.disturb(None if any(made.values()) else "kill")] += 1  # one at the least
                     last = time.monotonic()
         finally:
             for process in self.processes.values():
