@@ -34,7 +34,7 @@ demo: $(READY)  ## twenty nodes train a private SVM by gossip
 	@$(BIN)/sottovoce demo
 
 consortium-demo: $(READY)  ## three provisioned sites over FLARE, one killed midway and resumed: two or three minutes
-	@$(BIN)/python examples/consortium/demo.py
+	@$(BIN)/python examples/consortium/demo.py $(ARGS)
 
 test: $(READY)  ## style, types, unit tests, laws, doctests
 	$(MAKE) --no-print-directory lint
