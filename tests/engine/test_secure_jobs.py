@@ -42,7 +42,7 @@ def same(one, other):
 @pytest.mark.parametrize("case", CASES, ids=NAMES)
 def test_nodes_equal_the_reference(case, make_shards):
     """Bit for bit where mixing is exact, as is the mean of two; elsewhere up to a step of the grid."""
-    for change in ({"activation": "edges(1)", "mixing": "metropolis"}, {}):
+    for change in ({"activation": "edges(1)", "mixing": "metropolis", "averaging": "gossip"}, {}):
         job = secure_job(case | change, make_shards)
         expected = reference.run(job, job.start(), 1, 20)
         (found,) = ENGINES["nodes"].run([job], [job.start()], 1, 20)

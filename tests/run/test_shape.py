@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from sottovoce import Shards, solve
 from sottovoce.errors import PrivacyError, SottovoceError, SpecError
+from sottovoce.planner import Facts, choose
 from sottovoce.privacy.accounting import price
 from sottovoce.privacy.calibration import single
 from sottovoce.privacy.events import read_event
@@ -262,3 +263,13 @@ def test_where_secrets_are_shared_unevenly_look_and_rounds_together_cost_what_wa
     spec = SPEC.but(seed=seed, privacy__law=law, privacy__adversary="secret_pairs(1)", privacy__noise="private(1)")
     spec = spec.but(privacy__moments="moments(0.1, 0.2, 0.2)", network__activation="nodes(3)", algorithm__rounds=6)
     assert prepare(spec, data(6, 50)).statement.epsilon == pytest.approx(1.0, rel=2e-3)
+
+
+def test_sparse_records_stay_sparse():
+    """Their mean is not taken off: the plan knows that they are sparse, and a run that would is refused."""
+    facts = Facts((6000,), 5, 1.0, 1e-5, intercept=0.25, shape=True)
+    assert choose(facts).spec.privacy.moments.centre > 0
+    assert choose(replace(facts, sparse=True)).spec.privacy.moments.centre == 0
+    shape = Shape(np.ones(4), np.ones(4), 1.0, 0.25)
+    with pytest.raises(SpecError, match="sparse records cannot be taken off"):
+        shape.shards(Shards.of(sp.csr_array(np.eye(4)), np.ones(4), np.array([0, 4])))

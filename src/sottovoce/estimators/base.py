@@ -27,7 +27,7 @@ from sottovoce.privacy.statement import PrivacyStatement
 from sottovoce.problem.losses import LOSSES, Loss
 from sottovoce.problem.regularisers import Euclidean
 from sottovoce.problem.shards import Shards, by_group
-from sottovoce.rows import row_norms
+from sottovoce.rows import is_sparse, row_norms
 from sottovoce.run.build import ROW_SLACK
 from sottovoce.run.result import Result
 from sottovoce.run.solve import solve
@@ -241,14 +241,15 @@ class PrivateLinearModel(Evaluates, BaseEstimator):
             rows, targets, people = rows[order], targets[order], None if people is None else people[order]
             weights = None if weights is None else weights[order]
         shards = Shards.of(rows, targets, offsets, units=people, weights=weights)
-        choice = self._plan(tuple(shards.sizes.tolist()), names, outputs, "records" if units is None else "people")
+        of = "records" if units is None else "people"
+        choice = self._plan(tuple(shards.sizes.tolist()), names, outputs, of, is_sparse(rows))
         problem = (names, X.shape[1], self.row_norm_, bool(self.fit_intercept), self._labels(), shards.people)
         owner = np.repeat(np.arange(len(names)), np.diff(offsets))
         if order is not None:
             owner[order] = owner.copy()
         return Prepared(choice.spec.but(seed=key), choice, names, problem, shards, digest(X, y), owner)
 
-    def _plan(self, sizes: tuple[int, ...], names: tuple[str, ...], outputs: int, of: str) -> Choice:
+    def _plan(self, sizes: tuple[int, ...], names: tuple[str, ...], outputs: int, of: str, sparse: bool) -> Choice:
         """The planner's choice from public numbers alone: that this takes no data is what keeps it private."""
         epsilon, delta = settings.budget(self.epsilon, self.delta, sum(sizes))
         settings.refuse_small_nodes(sizes, names, epsilon, delta, of)
@@ -266,6 +267,7 @@ class PrivateLinearModel(Evaluates, BaseEstimator):
             shape=epsilon is not None and self._shaped(),
             penalty=settings.penalty_name(self.penalty),
             weight=self._mean_weight(),
+            sparse=sparse,
         )
         return settings.plan(facts, epsilon is not None, self._given())
 

@@ -54,6 +54,7 @@ class Facts:
     weight : what a record's loss is multiplied by on average, at most 1: so much less is learned beside the same noise
     shape : whether a share of the budget may be spent on the shape of the data, where that pays (`privacy.moments`)
     lost : the share of releases that will never appear, a public guess; what pairs share with them stays uncancelled
+    sparse : whether records are stored sparse; they stay so, which they would not with their mean taken off
     """
 
     sizes: tuple[int, ...]
@@ -72,6 +73,7 @@ class Facts:
     weight: float = 1.0
     shape: bool = False
     lost: float = 0.0
+    sparse: bool = False
 
     def __post_init__(self) -> None:
         """Facts that no problem has are errors."""
@@ -328,7 +330,8 @@ def _moments(facts: Facts, given: dict[str, Any], noise: float) -> Moments:
         return NO_MOMENTS
     deviations = [noise * reach / math.sqrt(share) for reach, share in zip((1, 2, math.sqrt(2)), SHARES, strict=True)]
     length, centre, scale = SHARES
-    centred = facts.intercept > 0 and features <= WIDE and features * deviations[1] ** 2 <= FAINT
+    told = features <= WIDE and features * deviations[1] ** 2 <= FAINT
+    centred = facts.intercept > 0 and not facts.sparse and told
     return Moments(
         length if deviations[0] <= FAINT else 0.0,
         centre if centred else 0.0,

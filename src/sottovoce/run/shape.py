@@ -28,7 +28,7 @@ import scipy  # not its parts: they load when first used
 
 from sottovoce._types import Array, IntArray
 from sottovoce.engine.secure import LAWS, ExactSums, SecureDraws
-from sottovoce.errors import NetworkError
+from sottovoce.errors import NetworkError, SpecError
 from sottovoce.network.graphs import Graph
 from sottovoce.privacy.moments import Moments
 from sottovoce.privacy.release import Release, Setting
@@ -87,7 +87,12 @@ class Shape:
             data *= _shorter(np.sqrt(squares), self.bound, X.dtype)[entries]
             mapped: Any = scipy.sparse.csr_array((data, X.indices, X.indptr), X.shape)
         else:
-            mapped = np.array(X.toarray() if is_sparse(X) else X)
+            if is_sparse(X):
+                raise SpecError(
+                    "the mean of sparse records cannot be taken off and leave them sparse; take moments without a "
+                    "centre, or dense records"
+                )
+            mapped = np.array(X)
             step = max(1, ROWS // mapped.shape[1])
             for first in range(0, len(mapped), step):
                 some = mapped[first : first + step]
