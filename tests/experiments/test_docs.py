@@ -10,13 +10,14 @@ from sottovoce.experiments.baselines import BASELINES
 
 ROOT = Path(__file__).parent.parent.parent
 PAGE = ROOT / "docs" / "algorithms.md"
+COLUMNS = 8  # bars in a row of the table of baselines: averagings have tables of their own
 
 pytestmark = pytest.mark.skipif(not PAGE.exists(), reason="the pages are not here")
 
 
 def test_every_baseline_has_its_row():
     page = PAGE.read_text()
-    rows = [line for line in page.splitlines() if line.startswith("| `")]
+    rows = [line for line in page.splitlines() if line.startswith("| `") and line.count("|") == COLUMNS]
     named = [name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[1])]
     assert sorted(named) == sorted(BASELINES)
     for row in rows:

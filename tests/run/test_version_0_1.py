@@ -42,7 +42,11 @@ def differences(old, new, where=""):
     return [] if same else [f"{where}: {old!r} became {new!r}"]
 
 
-@pytest.mark.parametrize("name", PRINTED)
+ANEW = {"plan1", "plan2"}
+"""The planner was fitted anew in 0.2, on more problems; what it chooses is other, and the fit has tests of its own."""
+
+
+@pytest.mark.parametrize("name", sorted(PRINTED.keys() - ANEW))
 def test_it_prints_the_same_numbers(name, tmp_path):
     arguments = [*PRINTED[name]["arguments"], "--json"]
     if name == "reproduce":

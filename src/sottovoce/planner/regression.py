@@ -295,7 +295,7 @@ def weight_of_targets(facts: Facts) -> float:
     Examples
     --------
     >>> weight_of_targets(Facts(sizes=(1000,), features=21, epsilon=1.0, delta=1e-5, intercept=0.5))
-    0.6536
+    0.6628
     """
     theta, row = SPREAD * facts.features / facts.row_norm**2, facts.row_norm**2 + facts.intercept**2
     return float(f"{math.sqrt((math.sqrt(1.0 + 8.0 * theta * row) - 1.0) / (4.0 * theta)):.4g}")

@@ -131,7 +131,7 @@ def conductances(d: Array, weights: Array) -> Array:
     >>> d, weights = np.array([[1.0, 2.0, 4.0]]), np.array([[[0.0, 3.0, 0.0], [3.0, 0.0, 5.0], [0.0, 5.0, 0.0]]])
     >>> M = np.diag(d[0] + weights[0].sum(axis=0)) - weights[0]
     >>> conductances(d, weights), 1.0 / np.diag(np.linalg.inv(M))
-    (array([[2.75409836, 5.97222222, 5.71428571]]), array([2.75409836, 5.97222222, 5.71428571]))
+    (array([[2.75384615, 4.97222222, 5.77419355]]), array([2.75384615, 4.97222222, 5.77419355]))
     """
     d, w = d.astype(np.float64), weights.astype(np.float64)
     n = d.shape[-1]
