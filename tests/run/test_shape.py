@@ -1,6 +1,7 @@
 """The shape of the data: what is let out is as sensitive, noisy and dear as is said, and what is made of it linear."""
 
 import math
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -273,3 +274,16 @@ def test_sparse_records_stay_sparse():
     shape = Shape(np.ones(4), np.ones(4), 1.0, 0.25)
     with pytest.raises(SpecError, match="sparse records cannot be taken off"):
         shape.shards(Shards.of(sp.csr_array(np.eye(4)), np.ones(4), np.array([0, 4])))
+
+
+def test_wide_sparse_records_are_looked_at_few_at_a_time():
+    """Of 20,000 × 50,000, which are 8 GB if they are dense, no more than some megabytes are."""
+    X = sp.random_array((20_000, 50_000), density=1e-4, format="csr", rng=np.random.default_rng(0))
+    shards = Shards.of(X, np.ones(20_000), np.array([0, 20_000]))
+    tracemalloc.start()
+    found = means(Moments(0.01, 0.0, 0.0), shards, 1.0)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    squares = X.multiply(X).sum(axis=1)
+    assert found[0] == pytest.approx(np.minimum(squares, 1.0).mean() * Moments(0.01, 0.0, 0.0).factors[0], rel=1e-9)
+    assert peak < 200e6

@@ -56,8 +56,8 @@ SHORTEST = 1e-4
 """Of mapped rows, the mean square counts as this much at the least, so that nothing is blown up."""
 LESS = 1.0 - 2.0**-40
 """Each unit's part of a secure sum is made smaller by more than the error of computing it."""
-ROWS = 1 << 16
-"""Numbers that are worked on at a time."""
+ROWS = 1 << 20
+"""Numbers that are worked on at a time: sparse rows are spread out so few at a time, and never all."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,8 +129,17 @@ def _shorter(norms: Array, bound: float, kind: Any) -> Array:
     return np.asarray(np.where(norms > near, near / np.maximum(norms, near), 1.0).astype(kind))
 
 
+def _lengths_alone(moments: Moments) -> bool:
+    """Then sparse rows need not be spread out."""
+    return bool(moments.length) and not moments.centre and not moments.scale
+
+
 def statistic(moments: Moments, X: Any, bound: float) -> Array:
     """φ of some rows, each brought to the bound where it is longer; dense."""
+    if is_sparse(X) and _lengths_alone(moments):
+        entries = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
+        squares = np.bincount(entries, np.square(X.data, dtype=np.float64) / bound**2, minlength=X.shape[0])
+        return np.minimum(squares, 1.0)[:, None] * moments.factors[0]
     x = np.asarray(X.toarray() if is_sparse(X) else X, dtype=np.float64) / bound
     x /= np.maximum(lengths(x), 1.0)[:, None]
     squares, (length, centre, scale) = np.square(x), moments.factors
@@ -145,7 +154,9 @@ def _units(moments: Moments, shards: Shards, node: int, bound: float) -> Any:
     rows, counts = shards.rows(node), shards.counts(node)
     listed = np.arange(len(shards.y))[rows]
     ends = np.arange(1, len(listed) + 1) if counts is None else np.cumsum(counts)
-    step = max(1, ROWS // max(1, moments.width(int(shards.X.shape[1]))))
+    features = int(shards.X.shape[1])
+    spread = 1 if is_sparse(shards.X) and _lengths_alone(moments) else max(features, moments.width(features))
+    step = max(1, ROWS // spread)
     for first in range(0, len(ends), step):
         some = ends[first : first + step]
         begin = int(ends[first - 1]) if first else 0
