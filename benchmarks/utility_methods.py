@@ -19,9 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 from scipy.optimize import brentq
-from scipy.stats import rankdata
 
-from sottovoce._types import Array
 from sottovoce.data.standins import epsilon_like
 from sottovoce.estimators.settings import SMALL_INTERCEPT
 from sottovoce.evaluation.curves import figures
@@ -95,25 +93,16 @@ def run(spec: Spec, shards: Shards, data: Dataset, epsilon: float, seed: int) ->
     """One run; its statement must not be over the budget."""
     result = solve(spec.but(seed=seed), shards, test=data.test, execution=Execution(observations=1, runs=MANY))
     last = result.history.last
-    scores, truth = result.decide(data.held_out.X), data.held_out.y
+    scores, truth = result.decide(data.test.X), np.asarray(data.test.y)
     assert result.statement.private and result.statement.epsilon <= epsilon * (1 + 1e-9)
-    ranks = {} if scores.ndim > 1 else figures(scores, np.asarray(truth) > 0)
-    return ranks | {
+    each = [scores[:, k] for k in range(data.classes)] if data.classes > 2 else []  # one class against the rest
+    many = {"auc": float(np.mean([figures(s, truth == k)["auc"] for k, s in enumerate(each)]))} if each else {}
+    return (many or figures(scores, truth > 0)) | {
         "accuracy": float(last["test_accuracy"]),
-        "auc": area(scores, np.asarray(truth)),
         "rounds": spec.algorithm.rounds,
         "bytes": float(last["bytes"]),
         "seconds": result.environment["seconds"],
     }
-
-
-def area(scores: Array, truth: Array) -> float:
-    """Under the ROC curve; of several classes the mean over one against the rest."""
-    if scores.ndim == 2:
-        return float(np.mean([area(scores[:, k], np.where(truth == k, 1.0, -1.0)) for k in range(scores.shape[1])]))
-    positive = truth > 0
-    count, ranks = int(positive.sum()), rankdata(scores)
-    return float((ranks[positive].sum() - count * (count + 1) / 2) / (count * (len(truth) - count)))
 
 
 def facts_of(

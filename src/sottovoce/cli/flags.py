@@ -131,8 +131,7 @@ class DataFlags:
         if twice:
             raise SpecError(f"the schema says what --{twice[0].replace('_', '-')} would; leave the option out")
         schema = read_schema(self.schema)
-        given = {name: value for name, value in vars(self.dialect).items() if value is not None and name != "quote"}
-        return replace(schema, dialect=replace(schema.dialect, **given))
+        return replace(schema, dialect=self.dialect.over(schema.dialect))
 
     def implied(self) -> dict[str, Any]:
         """The fields of a spec that follow from the schema; of the loss, what it is if nobody says."""

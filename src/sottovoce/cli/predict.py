@@ -60,8 +60,7 @@ def _rows(
     """The records as the model takes them."""
     if (model / SCHEMA_FILE).exists():  # raw columns, encoded as those that were trained on
         schema = read_schema(model / SCHEMA_FILE)
-        given = {name: value for name, value in vars(dialect).items() if value is not None and name != "quote"}
-        return replace(schema, dialect=replace(schema.dialect, **given)).read_rows(file, format)
+        return replace(schema, dialect=dialect.over(schema.dialect)).read_rows(file, format)
     if result.features is not None:  # by name: other columns, and their order, do not matter
         return load(file, format=format, columns=result.features, dialect=dialect).X
     width = result.coef.shape[-1]

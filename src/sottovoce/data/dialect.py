@@ -80,6 +80,21 @@ class Dialect:
         except LookupError:
             raise SpecError(f"there is no encoding '{self.encoding}'; say utf-8, cp1252, latin-1 or utf-16") from None
 
+    def over(self, other: "Dialect") -> "Dialect":
+        """What is said here, and of the rest what another says.
+
+        Examples
+        --------
+        >>> Dialect(decimal=",").over(Dialect(";", "."))
+        Dialect(separator=';', decimal=',', encoding=None, quote='"')
+        """
+        return Dialect(
+            self.separator or other.separator,
+            self.decimal or other.decimal,
+            self.encoding or other.encoding,
+            other.quote,
+        )
+
     @property
     def words(self) -> str:
         """What it is, for a note.
