@@ -1,4 +1,4 @@
-"""The site: `make docs` builds it from these pages, the docstrings and `examples/`, without a network, warnings as errors."""
+"""The site: `make docs` builds it from these pages, the docstrings and `examples/`, without a network."""
 
 import inspect
 import os

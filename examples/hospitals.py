@@ -34,7 +34,8 @@ with tempfile.TemporaryDirectory() as folder:
 train, test = train_test_split(table, test_size=0.25, random_state=0)
 
 # %%
-# Public bounds bring the columns to a common scale; the classifier plans rounds and noise from public numbers, and says why.
+# Public bounds bring the columns to a common scale; the classifier plans rounds and noise from public numbers, and
+# says why.
 model = make_pipeline(
     PublicScaler(bounds=COLUMNS),
     PrivateClassifier(epsilon=2.0, row_norm=2.0, classes=["benign", "malignant"], random_state=0),

@@ -2,8 +2,8 @@
 What the paper's noise really gives
 ===================================
 
-Theorem 1 of the paper says how much noise makes ε = 1. The accountant says what that noise gives against whoever sees the
-messages: far more than 1, and worse as nodes have more records.
+Theorem 1 of the paper says how much noise makes ε = 1. The accountant says what that noise gives against whoever
+sees the messages: far more than 1, and worse as nodes have more records.
 """
 
 import matplotlib.pyplot as plt
@@ -11,7 +11,8 @@ import matplotlib.pyplot as plt
 from sottovoce.privacy import ADVERSARIES, Theorem1, compare
 
 # %%
-# The paper's setting: twenty nodes of 20,000 records, one record of a node and one edge a round, three passes over the data.
+# The paper's setting: twenty nodes of 20,000 records, one record of a node and one edge a round, three passes over
+# the data.
 RECORDS, DELTA, IOTA = 20_000, 1e-5, 0.1
 CLAIMED = (0.2, 0.4, 0.6, 0.8, 1.0)
 everything = ADVERSARIES.read("transcript")  # whoever sees every message of every node

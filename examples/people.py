@@ -2,8 +2,8 @@
 A guarantee for a whole patient
 ===============================
 
-Patients come more than once. A guarantee for a visit is weaker than it sounds for whoever came ten times; ids make it one for
-the patient.
+Patients come more than once. A guarantee for a visit is weaker than it sounds for whoever came ten times; ids make
+it one for the patient.
 """
 
 import matplotlib.pyplot as plt

@@ -2,8 +2,9 @@
 What an ε costs
 ===============
 
-How much accuracy an ε costs, how much more when the records are spread over owners who trust nobody, and how little more when a
-majority of them is trusted. Every point is a simulation: on real records such a picture would itself have to be paid for.
+How much accuracy an ε costs, how much more when the records are spread over owners who trust nobody, and how little
+more when a majority of them is trusted. Every point is a simulation: on real records such a picture would itself
+have to be paid for.
 """
 
 import matplotlib.pyplot as plt

@@ -2,8 +2,8 @@
 Regression with a public range
 ==============================
 
-Disease progression after a year, from ten measurements of 442 patients: targets have a public range, and one release of noisy
-sums serves every strength of regularisation.
+Disease progression after a year, from ten measurements of 442 patients: targets have a public range, and one
+release of noisy sums serves every strength of regularisation.
 """
 
 import matplotlib.pyplot as plt
@@ -20,8 +20,9 @@ open_model = RidgeCV(np.logspace(-4, 2, 20)).fit(X, y)
 print(f"without privacy: R² = {open_model.score(X_test, y_test):.2f}")
 
 # %%
-# From the documentation: targets go from 25 to 346; ten columns whose squares sum to 1 over 442 rows, so that a typical row has
-# length 0.15, and longer ones than 0.2 may well be scaled down. Five seeds: with so few patients one draw of the noise matters.
+# From the documentation: targets go from 25 to 346; ten columns whose squares sum to 1 over 442 rows, so that a
+# typical row has length 0.15, and longer ones than 0.2 may well be scaled down. Five seeds: with so few patients one
+# draw of the noise matters.
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 settings = {"row_norm": 0.2, "target_bounds": (25, 346)}
 found = [

@@ -21,8 +21,8 @@ changed[17] = 2_000_000
 others = np.delete(np.arange(200), 17)
 
 # %%
-# A scaler that learns from the data moves everybody else's value: the change is there to be seen, without noise. One that knows
-# public bounds moves nobody's.
+# A scaler that learns from the data moves everybody else's value: the change is there to be seen, without noise. One
+# that knows public bounds moves nobody's.
 figure, axes = plt.subplots(1, 2, figsize=(8, 3.2), layout="constrained", sharey=True)
 for axis, scaler in zip(axes, (StandardScaler(), PublicScaler(bounds=(0, 200_000))), strict=True):
     before, after = (clone(scaler).fit(table).transform(table)[others, 0] for table in (incomes, changed))

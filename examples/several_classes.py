@@ -16,7 +16,8 @@ X, y = load_digits(return_X_y=True)
 X, X_test, y, y_test = train_test_split(X, y, random_state=0)
 
 # %%
-# Pixels go from 0 to 16, which is public; so are the ten classes. A seed makes this a simulation, and the verdict says so.
+# Pixels go from 0 to 16, which is public; so are the ten classes. A seed makes this a simulation, and the verdict
+# says so.
 models = {
     loss: make_pipeline(
         PublicScaler(bounds=(0, 16), feature_range=(0, 1)),
