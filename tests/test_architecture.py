@@ -26,7 +26,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "engine": "problem network privacy secure algorithm",
         "run": "problem network privacy secure algorithm engine",
         "planner": "problem network privacy algorithm run",
-        "auditing": "problem network privacy secure algorithm engine run",
+        "auditing": "problem network privacy secure algorithm engine run evaluation",
         "figure": "",
         "report": "figure network privacy run",
         "experiments": "data problem network privacy algorithm engine run planner figure report evaluation",
