@@ -31,7 +31,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "report": "figure network privacy run",
         "experiments": "data problem network privacy algorithm engine run planner figure report evaluation",
         "evaluation": "problem privacy secure",
-        "estimators": "data problem network privacy algorithm planner run evaluation",
+        "estimators": "data problem network privacy algorithm planner run evaluation report",
         "node": "data problem network privacy secure algorithm engine run",
         "consortium": "node data problem privacy secure run evaluation",
         "cli": (
