@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "sottovoce"
-BASE = {"_text", "_types", "_version", "errors", "notation", "rows", "streams"}  # everybody may use these
+BASE = {"_text", "_types", "_version", "errors", "notation", "rows", "streams", "within"}  # everybody may use these
 MAY_IMPORT: dict[str, set[str]] = {
     part: set(others.split())
     for part, others in {

@@ -868,7 +868,7 @@ def read_event(data: Mapping[str, Any]) -> Event:
             raise PrivacyError(f"{given} is no event of a release: '{odd[0]}' does not go with the law '{event.law}'")
         return event
     except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
-        raise PrivacyError(f"{data!r} is no event of a release ({type(error).__name__}: {error})") from None
+        raise PrivacyError(f"{data!r} is no event of a release ({type(error).__name__})") from None
 
 
 LEVELS = 4  # nodes that differ only in how often they spoke are accounted at this many counts, each rounded up
