@@ -240,7 +240,7 @@ def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None, secure
         if reason is not None:
             raise PrivacyError(reason)
         sums = exact_sums(problem, release, spec.problem.row_norm, spec.problem.intercept, int(shards.sizes.max()))
-        drawn = len(schedule.active) * numbers
+        drawn = int(schedule.starts[-1]) * numbers
         draws = SecureDraws(release, sums, keys, shards.sizes, numbers, compiled=drawn >= WORTH)
     job = Job(problem, method, schedule, release, draws)
     mapped = (shape, origin) if shape is not None else ()
@@ -249,7 +249,7 @@ def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None, secure
 
 def attendance(schedule: Schedule) -> Attendance | None:
     """Who speaks in each round; None where everybody does in all of them."""
-    if len(schedule.active) == schedule.T * schedule.n and not schedule.speakers:
+    if schedule.starts[-1] == schedule.T * schedule.n and not schedule.speakers:
         return None
     loud = schedule.speaks(1, schedule.T)
     starts = np.concatenate([[0], np.cumsum(loud)])[schedule.starts]
