@@ -40,6 +40,10 @@ def plan(
     correct: Annotated[bool, typer.Option("--correct", help="Weigh unevenly active nodes.")] = False,
     trust: Annotated[str, typer.Option("--trust", help="nobody, majority, centre, or how many collude.")] = "nobody",
     adversary: Annotated[str | None, typer.Option("--adversary", help="In its place: who is watching.")] = None,
+    shape: Annotated[
+        bool, typer.Option("--shape/--no-shape", help="A share for the data's shape, as in fits of classifiers.")
+    ] = True,
+    sparse: Annotated[bool, typer.Option("--sparse", help="Records are stored sparse, and stay so.")] = False,
     lost: Annotated[float, typer.Option("--lost", help="Share of releases that never appear, a public guess.")] = 0.0,
     plot: Annotated[
         Path | None, typer.Option("--plot", help="Draw accuracy against bytes into this file (PNG, SVG, PDF).")
@@ -55,7 +59,7 @@ def plan(
     watching = read_trust(trust).adversary(nodes) if adversary is None else adversary
     facts = Facts(
         sizes, features, epsilon, delta, loss, outputs, watching, graph, row_norm, intercept, penalty, max_rounds,
-        max_bytes, lost=lost,
+        max_bytes, shape=shape, lost=lost, sparse=sparse,
     )  # fmt: skip
     fixed = {
         "sampling": sampling, "activation": activation, "rounds": rounds, "h": h, "gamma": gamma, "clip": clip,
@@ -81,6 +85,14 @@ def plan(
         f"Adversary '{watcher}' sees {watcher.sees}; neighbouring data: {ADJACENCY}.",
         soft_wrap=True,
     )
+    if exact.moments_sigma:
+        screen.out.print(
+            f"Before the first round it lets out {exact.moments} of the shape of its records, with σ = "
+            f"{exact.moments_sigma:.3g} in each number: {100 * choice.spec.privacy.moments.total:.3g} % of the budget, "
+            "counted in the σ above. Real nodes do not do this yet: plan their runs with --no-shape.",
+            soft_wrap=True,
+            highlight=False,
+        )
     if plot is not None:
         screen.out.print(f"drawn into {plot}")
 

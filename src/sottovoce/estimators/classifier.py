@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -19,6 +20,7 @@ from sottovoce.evaluation.private import Evaluation, answers
 from sottovoce.problem import losses
 from sottovoce.problem.losses import Loss
 from sottovoce.problem.regularisers import Euclidean
+from sottovoce.run.scale import Scale
 from sottovoce.run.spec import Spec
 
 LOSSES = "auto, hinge, smoothed_hinge, logistic, squared_hinge, softmax"
@@ -264,6 +266,11 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
 
     def _named(self) -> tuple[Any, ...]:
         return self._labels()
+
+    def _record_scale(self) -> Scale:
+        two = len(self.classes_) == 2
+        link = None if self.loss_ == "softmax" else (float(self.link_[0]), float(self.link_[1]))
+        return replace(super()._record_scale(), threshold=float(self.threshold_) if two else 0.0, link=link)
 
     def _loss(self, outputs: int) -> Loss:
         if self.loss == "auto":
