@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 
 ROW_SLACK = 1e-5  # rounding of files and of float32; harmless, since every subgradient is clipped to L in any case
 
+LINKS = 500_000
+"""Links of a graph that a result lists; a larger one is known by its name."""
+
 EXACT_MEAN = 1e-9  # β of a mixing that leaves every node with the mean, up to rounding
 
 
@@ -52,6 +55,7 @@ class Public(TypedDict, total=False):
     m: int
     records: list[int]
     edges: list[list[int]]
+    """Who is linked with whom, where that is no more than `LINKS`."""
     iota: float
     beta: float
     beta_error: float
@@ -224,7 +228,6 @@ def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None, secure
         n=n,
         m=problem.m,
         records=shards.sizes.tolist(),
-        edges=graph.edges.tolist(),
         iota=iota,
         beta=mixing.beta,
         beta_error=mixing.error,
@@ -234,6 +237,8 @@ def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None, secure
         theorem1=[claim.report(scale) for claim, scale in zip(claims, sigma, strict=False)],
         **kept,
     )
+    if graph.links <= LINKS:
+        public["edges"] = graph.edges.tolist()
     draws: Randomness = Draws(release, streams, shards.sizes, numbers)
     if keys is not None and any(sigma):
         reason = refusal(problem, method, release)
