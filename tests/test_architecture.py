@@ -57,6 +57,7 @@ ONLY_IN = {
     "nvflare": {"consortium/controller.py", "consortium/executor.py"},  # elsewhere through consortium/flare.py
     "cryptography": {"consortium/certificates.py", "secure/generator.py", "node/envelope.py", "node/identity.py"},
     "flint": {"secure"},
+    "cupy": {"engine/gpu"},
 }
 FILES = sorted(PACKAGE.rglob("*.py"))
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
