@@ -9,7 +9,7 @@ const PLACES = {
   max_bytes: [1e5, 1e6, 1e7, 1e8, 1e9, 0],
 };
 const START = {nodes: 20, records: 1000, features: 50, epsilon: 1, delta: 1e-5, max_bytes: 0};
-const TRUST = {nobody: "nobody", "1": "one node may be curious", majority: "a majority is honest", centre: "a trusted centre"};
+const TRUST = [["nobody", "nobody"], ["1", "all but one node"], ["majority", "a majority"], ["centre", "a centre"]];
 const known = JSON.parse(document.getElementById("known").textContent);
 const at = (id) => document.getElementById(id);
 const number = (x) => x.toLocaleString("en-GB", {maximumSignificantDigits: 3});
@@ -105,7 +105,7 @@ async function ask() {
   document.body.dataset.settled = "";
   let found;
   if (known.answers) {
-    const key = Object.keys(places).map((name) => fields[name]).concat(fields.trust).join(" ");
+    const key = Object.keys(places).map((name) => at(name).value).concat(fields.trust).join(" ");
     found = known.answers[key] || {error: "This page knows some cases only; `sottovoce plan --open` knows them all."};
   } else {
     try {
@@ -124,10 +124,10 @@ for (const name of Object.keys(places)) {
   at(name).value = String(Math.max(0, places[name].indexOf((known.start || START)[name])));
   at(name).addEventListener("input", ask);
 }
-for (const name of known.trust || Object.keys(TRUST)) {
+for (const [name, words] of TRUST.filter((pair) => !known.trust || known.trust.includes(pair[0]))) {
   const option = document.createElement("option");
   option.value = name;
-  option.textContent = TRUST[name];
+  option.textContent = words;
   at("trust").append(option);
 }
 at("trust").addEventListener("input", ask);

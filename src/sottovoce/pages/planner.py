@@ -6,6 +6,8 @@ The answers are the command's: the same `choose`, the same exact price, the same
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -90,9 +92,10 @@ class Question:
     @property
     def python(self) -> str:
         """The lines that train with it."""
+        trust = self.trust if self.trust.isdigit() else repr(self.trust)
         return (
             "from sottovoce import PrivateClassifier\n\n"
-            f"model = PrivateClassifier(epsilon={self.epsilon:g}, delta={self.delta:g}, trust={self.trust!r}, "
+            f"model = PrivateClassifier(epsilon={self.epsilon:g}, delta={self.delta:g}, trust={trust}, "
             "row_norm=1.0, classes=[False, True])\n"
             "model.fit(X, y, nodes=owners)      # rows of length 1 at most: see PublicScaler and schemas\n"
             "print(model.privacy_.paragraph())"
@@ -131,7 +134,7 @@ def answer(question: Question) -> dict[str, Any]:
         "delta": facts.delta,
         "trust": [{"trust": o.trust, "words": o.words, "loss": o.loss} for o in offers(facts)] if facts.n > 1 else [],
         "reasons": list(choice.reasons),
-        "paper": _paper(question),
+        "paper": _paper(question.epsilon, question.delta, question.records),
         "command": question.command,
         "python": question.python,
     }
@@ -143,13 +146,37 @@ def _notices(epsilon: float, delta: float) -> float:
     return 100 * min(delta + math.exp(min(epsilon, 7.0)) * alarm, 1 - math.exp(-epsilon) * (1 - delta - alarm), 1.0)
 
 
-def _paper(question: Question) -> dict[str, float]:
+@lru_cache(maxsize=1024)
+def _paper(epsilon: float, delta: float, records: int) -> dict[str, float]:
     """The paper's formula for the same ε (1 at the most, as it asks), and what its noise gives."""
-    claimed = min(question.epsilon, 1.0)
-    rounds = max(1, round(PAPER["passes"] * question.records / PAPER["iota"]))
-    noise = Theorem1(claimed, PAPER["delta0"], PAPER["iota"], 1.0, question.records, rounds)
-    truth = compare(noise, ADVERSARIES.read("transcript"), question.delta)
+    claimed = min(epsilon, 1.0)
+    rounds = max(1, round(PAPER["passes"] * records / PAPER["iota"]))
+    noise = Theorem1(claimed, PAPER["delta0"], PAPER["iota"], 1.0, records, rounds)
+    truth = compare(noise, ADVERSARIES.read("transcript"), delta)
     return {"claimed": claimed, "true": truth.epsilon, "sigma": noise.sigma}
+
+
+STATIC: dict[str, tuple[Any, ...]] = {
+    "nodes": (5, 20, 100),
+    "records": (200, 1000, 5000),
+    "features": (10, 100, 1000),
+    "epsilon": (0.2, 0.5, 1, 2, 5),
+    "delta": (1e-5,),
+    "max_bytes": (0,),
+}
+"""The places of the page that is opened from a site, where nobody answers; and whom one may trust there."""
+STATIC_TRUST = ("nobody", "majority", "centre")
+
+
+def static() -> str:
+    """The page with all its answers in it, for a site."""
+    answers = {}
+    for places in product(*(range(len(values)) for values in STATIC.values())):
+        chosen = {name: STATIC[name][place] for name, place in zip(STATIC, places, strict=True)}
+        for trust in STATIC_TRUST:
+            answers[" ".join((*map(str, places), trust))] = answer(Question(**chosen, trust=trust))
+    start = {"nodes": 20, "records": 1000, "features": 100, "epsilon": 1, "delta": 1e-5, "max_bytes": 0}
+    return page({"places": STATIC, "trust": STATIC_TRUST, "start": start, "answers": answers}).html
 
 
 def page(known: dict[str, Any] | None = None) -> Page:
