@@ -115,7 +115,7 @@ def write_rooms(app: Any) -> None:
 
 
 def write_planner(app: Any, failed: Any) -> None:
-    """Write the planner's page with its answers into the site; half a minute, so only where it is a site that is made."""
+    """Write the planner's page with its answers into the site; it takes half a minute."""
     from sottovoce.pages.planner import static
 
     if failed is None and app.builder.format == "html":

@@ -34,10 +34,10 @@ MAY_IMPORT: dict[str, set[str]] = {
         "estimators": "data problem network privacy algorithm planner run evaluation report",
         "node": "data problem network privacy secure algorithm engine run",
         "consortium": "node data problem privacy secure run evaluation",
-        "pages": "privacy planner consortium",
+        "pages": "privacy planner node consortium",
         "cli": (
-            "pages auditing consortium node experiments data problem network privacy algorithm engine planner run figure "
-            "report evaluation estimators"
+            "pages auditing consortium node experiments data problem network privacy algorithm engine planner run "
+            "figure report evaluation estimators"
         ),
         "__init__": "auditing data problem privacy planner run experiments estimators",
     }.items()

@@ -63,7 +63,7 @@ def plan(
         _open(port, browser)
         return
     if nodes is None or not records or features is None:
-        raise SpecError("a plan needs --nodes, --records and --features; or play with them on a page: sottovoce plan --open")
+        raise SpecError("a plan needs --nodes, --records and --features; or play with them on a page: plan --open")
     within.check_count("the number of nodes", nodes, within.NODES)
     screen.writable_file(plot, "--plot")
     if len(records) not in (1, nodes):

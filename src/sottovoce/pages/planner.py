@@ -76,7 +76,13 @@ class Question:
         sizes = (self.nodes * self.records,) if central else (self.records,) * self.nodes
         watching = read_trust(self.trust).adversary(len(sizes))
         return Facts(
-            sizes, self.features, self.epsilon, self.delta, adversary=watching, max_bytes=self.max_bytes or None, shape=True
+            sizes,
+            self.features,
+            self.epsilon,
+            self.delta,
+            adversary=watching,
+            max_bytes=self.max_bytes or None,
+            shape=True,
         )
 
     @property
@@ -141,7 +147,7 @@ def answer(question: Question) -> dict[str, Any]:
 
 
 def _notices(epsilon: float, delta: float) -> float:
-    """How many of a hundred cases somebody notices who raises one false alarm in a hundred: never more, by (ε, δ) alone."""
+    """How many of a hundred cases somebody notices at most who raises one false alarm in a hundred: by (ε, δ) alone."""
     alarm = 0.01
     return 100 * min(delta + math.exp(min(epsilon, 7.0)) * alarm, 1 - math.exp(-epsilon) * (1 - delta - alarm), 1.0)
 
@@ -182,4 +188,3 @@ def static() -> str:
 def page(known: dict[str, Any] | None = None) -> Page:
     """The planner's page: served, or with answers that are known already."""
     return Page("planner", "What would privacy cost?", lambda fields: answer(Question.read(fields)), known or {})
-

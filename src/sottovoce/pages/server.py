@@ -1,8 +1,8 @@
-"""A page on this machine: one address with a secret in it, one HTML file, one function that answers the page's questions.
+"""A page on this machine: one address with a secret in it, one HTML file, one function that answers its questions.
 
-It listens on the loopback address alone. Whoever asks must know the token, which is in the address that is opened, and must
-ask for this very host, so that neither another user of the machine nor a site open in the same browser gets an answer. The
-page loads nothing from anywhere: its content security policy names its own script and style by their hashes.
+It listens on the loopback address alone. Whoever asks must know the token, which is in the address that is opened, and
+must ask for this very host, so that neither another user of the machine nor a site open in the same browser gets an
+answer. The page loads nothing from anywhere: its content security policy names its script and style by their hashes.
 """
 
 import base64
