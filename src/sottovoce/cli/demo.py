@@ -10,7 +10,7 @@ from rich.table import Table
 
 from sottovoce.algorithm.method import constant
 from sottovoce.cli import screen
-from sottovoce.cli.flags import ingest
+from sottovoce.cli.records import deal, from_table
 from sottovoce.cli.report import NAME, write_report
 from sottovoce.data.embedded import EMBEDDED, embedded
 from sottovoce.network.activation import Everyone
@@ -41,7 +41,7 @@ def demo(
     """Watch nodes train an SVM by gossip: without noise, with the paper's noise, with honest noise."""
     table = embedded(data)
     loss = LOSSES.make("hinge" if data != "diabetes" else "absolute")
-    dealt = ingest(table, loss, nodes=nodes, seed=seed)
+    dealt = deal(from_table(table, 1.0, loss), loss, nodes=nodes, seed=seed)
     base = paper_l2(1).but(problem__loss=loss, problem__h=l2(0.01), privacy__delta=delta, seed=seed)
     base = base.but(privacy__adversary=adversary)
     screen.writable(out)
