@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         PrivateClassifier,
         PrivateRegressor,
         PrivateSearchCV,
+        PublicEncoder,
         PublicScaler,
         RowNormalizer,
     )
@@ -52,6 +53,7 @@ _HOMES = {
     "PrivateRegressor": "estimators",
     "PrivateSearchCV": "estimators",
     "ProblemSpec": "run",
+    "PublicEncoder": "estimators",
     "PublicScaler": "estimators",
     "Result": "run",
     "RowNormalizer": "estimators",
@@ -87,6 +89,7 @@ __all__ = [
     "PrivateRegressor",
     "PrivateSearchCV",
     "ProblemSpec",
+    "PublicEncoder",
     "PublicScaler",
     "Result",
     "RowNormalizer",

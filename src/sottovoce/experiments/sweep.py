@@ -61,7 +61,8 @@ def sweep(
         raise SpecError("the runs of a sweep share their draws, so each needs a seed")
     groups: dict[str, list[int]] = {}
     for place, spec in enumerate(specs):
-        groups.setdefault(alike(spec), []).append(place)
+        alone = str(place) if spec.privacy.moments.total else ""  # maps its records, and shares them with none
+        groups.setdefault(alike(spec) + alone, []).append(place)
     optima = f_star if f_star is not None else [float("nan")] * len(specs)
     shards.norms  # noqa: B018 - once, before the groups all need them
     work = [
