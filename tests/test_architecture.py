@@ -29,6 +29,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "auditing": "problem network privacy secure algorithm engine run",
         "figure": "",
         "report": "figure network privacy run",
+        "export": "data privacy run",
         "experiments": "data problem network privacy algorithm engine run planner figure report evaluation",
         "evaluation": "problem privacy secure",
         "estimators": "data problem network privacy algorithm planner run evaluation report",
@@ -36,7 +37,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "consortium": "node data problem privacy secure run evaluation",
         "cli": (
             "auditing consortium node experiments data problem network privacy algorithm engine planner run figure "
-            "report evaluation estimators"
+            "report evaluation estimators export"
         ),
         "__init__": "auditing data problem privacy planner run experiments estimators",
     }.items()
@@ -57,6 +58,7 @@ ONLY_IN = {
     "nvflare": {"consortium/controller.py", "consortium/executor.py"},  # elsewhere through consortium/flare.py
     "cryptography": {"consortium/certificates.py", "secure/generator.py", "node/envelope.py", "node/identity.py"},
     "flint": {"secure"},
+    "onnx": {"export/graph.py"},
 }
 FILES = sorted(PACKAGE.rglob("*.py"))
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
