@@ -31,7 +31,7 @@ from sottovoce.node.store import Store
 from sottovoce.node.transport import MpiTransport, world
 from sottovoce.privacy.statement import number
 from sottovoce.run.build import Public
-from sottovoce.run.result import History, Result, environment
+from sottovoce.run.result import History, Result, environment, write_atomically
 
 _PASSWORD = re.compile(r"://[^/@]*:(?!\$\{\w+\}@)[^@]+@")
 
@@ -233,14 +233,12 @@ def export(
     json: Annotated[bool, typer.Option("--json", help="It is always JSON.")] = True,
 ) -> None:
     """Write the whole ledger and the peers' high-water marks as JSON, for somebody else to keep."""
+    screen.writable_file(out)
     found = exported(Store(folder, reading=True))
     if out is None:
         screen.say_json(found)
-        return
-    try:
-        out.write_text(dumps(found, ensure_ascii=False) + "\n")
-    except OSError as error:
-        raise StoreError(f"the export cannot be written to '{out}' ({error.strerror}); give another file") from None
+    else:
+        write_atomically(out, f"{dumps(found, ensure_ascii=False)}\n".encode())
 
 
 @ledger.command()

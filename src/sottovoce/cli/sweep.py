@@ -8,6 +8,7 @@ import numpy as np
 import typer
 from rich.table import Table
 
+from sottovoce import within
 from sottovoce.cli import screen
 from sottovoce.cli.flags import DataFlags, grouped
 from sottovoce.cli.report import write_report
@@ -50,6 +51,9 @@ def sweep(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Run a grid of noises, regularisers and seeds that share their draws, and compare them."""
+    within.check_count("--jobs", jobs, 1024)
+    within.check_count("--seeds", seeds, 10**6)
+    screen.writable_file(out)
     noises = [*map(Private, epsilon or []), *map(NOISES.read, noise or [])]
     if not noises or seeds < 1:
         raise SpecError("a sweep needs at least one --epsilon or --noise, and at least one seed")

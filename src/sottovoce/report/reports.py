@@ -189,7 +189,7 @@ def _verdict_of_all(settings: Sequence[Setting]) -> Element:
 def _network_of_all(settings: Sequence[Setting]) -> Section | None:
     """The graph, where all settings share it; who spoke how often is that of the first run."""
     first = settings[0].first
-    shared = all(s.first.public["edges"] == first.public["edges"] for s in settings)
+    shared = all(s.first.public.get("edges") == first.public.get("edges") for s in settings)
     return network(first, "Network of the first run") if shared else None
 
 
