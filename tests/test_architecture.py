@@ -29,6 +29,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "auditing": "problem network privacy secure algorithm engine run evaluation",
         "figure": "",
         "report": "figure network privacy run",
+        "export": "data privacy run",
         "experiments": "data problem network privacy algorithm engine run planner figure report evaluation",
         "evaluation": "problem privacy secure",
         "estimators": "data problem network privacy algorithm planner run evaluation report",
@@ -37,7 +38,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "pages": "privacy planner node consortium",
         "cli": (
             "pages auditing consortium node experiments data problem network privacy algorithm engine planner run "
-            "figure report evaluation estimators"
+            "figure report evaluation estimators export"
         ),
         "__init__": "auditing data problem privacy planner run experiments estimators",
     }.items()
@@ -58,6 +59,7 @@ ONLY_IN = {
     "nvflare": {"consortium/controller.py", "consortium/executor.py"},  # elsewhere through consortium/flare.py
     "cryptography": {"consortium/certificates.py", "secure/generator.py", "node/envelope.py", "node/identity.py"},
     "flint": {"secure"},
+    "onnx": {"export/graph.py"},
     "cupy": {"engine/gpu"},
 }
 FILES = sorted(PACKAGE.rglob("*.py"))
