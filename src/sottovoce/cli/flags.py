@@ -9,6 +9,7 @@ from typing import Annotated, Any, NamedTuple, get_type_hints
 import numpy as np
 import typer
 
+from sottovoce import within
 from sottovoce.data.dialect import Dialect
 from sottovoce.data.load import as_reals, as_signs, format_of, load
 from sottovoce.data.schema import Encoded, Schema, read_schema
@@ -146,6 +147,8 @@ class DataFlags:
 
     def read(self, loss: Loss, row_norm: float, seed: int | None) -> "Ingested":
         """The files, dealt out to the nodes."""
+        if seed is not None:
+            within.check_count("--seed", seed, 2**128 - 1, 0)
         if self.group is not None and self.deal != "even":
             raise SpecError("--group and --deal contradict each other; give one of them")
         schema = self.columns()

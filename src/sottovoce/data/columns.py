@@ -4,6 +4,7 @@ Which columns hold numbers is found out by looking at all of them, so this is ho
 all. A node reads its records by a public schema instead (`schema.py`), which looks at nothing.
 """
 
+import os
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,7 +27,7 @@ SHOWN = 12  # columns that a message lists at the most
 
 def read_parquet(path: Path) -> Any:
     """The file as an Arrow table: of this file alone, no columns guessed from the folders above it."""
-    with pa.parquet.ParquetFile(path) as file:
+    with pa.parquet.ParquetFile(pa.OSFile(os.fsencode(path))) as file:
         return file.read()
 
 

@@ -11,6 +11,7 @@ at exit where they did.
 import csv
 import io
 import lzma
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -188,7 +189,7 @@ def opened(path: Path) -> Any:
     ending = path.suffix.lower()
     if ending == ".xz":
         return lzma.open(path)
-    return pa.input_stream(str(path), compression=NATIVE.get(ending))
+    return pa.input_stream(pa.OSFile(os.fsencode(path)), compression=NATIVE.get(ending))  # whatever its name is
 
 
 def read_text(path: Path, dialect: Dialect, **convert: Any) -> Any:
