@@ -5,7 +5,6 @@ allows.
 """
 
 import re
-import shutil
 import traceback
 from dataclasses import replace
 from json import dumps
@@ -81,9 +80,9 @@ def node(
         mine.transport = transport = MpiTransport(mine.links, mine.skips, comm)
         outcome = mine.take_part()
         transport.flush()
-        saved = _result(mine, outcome, perf_counter() - began).save(where / f"result-{run.digest[:12]}")
-        if run.schema_file is not None:  # `sottovoce predict` encodes new records by it
-            shutil.copyfile(run.schema_file, saved / SCHEMA_FILE)
+        made = _result(mine, outcome, perf_counter() - began)
+        schema = {} if run.schema_file is None else {SCHEMA_FILE: Path(run.schema_file).read_bytes()}
+        saved = made.save(where / f"result-{run.digest[:12]}", beside=schema)  # `predict` encodes new records by it
         store.close()
     except Exception as error:
         if comm.Get_size() > 1:  # the other ranks would wait for this one

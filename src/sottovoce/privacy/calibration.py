@@ -305,12 +305,13 @@ class Private:
     def scales(self, of: Circumstances) -> Scales:
         """By calibration, once for all nodes of a size, a reach and a first look, with the largest count among them."""
         alike: dict[tuple[int, float, Event | None], list[Event]] = {}
-        for event in of.unit.events(of.sizes, of.spoken, of.turns):
+        events = of.unit.events(of.sizes, of.spoken, of.turns)
+        for event in {id(event): event for event in events}.values():  # equal nodes share one
             before = getattr(event, "before", None)
             alike.setdefault((event.records, event.noise_multiplier, before), []).append(event)
         needed: dict[int, float] = {}
-        for (q, _, _), events in alike.items():
-            neediest = max(events, key=lambda event: event.count).covering(events)
+        for (q, _, _), some in alike.items():
+            neediest = max(some, key=lambda event: event.count).covering(some)
             needed[q] = max(needed.get(q, 0.0), sigma(neediest, self.epsilon, of.delta))
         if of.unit.law.secrets:  # what hides a node is everybody's noise: all have so many times their unit
             most = max(needed.values())
