@@ -20,8 +20,9 @@ from sottovoce.engine.secure import SecureDraws
 from sottovoce.errors import SpecError
 from sottovoce.network.averaging import Exact
 from sottovoce.network.mixing import Gossip
-from sottovoce.network.schedule import Schedule
-from sottovoce.privacy.release import Gaussian, Release
+from sottovoce.network.schedule import Schedule, Steady
+from sottovoce.network.wide import Wide
+from sottovoce.privacy.release import Draws, Gaussian, Release
 from sottovoce.privacy.statistics import Products
 from sottovoce.problem.losses import Loss
 from sottovoce.problem.moments import packed_moments
@@ -166,6 +167,7 @@ class Engine:
     together : runs the rounds, of jobs that it does not refuse
     methods, samplers, laws, regularisers, distances, averagings : the types that it knows
     losses : the losses that it knows, by name
+    crowds : the averagings that it knows where a round has more nodes than a matrix is made for
     secure : whether it runs jobs whose draws are secure ones
     worth : work (see `work`) from which on 'auto' takes it; never, unless this is said
     blur : how far, relatively, the noise that it makes itself is from the reference's
@@ -184,6 +186,7 @@ class Engine:
     distances: Collection[type] | None = None
     averagings: Collection[type] | None = None
     losses: Mapping[str, Loss] | None = None
+    crowds: Collection[type] | None = None
     secure: bool = True
     worth: float = math.inf
     blur: float = 0.0
@@ -227,11 +230,24 @@ class Engine:
         row = loss if self.losses is None else self.losses.get(loss.name)
         if row is None or row.slope_formula is not loss.slope_formula:
             yield f"loss '{loss.name}' (it knows those that were in the table when it was first used)"
+        if self.crowds is not None and job.schedule.crowded:
+            yield from self._too_many(job)
         if not self.secure and job.secure:
             yield "secure release (of a run without a seed; secure=False or --no-secure would do without)"
         other = None if self.unknown is None else self.unknown(job)
         if other is not None:
             yield other
+
+    def _too_many(self, job: Job) -> Iterator[str]:
+        """Of a run with more nodes in a round than a matrix is made for."""
+        averaging, law = job.schedule.averaging, job.release.law
+        if not isinstance(job.schedule, Steady):
+            yield "schedule: rounds of so many nodes, and not always the same ones"
+        if self.crowds is not None and type(averaging) not in self.crowds:
+            yield f"averaging '{averaging}' of so many nodes"
+        means = all(isinstance(W, Wide) and W.flat for W in job.schedule.patterns) or isinstance(averaging, Exact)
+        if type(job.draws) is not Draws or not (type(law) is Gaussian or (law.secrets and means)):
+            yield f"law of noise {type(law).__name__} of so many nodes, unless every round ends with the mean of all"
 
     def refuse(self, jobs: Sequence[Job]) -> None:
         """Raise what `refusal` says, if it says anything."""
@@ -308,6 +324,7 @@ ENGINES: dict[str, Engine] = {
             distances=(Euclidean, Entropy),
             averagings=kernel.AVERAGINGS,
             losses=kernel.LOSSES,
+            crowds=(Gossip, Exact),
             secure=False,
             worth=2e8,  # some ten seconds of the reference engine
             blur=3e-7,  # float32

@@ -111,6 +111,8 @@ class Exact(Averaging):
 
 def _means(W: Wide) -> Wide:
     """The mean of very many nodes; where some are linked to nobody, the room for a matrix of it is not there."""
+    if not np.any(W.linked):
+        return W
     if not np.all(W.linked):
         raise NetworkError(
             f"an exact mean of some of {W.n:,} nodes, with others linked to nobody, is not made; let everyone speak"

@@ -71,6 +71,11 @@ class Schedule:
         """Number of rounds."""
         return len(self.pattern)
 
+    @property
+    def crowded(self) -> bool:
+        """Whether a round has more nodes than a matrix is made for."""
+        return any(isinstance(W, Wide) for W in self.patterns)
+
     @cached_property
     def mixes(self) -> bool:
         """Whether anybody ever hears of anybody else."""
