@@ -21,12 +21,14 @@ from sottovoce.errors import SpecError
 from sottovoce.network.averaging import Exact
 from sottovoce.network.mixing import Gossip
 from sottovoce.network.schedule import Schedule
+from sottovoce.privacy.pairs import Pairs
 from sottovoce.privacy.release import Gaussian, Release
 from sottovoce.privacy.statistics import Products
 from sottovoce.problem.losses import Loss
 from sottovoce.problem.moments import packed_moments
 from sottovoce.problem.objective import Problem, clipped_mean
 from sottovoce.problem.regularisers import Entropy, Euclidean, Separable
+from sottovoce.problem.shards import Shards
 
 
 class Randomness(Protocol):
@@ -173,6 +175,8 @@ class Engine:
     seeds : whether jobs that it runs together may have draws and schedules of their own
     unknown : what it does not know of a job besides, in words that follow 'the'
     lacking : what it needs and this machine has not; None where there is nothing
+    judge : `Problem.judge` where the engine has the records; None leaves it to the problem
+    about : what it runs on, in words, where that is not the machine's processors
     """
 
     name: str
@@ -191,6 +195,8 @@ class Engine:
     seeds: bool = False
     unknown: Callable[[Job], str | None] | None = None
     lacking: Callable[[], str | None] | None = None
+    judge: Callable[[Problem, Array, Shards | None], tuple[Array, Array]] | None = None
+    about: Callable[[], str] | None = None
 
     def refusal(self, job: Job) -> str | None:
         """Why it cannot run a job, in one sentence; None where it can.
@@ -207,9 +213,13 @@ class Engine:
         """
         unknown = next(self._unknown(job), None)
         if unknown is None:
-            lacks = None if self.lacking is None else self.lacking()
+            lacks = self.lacks()
             return None if lacks is None else f"the {self.name} engine cannot run: {lacks}"
         return f"the {self.name} engine does not know the {unknown}; use engine='reference', which runs everything"
+
+    def lacks(self) -> str | None:
+        """What it needs and this machine has not."""
+        return None if self.lacking is None else self.lacking()
 
     def _unknown(self, job: Job) -> Iterator[str]:
         parts = {
@@ -294,6 +304,18 @@ def _no_gpu() -> str | None:
     return runs.lacking()
 
 
+def _judged_by_gpu(problem: Problem, models: Array, other: Shards | None) -> tuple[Array, Array]:
+    from sottovoce.engine.gpu.judge import judge
+
+    return judge(problem, models, other)
+
+
+def _about_gpu() -> str:
+    from sottovoce.engine.gpu import runs
+
+    return runs.about()
+
+
 ENGINES: dict[str, Engine] = {
     engine.name: engine
     for engine in (
@@ -317,7 +339,7 @@ ENGINES: dict[str, Engine] = {
             _gpu,
             methods=(DualAveraging, Descent),
             samplers=kernel.SAMPLERS,
-            laws=(Gaussian,),
+            laws=(Gaussian, Pairs),
             regularisers=(Separable,),
             distances=(Euclidean,),
             averagings=(Gossip, Exact),
@@ -328,6 +350,8 @@ ENGINES: dict[str, Engine] = {
             seeds=True,
             unknown=_unknown_to_gpu,
             lacking=_no_gpu,
+            judge=_judged_by_gpu,
+            about=_about_gpu,
         ),
     )
 }

@@ -31,6 +31,8 @@ LOOKING = 256
 """Threads of a block that looks things up."""
 PLACES, PICKS = 1 << 23, 1 << 27
 """Places and records that are looked up at a time."""
+CROWD = 32
+"""Nodes of a turn that the kernel has on its stage."""
 AHEAD = 4
 """Turns by which the kernel asks ahead of time."""
 TABLES = ("push", "gamma", "s", "A", "P", "Q")
@@ -171,7 +173,7 @@ def _go(
     _, n, m = z.shape
     threads = _threads(machine, m)
     per = -(-((m + 1) // 2) // threads)
-    paired = not records.sparse and per <= machine.per  # else turns of two are gone through as any other
+    paired = records.sparse or per <= machine.per  # else turns of few records are gone through as any other
     model = casts[0].model
     options = {
         "SPARSE": int(records.sparse),
@@ -181,10 +183,10 @@ def _go(
         "DESCENT": int(model.descent),
         "AFTER": int(model.after),
         "LOSS": code_of(casts[0].jobs[0].problem.loss.name),
-        "PER": per if paired else 1,
+        "PER": 2 if records.sparse else per if paired else 1,
         "MOST": threads,
     }
-    room = _beside(n, threads)
+    room = _beside(n, -(-threads // machine.lanes))
     options["ON_CHIP"] = int(room + 4 * n * m <= machine.room)
     room += 4 * n * m * options["ON_CHIP"]
     runs = filled("Run", len(z))
@@ -219,12 +221,11 @@ def _threads(machine: Machine, m: int) -> int:
     return max(1, min(machine.threads, -(-((m + 1) // 2) // 32) * 32))
 
 
-def _beside(n: int, threads: int) -> int:
-    """Bytes on the chip beside z: the rings, partial sums of margins, two numbers a node."""
-    rings = 8 * struct("Turn").itemsize + 4 * (
-        2 * (struct("Place").itemsize + struct("Numbers").itemsize + struct("Slept").itemsize) + 16
-    )
-    return rings + 4 * (4 * threads + 2 * n)
+def _beside(n: int, warps: int) -> int:
+    """Bytes on the chip beside z: the rings, the stage, partial sums of margins, two numbers a node."""
+    place, numbers, slept, about, turn = (struct(s).itemsize for s in ("Place", "Numbers", "Slept", "About", "Turn"))
+    rings = 8 * turn + 4 * (2 * (place + numbers + slept) + 16)
+    return rings + CROWD * (place + numbers + slept + about) + 4 * (CROWD * warps + 2 * n)
 
 
 def _linear(model: Model) -> bool:
@@ -257,6 +258,7 @@ def _look(
 ) -> Looked:
     """Records, keys and turns of rounds first … last; `since` is brought up to date."""
     plan, noise, kept, put, xp = cast.plan, cast.noise, cast.kept, machine.put, machine.xp
+    sparse, after = bool(options["SPARSE"]), bool(options["AFTER"])
     begin, end = int(plan.starts[first - 1]), int(plan.starts[last])
     nodes, k = plan.active[begin:end], np.diff(plan.starts[first - 1 : last + 1])
     t = np.repeat(np.arange(first, last + 1, dtype=np.int32), k)
@@ -304,20 +306,23 @@ def _look(
     own["flat"] = plan.flat[pattern]
     own["corner"] = plan.corners[pattern] + number * own["size"].astype(np.int64) ** 2
     on_machine = put(turns.view(np.int32).reshape(len(turns), -1))
-    cumulated = xp.zeros(len(nodes) + 1, np.int64)
-    cumulated[1:] = xp.cumsum(counts)
     heads = put(own["first"].astype(np.int64))
     tails = heads + put(own["size"].astype(np.int64))
-    many = cumulated[tails] - cumulated[heads]
-    two = put(own["size"] == 2)
-    if paired and len(own):
-        last_place = xp.minimum(heads + 1, len(nodes) - 1)
-        on_machine[: len(own), 6] = two & (counts[heads] <= 1) & (counts[last_place] <= 1)
-    alone = bool(two.all()) if paired else False
-    mixed = not bool(own["flat"].all()) and not (alone and bool(on_machine[: len(own), 6].all()))
-    most = int(many.max()) if len(own) else 1
+    records, many = (_ends(xp, v)[tails] - _ends(xp, v)[heads] for v in (counts, (counts > 1).astype(np.int64)))
+    size = put(own["size"])
+    way = xp.where(many == 0, xp.where(size == 2, 1, xp.where(size <= CROWD, 2, 0)), 0) * int(paired)
+    on_machine[: len(own), 6] = xp.where((way == 2) & sparse, 0, way)
+    mixed = bool(((on_machine[: len(own), 6] != 1) & ((on_machine[: len(own), 3] == 0) | after)).any())
+    most = int(records.max()) if len(own) else 1
     machine.wait()
     return Looked(len(nodes), places, picks, on_machine, len(own), max(1, most), mixed)
+
+
+def _ends(xp: Any, counts: Any) -> Any:
+    """0 and all partial sums."""
+    found = xp.zeros(len(counts) + 1, np.int64)
+    found[1:] = xp.cumsum(counts)
+    return found
 
 
 def _before(nodes: Any, t: Any, since: IntArray) -> IntArray:
