@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 from contract import BASE, CASES, NAMES, cloud, difference, job_of, with_sigma
 
+from sottovoce.algorithm.method import State
 from sottovoce.engine import ENGINES, reference
 from sottovoce.engine.gpu.formulas import written
 from sottovoce.engine.gpu.judge import judge_on
 from sottovoce.engine.gpu.machine import Cuda, Host, device
 from sottovoce.engine.gpu.products import fits
+from sottovoce.engine.gpu.rounds import averages
 from sottovoce.engine.gpu.runs import run_on
 from sottovoce.engine.gpu.source import filled
 from sottovoce.errors import SpecError
@@ -154,6 +156,19 @@ def test_noise_of_pairs_is_gone_from_the_mean(machine, make_shards):
     assert "noise of pairs, unless" in engine_on(machine).refusal(edge)
 
 
+@pytest.mark.parametrize("h", ["l2(0.1)", "l1(0.05)", "box(-0.5, 0.5)"])
+@pytest.mark.parametrize("way", [{}, {"primal": "as_written"}, {"method": "descent"}], ids=str)
+def test_looks_are_the_method_s_own_averages(h, way, machine, make_shards):
+    jobs = [with_sigma(job_of(BASE | {"h": h} | way, make_shards, rounds=30), factor) for factor in (1.0, 0.5)]
+    states = engine_on(machine).run(jobs, [job.start() for job in jobs], 1, 25)
+    means, apart = averages(machine, jobs, states, 25)
+    for job, state, mean, off in zip(jobs, states, means, apart, strict=True):
+        x = job.method.average(State(*map(np.asarray, state)), 25)
+        assert np.allclose(mean, x.mean(axis=0), rtol=1e-5, atol=1e-6)
+        assert off == pytest.approx(np.mean(np.linalg.norm(x - x.mean(axis=0), axis=1)), rel=1e-5)
+    assert averages(machine, jobs, [job.start() for job in jobs], 25) is None
+
+
 @pytest.mark.parametrize("data", ["dense", "csr"])
 @pytest.mark.parametrize("loss", ["hinge", "logistic", "squared"])
 def test_models_are_judged_as_the_problem_judges_them(loss, data, machine, make_shards):
@@ -172,6 +187,7 @@ def test_models_are_judged_as_the_problem_judges_them(loss, data, machine, make_
 def test_a_sweep_is_its_runs_and_says_on_what(who, machine, make_shards, monkeypatch):
     """Seeds together in one call; statements, which no engine makes, to the last digit."""
     mine = replace(engine_on(machine), judge=partial(judge_on, machine), about=lambda: machine.name)
+    mine = replace(mine, look=partial(averages, machine))
     monkeypatch.setitem(ENGINES, "gpu", mine)
     base = Spec(AlgorithmSpec(30, a="constant(1)", gamma="sqrt(0.5)")).but(
         privacy__sampling="poisson(3)", network__activation=who

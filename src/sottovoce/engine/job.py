@@ -176,6 +176,8 @@ class Engine:
     unknown : what it does not know of a job besides, in words that follow 'the'
     lacking : what it needs and this machine has not; None where there is nothing
     judge : `Problem.judge` where the engine has the records; None leaves it to the problem
+    look : (jobs, states, round) -> (mean model over the nodes, their mean distance from it) of each run, where the
+        engine has the states; None, or a None from it, leaves it to the method
     about : what it runs on, in words, where that is not the machine's processors
     """
 
@@ -196,6 +198,7 @@ class Engine:
     unknown: Callable[[Job], str | None] | None = None
     lacking: Callable[[], str | None] | None = None
     judge: Callable[[Problem, Array, Shards | None], tuple[Array, Array]] | None = None
+    look: Callable[[Sequence[Job], Sequence[State], int], tuple[Array, Array] | None] | None = None
     about: Callable[[], str] | None = None
 
     def refusal(self, job: Job) -> str | None:
@@ -310,6 +313,12 @@ def _judged_by_gpu(problem: Problem, models: Array, other: Shards | None) -> tup
     return judge(problem, models, other)
 
 
+def _looked_at_by_gpu(jobs: Sequence[Job], states: Sequence[State], t: int) -> tuple[Array, Array] | None:
+    from sottovoce.engine.gpu import runs
+
+    return runs.look(jobs, states, t)
+
+
 def _about_gpu() -> str:
     from sottovoce.engine.gpu import runs
 
@@ -351,6 +360,7 @@ ENGINES: dict[str, Engine] = {
             unknown=_unknown_to_gpu,
             lacking=_no_gpu,
             judge=_judged_by_gpu,
+            look=_looked_at_by_gpu,
             about=_about_gpu,
         ),
     )

@@ -14,7 +14,7 @@ import numpy as np
 
 from sottovoce._types import FLOAT_BYTES, Array, IntArray
 from sottovoce.algorithm.method import State
-from sottovoce.engine import choose
+from sottovoce.engine import Engine, choose
 from sottovoce.errors import SpecError
 from sottovoce.problem.objective import Problem
 from sottovoce.problem.shards import Shards
@@ -154,7 +154,7 @@ def together(
             continue
         states, t = engine.run(jobs, states, t + 1, stop), stop
         if looks is not None:
-            for history, row in zip(histories, observe(prepared, states, t, test, optima, engine.judge), strict=True):
+            for history, row in zip(histories, observe(prepared, states, t, test, optima, engine), strict=True):
                 history.rows.append(row)
         if keeper is not None:
             keeper.write(t, states[0], histories[0])
@@ -204,28 +204,32 @@ def observation_rounds(T: int, count: int) -> IntArray:
     return np.unique(np.round(np.concatenate([early, np.linspace(T / half, T, half)])).astype(np.int64).clip(1, T))
 
 
-Judge = Callable[[Problem, Array, Shards | None], tuple[Array, Array]]
-"""(problem, models, other records) -> (risk, accuracy) of each model, as `Problem.judge` has them."""
-
-
 def observe(
     prepared: Sequence[Prepared],
     states: Sequence[State],
     t: int,
     test: Shards | None,
     f_star: Sequence[float],
-    judge: Judge | None = None,
+    engine: Engine | None = None,
 ) -> list[Observation]:
     """A row of the history of each run, from the outside of the mechanism: not private.
 
     The runs share their data, and all their models are judged in one reading of it.
     """
-    judge = judge or Problem.judge
+    judge = Problem.judge if engine is None or engine.judge is None else engine.judge
     job = prepared[0].job
     problem, schedule = prepared[0].original, job.schedule
-    models = [p.models(state, t) for p, state in zip(prepared, states, strict=True)]
     alone = schedule.n > 1 and not schedule.mixes  # then nobody has the mean, and the mean is over the nodes
-    judged = np.concatenate([x if alone else x.mean(axis=0)[None] for x in models])
+    seen = None
+    if engine is not None and engine.look is not None and not alone and all(p.shape is None for p in prepared):
+        seen = engine.look([p.job for p in prepared], states, t)
+    if seen is None:
+        models = [p.models(state, t) for p, state in zip(prepared, states, strict=True)]
+        apart = np.array([np.mean(np.linalg.norm(x - x.mean(axis=0), axis=1)) for x in models])
+        models = [x if alone else x.mean(axis=0)[None] for x in models]
+    else:
+        models, apart = [x[None] for x in seen[0]], seen[1]
+    judged = np.concatenate(models)
     risks, train = (np.reshape(v, (len(models), -1)).mean(axis=1) for v in judge(problem, judged, None))
     tests = np.full(len(models), np.nan)
     if test is not None:
@@ -237,7 +241,7 @@ def observe(
         costs[id(one)] = used, int(one.up_to(t)[-1])
     rows = []
     for r, (p, state, x) in enumerate(zip(prepared, states, models, strict=True)):
-        penalty = np.mean([p.job.problem.h.value(each) for each in (x if alone else [x.mean(axis=0)])])
+        penalty = np.mean([p.job.problem.h.value(each) for each in x])
         objective = float(risks[r] + penalty)
         used, messages = costs[id(p.job.schedule)]
         passes = p.job.method.passes(state)
@@ -249,7 +253,7 @@ def observe(
                 suboptimality=objective - f_star[r],
                 train_accuracy=float(train[r]),
                 test_accuracy=float(tests[r]),
-                consensus_error=float(np.mean(np.linalg.norm(x - x.mean(axis=0), axis=1))),
+                consensus_error=float(apart[r]),
                 messages=messages,
                 bytes=messages * p.job.method.width * problem.m * FLOAT_BYTES,
             )

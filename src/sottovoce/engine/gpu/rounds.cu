@@ -301,7 +301,7 @@ KERNEL numbers(const Steps* all) {
   const Steps w = *all;
   for (i64 p = BLOCK_NUMBER * THREADS + THREAD; p < w.places; p += BLOCKS * THREADS) {
     const Place place = w.place[p];
-    int t = place.t, before = place.before, at = w.frozen ? before : t - 1;
+    int t = place.t, before = place.before, at = w.frozen && before < t ? before : t - 1;
     double scale = w.descent ? -1.0 : 1.0 / (w.s[at] * w.mu + w.gamma[at]), dA = w.A[t] - w.A[before];
     Numbers found;
     found.scale = (float)scale;
@@ -313,7 +313,7 @@ KERNEL numbers(const Steps* all) {
     Slept slept;
     slept.rise = w.P[t] - w.P[before];
     slept.fixed = w.phi * (w.Q[t] - w.Q[before]);
-    slept.near_by = (float)(w.phi * w.s[before]);
+    slept.near_by = (float)(w.phi * w.s[before < t ? before : t - 1]);
     slept.far_off = (float)(w.phi * w.s[t - 1]);
     slept.unused = 0;
     w.slept[p] = slept;
@@ -914,6 +914,29 @@ KERNEL BOUNDED rounds(const Run* runs) {
   }
   BARRIER();
   for (int j = THREAD; ON_CHIP && j < numbers_of_z; j += THREADS) run.z[j] = Z[j];
+}
+
+// ---- what the nodes of a run put out after round t
+
+struct Averages {
+  i64 runs, t;
+  const Run* all;
+  float* out;  // [run][node][coordinate]
+};
+
+KERNEL averages(const Averages* given) {
+  const Averages w = *given;
+  i64 which = BLOCK_NUMBER % w.runs, part = BLOCK_NUMBER / w.runs, parts = BLOCKS / w.runs;
+  const Run run = w.all[which];
+  float inverse = (float)(1.0 / run.A[w.t]);
+  for (i64 j = part * THREADS + THREAD; j < run.n * run.m; j += parts * THREADS) {
+    i64 node = j / run.m;
+    const Place place = run.places[node];
+    Slept slept;
+    if (!LINEAR && !FROZEN) slept = run.slept[node];
+    float more = place.before < place.t ? caught_up(run, place, run.numbers[node], slept, run.z[j]) : 0.0f;
+    w.out[which * run.n * run.m + j] = (run.total[j] + more) * inverse;
+  }
 }
 
 #ifndef __CUDACC__

@@ -4,13 +4,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from sottovoce._types import Array
 from sottovoce.algorithm.descent import Descent
 from sottovoce.algorithm.dual_averaging import DualAveraging
 from sottovoce.algorithm.method import State
 from sottovoce.engine.compiled import LEVEL, counted
 from sottovoce.engine.gpu.machine import Machine, device
 from sottovoce.engine.gpu.products import alike, fits, run_products
-from sottovoce.engine.gpu.rounds import run_rounds
+from sottovoce.engine.gpu.rounds import averages, run_rounds
 from sottovoce.engine.gpu.source import RUNGS
 from sottovoce.engine.job import Job
 from sottovoce.errors import SpecError
@@ -62,6 +63,12 @@ def run_together(jobs: Sequence[Job], states: Sequence[State], start: int, stop:
     if isinstance(found, str):
         raise SpecError(f"the gpu engine cannot run: {found}")
     return run_on(found, jobs, states, start, stop)
+
+
+def look(jobs: Sequence[Job], states: Sequence[State], t: int) -> tuple[Array, Array] | None:
+    """(mean model over the nodes, their mean distance from it) of each run; None where the states are not there."""
+    found = device()
+    return None if isinstance(found, str) else averages(found, jobs, states, t)
 
 
 def run_on(machine: Machine, jobs: Sequence[Job], states: Sequence[State], start: int, stop: int) -> list[State]:
