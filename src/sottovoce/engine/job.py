@@ -22,12 +22,14 @@ from sottovoce.network.averaging import Exact
 from sottovoce.network.mixing import Gossip
 from sottovoce.network.schedule import Schedule, Steady
 from sottovoce.network.wide import Wide
+from sottovoce.privacy.pairs import Pairs
 from sottovoce.privacy.release import Draws, Gaussian, Release
 from sottovoce.privacy.statistics import Products
 from sottovoce.problem.losses import Loss
 from sottovoce.problem.moments import packed_moments
 from sottovoce.problem.objective import Problem, clipped_mean
 from sottovoce.problem.regularisers import Entropy, Euclidean, Separable
+from sottovoce.problem.shards import Shards
 
 
 class Randomness(Protocol):
@@ -175,6 +177,10 @@ class Engine:
     seeds : whether jobs that it runs together may have draws and schedules of their own
     unknown : what it does not know of a job besides, in words that follow 'the'
     lacking : what it needs and this machine has not; None where there is nothing
+    judge : `Problem.judge` where the engine has the records; None leaves it to the problem
+    look : (jobs, states, round) -> (mean model over the nodes, their mean distance from it) of each run, where the
+        engine has the states; None, or a None from it, leaves it to the method
+    about : what it runs on, in words, where that is not the machine's processors
     """
 
     name: str
@@ -194,6 +200,9 @@ class Engine:
     seeds: bool = False
     unknown: Callable[[Job], str | None] | None = None
     lacking: Callable[[], str | None] | None = None
+    judge: Callable[[Problem, Array, Shards | None], tuple[Array, Array]] | None = None
+    look: Callable[[Sequence[Job], Sequence[State], int], tuple[Array, Array] | None] | None = None
+    about: Callable[[], str] | None = None
 
     def refusal(self, job: Job) -> str | None:
         """Why it cannot run a job, in one sentence; None where it can.
@@ -210,9 +219,13 @@ class Engine:
         """
         unknown = next(self._unknown(job), None)
         if unknown is None:
-            lacks = None if self.lacking is None else self.lacking()
+            lacks = self.lacks()
             return None if lacks is None else f"the {self.name} engine cannot run: {lacks}"
         return f"the {self.name} engine does not know the {unknown}; use engine='reference', which runs everything"
+
+    def lacks(self) -> str | None:
+        """What it needs and this machine has not."""
+        return None if self.lacking is None else self.lacking()
 
     def _unknown(self, job: Job) -> Iterator[str]:
         parts = {
@@ -310,6 +323,24 @@ def _no_gpu() -> str | None:
     return runs.lacking()
 
 
+def _judged_by_gpu(problem: Problem, models: Array, other: Shards | None) -> tuple[Array, Array]:
+    from sottovoce.engine.gpu.judge import judge
+
+    return judge(problem, models, other)
+
+
+def _looked_at_by_gpu(jobs: Sequence[Job], states: Sequence[State], t: int) -> tuple[Array, Array] | None:
+    from sottovoce.engine.gpu import runs
+
+    return runs.look(jobs, states, t)
+
+
+def _about_gpu() -> str:
+    from sottovoce.engine.gpu import runs
+
+    return runs.about()
+
+
 ENGINES: dict[str, Engine] = {
     engine.name: engine
     for engine in (
@@ -334,7 +365,7 @@ ENGINES: dict[str, Engine] = {
             _gpu,
             methods=(DualAveraging, Descent),
             samplers=kernel.SAMPLERS,
-            laws=(Gaussian,),
+            laws=(Gaussian, Pairs),
             regularisers=(Separable,),
             distances=(Euclidean,),
             averagings=(Gossip, Exact),
@@ -345,6 +376,9 @@ ENGINES: dict[str, Engine] = {
             seeds=True,
             unknown=_unknown_to_gpu,
             lacking=_no_gpu,
+            judge=_judged_by_gpu,
+            look=_looked_at_by_gpu,
+            about=_about_gpu,
         ),
     )
 }

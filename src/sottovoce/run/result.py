@@ -29,6 +29,7 @@ import numpy as np
 
 from sottovoce._types import Array
 from sottovoce._version import __version__
+from sottovoce.engine import ENGINES
 from sottovoce.errors import DataError, PrivacyError, SottovoceError, SpecError
 from sottovoce.privacy.statement import PrivacyStatement
 from sottovoce.run.build import Public
@@ -460,8 +461,10 @@ def write_atomically(path: Path, content: bytes) -> None:
         raise
 
 
-def environment(engine: str, seconds: float) -> dict[str, Any]:
-    """Under which circumstances a run was made."""
+def environment(engine: str, seconds: float, runs: int = 1) -> dict[str, Any]:
+    """Under which circumstances a run was made, with how many others beside it; and on which device, if on one."""
+    about = ENGINES[engine].about if engine in ENGINES else None
+    others = {} if about is None else {"device": about(), "runs": runs}
     return {
         "sottovoce": __version__,
         "python": platform.python_version(),
@@ -471,4 +474,5 @@ def environment(engine: str, seconds: float) -> dict[str, Any]:
         "engine": engine,
         "seconds": round(seconds, 3),
         "date": datetime.now(UTC).date().isoformat(),
+        **others,
     }
