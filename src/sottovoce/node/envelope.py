@@ -182,14 +182,9 @@ class _Pair:
         self.hedge = secret(f"nonces of {out}")
         self.nonces = blake2b(key=self.hedge, digest_size=NONCE)
         self.noise = secret("noise")
-        self._order: deque[bytes] = deque()
         self.recent: set[bytes] = set()
-
-    def remember(self, nonce: bytes) -> None:
-        self.recent.add(nonce)
-        self._order.append(nonce)
-        if len(self._order) > REMEMBERED:
-            self.recent.discard(self._order.popleft())
+        self.order: deque[bytes] = deque()
+        """Nonces of envelopes that were opened."""
 
 
 class Envelope:
@@ -326,7 +321,7 @@ class Envelope:
 
     def open(self, peer: int, topic: str, sealed: bytes | memoryview, reply: bool = False) -> bytes:
         """The letter in an envelope that this very node sealed for this one, under this topic, and only once."""
-        pair = self._known(peer)
+        pair = self._pairs.get(peer) or self._known(peer)
         if len(sealed) < OVERHEAD or sealed[:_MARK] != MARK:
             raise Refused(Code.FORMAT, "this is no envelope of sottovoce: it does not begin with its mark")
         nonce = bytes(sealed[_NONCE])
@@ -340,7 +335,10 @@ class Envelope:
                 f"an envelope in the name of node '{self.nodes[peer]}' does not open: it was not sealed by that node "
                 "for this one, in this run and for this purpose, or was changed on its way; refused",
             ) from None
-        pair.remember(nonce)
+        pair.recent.add(nonce)
+        pair.order.append(nonce)
+        if len(pair.order) > REMEMBERED:
+            pair.recent.discard(pair.order.popleft())
         return letter
 
     # -- what a third party must believe --
