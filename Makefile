@@ -52,8 +52,9 @@ format: $(READY)  ## let ruff rewrite what it can
 bench: $(READY)  ## benchmarks: ratios against a baseline of the same run
 	$(BIN)/python benchmarks/run.py $(ARGS)
 
-docs: $(READY)  ## the API's pages into build/docs
-	$(BIN)/pdoc --docformat numpy --output-directory build/docs sottovoce
+docs: $(READY)  ## the site into build/docs: pages, gallery, API; no network, warnings are errors
+	$(BIN)/sphinx-build -q -W --keep-going -b html docs build/docs
+	@echo "open build/docs/index.html"
 
 pictures: $(READY)  ## draw the README's pictures anew
 	$(BIN)/python docs/pictures.py
@@ -68,5 +69,5 @@ lock: $(READY)  ## pin the newest versions that fit pyproject.toml (needs uv)
 	  --no-emit-index-url --no-header --quiet -o constraints.txt
 
 clean:  ## remove everything that was made here
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist docs/api docs/gallery docs/sg_execution_times.rst .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

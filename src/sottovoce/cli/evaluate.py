@@ -82,7 +82,7 @@ def evaluate(
     found = replace(found, statement=whole)
     more = {} if recall is None and rate is None else {"threshold": found.threshold(recall=recall, rate=rate)}
     told = found.to_dict() | more | {"held_out_seeded": kept is not None}
-    replace(result, statement=whole).save(model)
+    replace(result, statement=whole).restate(model)
     write_atomically(model / EVALUATION, json_.dumps(told, ensure_ascii=False, indent=2).encode())
     if json:
         screen.say_json(told)
@@ -132,7 +132,7 @@ def _held(
     if result.classes is None:
         low, high = _range(target_bounds)
         return asked(*((2 * values - low - high) / (high - low) for values in (scores, y))), Model(0)
-    bound = result.spec.problem.row_norm if row_norm is None else row_norm
+    bound = (result.scale.bound or result.spec.problem.row_norm) if row_norm is None else row_norm
     reach = float(np.linalg.norm(np.atleast_2d(result.coef), axis=1)[0]) * bound
     constant = float(np.ravel(result.intercept)[0])
     link = public_link(result.spec.problem.loss.name) if len(result.classes) == 2 else None

@@ -96,27 +96,32 @@ def works(title: str, named: str, quiet: bool, stopped: str) -> Iterator[Done | 
 def show(result: Result, title: str, quiet: bool = False) -> None:
     """The final table of one run, and what may be said about its privacy."""
     console = err if quiet else out
-    last, public = result.history.last, result.public
+    last, public = result.history.last if len(result.history) else None, result.public
     table = Table(title=title, title_justify="left", show_header=False, box=None, padding=(0, 2))
     score = "accuracy" if result.classes is not None else "R²"
     spoken = public["participations"]
     rows = {
         "nodes, records, features": f"{public['n']}, {sum(public['records']):,}, {public['m']}",
-        "rounds, epochs": f"{int(last['round']):,}, {last['epoch']:.2f}",
+        "rounds": f"{result.spec.algorithm.rounds:,}",
         "gossip": f"ι = {public['iota']:.4g}, β = {public['beta']:.4g}, each node spoke {_range(spoken)} times",
-        "messages, bytes": f"{int(last['messages']):,}, {bytes_text(last['bytes'])}{_deep(public.get('depth'))}",
-        "objective F": f"{last['objective']:.6f}",
-        "F − F*": f"{last['suboptimality']:.3e}",
-        f"train {score}": f"{last['train_accuracy']:.4f}",
-        f"test {score}": f"{last['test_accuracy']:.4f}",
-        "disagreement of nodes": f"{last['consensus_error']:.3e}",
         "engine, time": f"{result.environment['engine']}, {result.environment['seconds']:.1f} s",
     }
+    if last is not None:
+        rows |= {
+            "passes over the data": f"{last['epoch']:.2f}",
+            "messages, bytes": f"{int(last['messages']):,}, {bytes_text(last['bytes'])}{_deep(public.get('depth'))}",
+            "objective F": f"{last['objective']:.6f}",
+            "F − F*": f"{last['suboptimality']:.3e}",
+            f"train {score}": f"{last['train_accuracy']:.4f}",
+            f"test {score}": f"{last['test_accuracy']:.4f}",
+            "disagreement of nodes": f"{last['consensus_error']:.3e}",
+        }
     for name, value in rows.items():
         if "nan" not in value:
             table.add_row(name, value)
     console.print(table)
-    console.print(f"  [dim]objective, accuracy and disagreement are {NOT_PRIVATE}[/]")
+    if last is not None:
+        console.print(f"  [dim]objective, accuracy and disagreement are {NOT_PRIVATE}[/]")
     console.print(privacy_panel(result))
 
 
@@ -168,7 +173,7 @@ def summary(result: Result, saved: str | None) -> dict[str, Any]:
     return {
         "spec": result.spec.to_dict(),
         "public": result.public,
-        "last": {"label": NOT_PRIVATE} | result.history.last,
+        "last": ({"label": NOT_PRIVATE} | result.history.last) if len(result.history) else None,
         "privacy": result.statement.to_dict(),
         "environment": result.environment,
         "saved": saved,

@@ -21,6 +21,7 @@ from sottovoce.problem.optimum import optimum
 from sottovoce.problem.shards import Shards
 from sottovoce.run.build import make_problem, rounds_for_epochs
 from sottovoce.run.presets import PRESETS
+from sottovoce.run.result import HEAD, History, refuse_to_lose
 from sottovoce.run.solve import solve
 from sottovoce.run.spec import Execution, Spec
 
@@ -165,8 +166,13 @@ class RunFlags:
     ] = False
     engine: Annotated[str, option("--engine", f"auto, {', '.join(ENGINES)}.", RUN)] = "auto"
     certify: Annotated[bool, option("--certify", "Compute F* first, for the suboptimality.", RUN)] = False
-    observations: Annotated[int, option("--observations", "How often to look.", RUN)] = 40
+    observations: Annotated[int, option("--observations", "How often to look; 0: never.", RUN)] = 40
+    not_private_history: Annotated[
+        bool,
+        option("--not-private-history", "Without a seed: keep what was seen, in a file that says what it is.", RUN),
+    ] = False
     out: Annotated[Path | None, option("--out", "Save the result here; with --seed, also checkpoints.", RUN)] = None
+    force: Annotated[bool, option("--force", "Take the place of another result in --out.", RUN)] = False
     json: Annotated[bool, option("--json", "Print one JSON object.", RUN)] = False
 
 
@@ -195,6 +201,8 @@ def train(
             said = [f"[yellow]Note:[/] {spec.privacy.sampling}, not {wanted}: the smallest node has no more records."]
     _mention_small_nodes(spec, sizes, dealt.names.get("nodes"))
     f_star = optimum(make_problem(spec.problem, dealt.shards), gap=1e-6).value if run.certify else float("nan")
+    if run.out is not None:
+        refuse_to_lose(run.out, spec, run.force)
     _mention_earlier_work(run.out, run.seed)
     with screen.bar("gossip", quiet=run.json) as progress:
         result = solve(
@@ -202,7 +210,7 @@ def train(
             dealt.shards,
             test=dealt.test,
             f_star=f_star,
-            execution=Execution(run.engine, run.observations),
+            execution=Execution(run.engine, run.observations or None),
             progress=progress,
             checkpoint=run.out if run.out is not None and run.seed is not None else None,
             secure=not run.no_secure,
@@ -214,11 +222,14 @@ def train(
     saved = report = None
     title = f"{dealt.name}: {spec.problem.loss} + {spec.problem.h}"
     if run.out is not None:
-        saved = str(result.save(run.out))
-        if data.schema is not None:  # with which `predict` reads raw columns
-            (run.out / SCHEMA_FILE).write_bytes(data.schema.read_bytes())
+        beside = {} if data.schema is None else {SCHEMA_FILE: data.schema.read_bytes()}  # `predict` reads raw columns
+        again = (run.out / HEAD).exists()
+        saved = str(result.save(run.out, beside=beside, not_private_history=run.not_private_history, force=run.force))
+        if again and data.schema is None:  # it was of the result that is gone
+            (run.out / SCHEMA_FILE).unlink(missing_ok=True)
         (run.out / "checkpoint.npz").unlink(missing_ok=True)
-        report = str(write_report([result], run.out / NAME, title))
+        shown = result if run.seed is not None else replace(result, history=History())
+        report = str(write_report([shown], run.out / NAME, title))
     if run.json:
         screen.say_json(screen.summary(result, saved) | {"report": report, "notes": notes})
     else:
@@ -231,7 +242,7 @@ def _mention_earlier_work(out: Path | None, seed: int | None) -> None:
     """What lies in the output folder already."""
     if out is not None and seed is not None and (out / "checkpoint.npz").exists():
         screen.err.print(f"[yellow]Note:[/] going on from the checkpoint in {out}.", soft_wrap=True)
-    elif out is not None and (out / "result.json").exists():
+    elif out is not None and (out / HEAD).exists():
         screen.err.print(
             f"[yellow]Note:[/] the result in {out} will be replaced. If both models are ever published, their privacy "
             "costs on the same records add up.",

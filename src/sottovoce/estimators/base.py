@@ -30,6 +30,7 @@ from sottovoce.problem.shards import Shards, by_group
 from sottovoce.rows import is_sparse, row_norms
 from sottovoce.run.build import ROW_SLACK
 from sottovoce.run.result import Result
+from sottovoce.run.scale import Scale
 from sottovoce.run.solve import solve
 from sottovoce.run.spec import Execution, Spec
 
@@ -193,18 +194,20 @@ class PrivateLinearModel(Evaluates, BaseEstimator):
         return self
 
     def to_result(self, features: tuple[str, ...] | None = None) -> Result:
-        """The run as `sottovoce train` keeps it, its model in units of the records: to save, report and verify."""
+        """The run as `sottovoce train` keeps it, with what new records need to meet its model: to report and verify."""
         check_is_fitted(self)
-        scale = np.ones(self._result.models.shape[1]).reshape(self.spec_.problem.outputs, -1)
-        scale[:, : self.n_features_in_] /= self.row_norm_
         names = getattr(self, "feature_names_in_", None) if features is None else features
         return replace(
             self._result,
-            models=self._result.models * scale.ravel(),
             statement=self.privacy_,
             classes=self._named(),
             features=None if names is None else tuple(str(name) for name in names),
+            scale=self._record_scale(),
         )
+
+    def _record_scale(self) -> Scale:
+        """How new records meet the model."""
+        return Scale(bound=self.row_norm_, unit=self.row_norm_)
 
     def _named(self) -> tuple[Any, ...] | None:
         """The classes of a result; None of a regression."""
@@ -268,8 +271,13 @@ class PrivateLinearModel(Evaluates, BaseEstimator):
             penalty=settings.penalty_name(self.penalty),
             weight=self._mean_weight(),
             sparse=sparse,
+            free=() if epsilon is None else self._free(),
         )
         return settings.plan(facts, epsilon is not None, self._given())
+
+    def _free(self) -> tuple[str, ...]:
+        """What the planner may choose in place of what it is told."""
+        return ()
 
     def _public_row_norm(self) -> float:
         if self.row_norm is not None:

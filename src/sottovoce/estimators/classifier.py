@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -16,9 +17,11 @@ from sottovoce.estimators import settings
 from sottovoce.estimators.base import PrivateLinearModel, known_loss, leak, refuse_missing
 from sottovoce.evaluation.curves import public_link
 from sottovoce.evaluation.private import Evaluation, answers
+from sottovoce.planner import Choice
 from sottovoce.problem import losses
 from sottovoce.problem.losses import Loss
 from sottovoce.problem.regularisers import Euclidean
+from sottovoce.run.scale import Scale
 from sottovoce.run.spec import Spec
 
 LOSSES = "auto, hinge, smoothed_hinge, logistic, squared_hinge, softmax"
@@ -259,11 +262,24 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
             raise SpecError(f"shape must be 'auto', True or False, not {self.shape!r}")
         return bool(self.shape)
 
+    def _free(self) -> tuple[str, ...]:
+        return tuple(name for name in ("loss", "penalty") if getattr(self, name) == "auto")
+
+    def _plan(self, sizes: tuple[int, ...], names: tuple[str, ...], outputs: int, of: str, sparse: bool) -> Choice:
+        choice = super()._plan(sizes, names, outputs, of, sparse)
+        self._settle(choice.spec.problem.loss)
+        return choice
+
     def _labels(self) -> tuple[Any, ...]:
         return tuple(self.classes_.tolist())
 
     def _named(self) -> tuple[Any, ...]:
         return self._labels()
+
+    def _record_scale(self) -> Scale:
+        two = len(self.classes_) == 2
+        link = None if self.loss_ == "softmax" else (float(self.link_[0]), float(self.link_[1]))
+        return replace(super()._record_scale(), threshold=float(self.threshold_) if two else 0.0, link=link)
 
     def _loss(self, outputs: int) -> Loss:
         if self.loss == "auto":
@@ -272,9 +288,12 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
             loss = losses.LOSSES.make("logistic" if outputs == 1 else "softmax")  # of two classes: the same model
         else:
             loss = known_loss(self.loss, "binary", LOSSES)
+        self._settle(loss)
+        return loss
+
+    def _settle(self, loss: Loss) -> None:
         self.loss_ = str(loss)
         self.threshold_, self.link_ = 0.0, public_link(loss.name)
-        return loss
 
     def _weights(self, targets: Array, sample_weight: Any) -> Array | None:
         per_class = self._class_weights()
