@@ -37,11 +37,13 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
     ----------
     epsilon : ε of the guarantee; None for no noise, which protects nobody
     delta : δ of the guarantee; "auto" is 1e-5, or half of one over the number of records if that is less
-    loss : "hinge" (the default for two classes), "logistic", "smoothed_hinge(width)", "squared_hinge" (its slope
-        clipped at 2) or "softmax" (the default for more). More than two classes under a loss for two are trained one
-        against the rest, all at once, in a single release
+    loss : "hinge", "logistic", "smoothed_hinge(width)", "squared_hinge" (its slope clipped at 2) or "softmax". "auto"
+        is a hinge for two classes or, where public numbers say that there is little noise, "logistic"; "softmax" for
+        more. More than two classes under a loss for two are trained one against the rest, all at once, in a single
+        release
     penalty, alpha, l1_ratio : "l2", "l1", "elasticnet" or None, with weight `alpha` as in scikit-learn's
-        `SGDClassifier`, on rows in units of `row_norm`. The intercept is penalised too
+        `SGDClassifier`, on rows in units of `row_norm`. The intercept is penalised too. "auto" is l2 and, where it is a
+        hinge, a threshold (l1) of half a deviation of the noise
     trust : whom the owners trust: "nobody" (every message may be read, every other node be curious), "majority" or a
         number (so many nodes may collude, the others keep secrets that they share in pairs), or "centre" (one node
         holds all records)
