@@ -14,6 +14,7 @@ import typer
 from rich.panel import Panel
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from sottovoce import within
 from sottovoce._types import IntArray
 from sottovoce.auditing import Audit, audit_look, audit_statistics
 from sottovoce.auditing import audit as attack_run
@@ -84,7 +85,10 @@ def audit(
         raise SpecError(f"there is no engine '{engine}' to audit; choose one of {', '.join(ENGINES)}")
     if (target is None) == (not plan):
         raise SpecError("give a run file or a saved run, or --plan with public numbers, and not both")
+    screen.writable_file(plot, "--plot")
+    within.check_count("--runs", runs, 10**8)
     if target is None:
+        within.check_count("the number of nodes", nodes, within.NODES)
         chosen = choose(Facts((records,) * nodes, features, epsilon, delta, loss), sampling=sampling, rounds=rounds)
         aim = Target("the plan", chosen.spec, np.full(nodes, records), features)
     else:
