@@ -169,7 +169,7 @@ def test_the_formula_has_its_three_terms():
     [
         ({}, {"speed": 3}, "no setting 'speed'"),
         ({}, {"sampling": "poisson(500)"}, "a batch of 500"),
-        ({}, {"rounds": 0}, "whole number of rounds"),
+        ({}, {"rounds": 0}, "number of rounds must be a whole number"),
         ({"penalty": "l3"}, {}, "no penalty 'l3'"),
         ({"sizes": ()}, {}, "needs nodes"),
         ({"epsilon": math.inf}, {}, "finite"),
@@ -212,6 +212,8 @@ def test_beside_little_noise_the_loss_is_logistic_and_beside_much_a_hinge_with_a
     calm, noisy = (choose(two_classes(records)).spec for records in (500_000, 5_000))
     assert (calm.problem.loss.name, calm.problem.h.phi) == ("logistic", 0.0)
     assert noisy.problem.loss.name == "hinge" and noisy.problem.h.modulus > 0
+    assert any("logistic" in why for why in choose(two_classes(500_000)).reasons)
+    assert any("half a deviation" in why for why in choose(two_classes(5_000)).reasons)
     noise = choose(two_classes(5_000)).alternatives[0]["noise"]
     assert noisy.problem.h.phi == pytest.approx(0.5 * noise, rel=1e-3)
 

@@ -551,6 +551,7 @@ def reasons(facts: Facts, given: dict[str, Any], plan: Plan, spec: Spec, shortes
         _why_these_records(given, plan, total),
         _why_these_rounds(facts, given, plan, shortest),
         _why_these_steps(given, plan, spec),
+        *_why_this_loss(facts, spec),
     ]
     if spec.privacy.clip is not None and "clip" not in given:
         said.append(
@@ -620,6 +621,14 @@ def _why_these_steps(given: dict[str, Any], plan: Plan, spec: Spec) -> str:
         f"With {what} the model follows the mean gradient for τ = {plan.reach:.3g}: shorter would miss the optimum by "
         f"more, longer would pick up more noise. Predicted loss of accuracy: {100 * plan.loss:.1f} points."
     )
+
+
+def _why_this_loss(facts: Facts, spec: Spec) -> list[str]:
+    if "loss" in facts.free and facts.loss.name == "logistic":
+        return ["Noise will add little to what is lost in any case: the loss is logistic, which orders records best."]
+    if "penalty" in facts.free and getattr(spec.problem.h, "phi", 0.0) > 0:
+        return ["A coordinate counts by what it has over half a deviation of the noise: that is h's l1 part."]
+    return []
 
 
 def others(plans: Iterable[Plan], best: Plan, count: int = 8) -> list[dict[str, Any]]:
