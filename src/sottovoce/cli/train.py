@@ -326,7 +326,8 @@ def spec_for(
     given = {key: value for key, value in changes.items() if value is not None}
     spec, sizes = PRESETS.make("private" if auto else model.preset)(1).but(**given), dealt.shards.sizes
     if auto and isinstance(noise, Private):
-        return _planned(spec, set(given), dealt, steps, privacy, not model.no_shape)
+        free = tuple(name for name, fixed in (("loss", model.loss), ("penalty", model.h)) if fixed is None)
+        return _planned(spec, set(given), dealt, steps, privacy, not model.no_shape, free)
     wanted, said = spec.privacy.sampling, []
     spec = spec if privacy.sampling is not None else _fitted(spec, int(sizes.min()))
     spec = _with_rounds(spec, steps.rounds, 10.0 if steps.epochs is None else steps.epochs, sizes)
@@ -336,7 +337,13 @@ def spec_for(
 
 
 def _planned(
-    spec: Spec, given: set[str], dealt: Dealt, steps: StepFlags, privacy: PrivacyFlags, shape: bool
+    spec: Spec,
+    given: set[str],
+    dealt: Dealt,
+    steps: StepFlags,
+    privacy: PrivacyFlags,
+    shape: bool,
+    free: tuple[str, ...],
 ) -> tuple[Spec, list[str]]:
     """The planner's choice around what the user has fixed, and its reasons."""
     problem, shards = spec.problem, dealt.shards
@@ -367,6 +374,7 @@ def _planned(
         shape=shape and problem.loss.targets != "real",
         weight=dealt.weighing.mean,
         sparse=is_sparse(shards.X),
+        free=() if epsilon is None else free,
     )
     choice = choose(facts, **fixed)
     reasons = ["[bold]The plan[/], from public numbers alone:", *(f"· {reason}" for reason in choice.reasons)]

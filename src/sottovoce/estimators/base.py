@@ -298,8 +298,13 @@ class PrivateLinearModel(Evaluates, BaseEstimator):
             penalty=settings.penalty_name(self.penalty),
             weight=self._mean_weight(),
             sparse=sparse,
+            free=() if epsilon is None else self._free(),
         )
         return settings.plan(facts, epsilon is not None, self._given())
+
+    def _free(self) -> tuple[str, ...]:
+        """What the planner may choose in place of what it is told."""
+        return ()
 
     def _public_row_norm(self) -> float:
         if self.row_norm is not None:
