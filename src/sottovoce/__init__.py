@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         PublicScaler,
         RowNormalizer,
     )
+    from sottovoce.estimators.saved import load, save
     from sottovoce.experiments.sweep import sweep
     from sottovoce.planner import Facts, plan
     from sottovoce.privacy.planning import account, calibrate
@@ -63,7 +64,9 @@ _HOMES = {
     "calibrate": "privacy.planning",
     "embedded": "data.embedded",
     "even": "problem",
+    "load": "estimators.saved",
     "plan": "planner",
+    "save": "estimators.saved",
     "solve": "run.solve",
     "sweep": "experiments.sweep",
 }
@@ -100,7 +103,9 @@ __all__ = [
     "calibrate",
     "embedded",
     "even",
+    "load",
     "plan",
+    "save",
     "solve",
     "sweep",
 ]

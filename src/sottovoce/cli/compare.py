@@ -10,6 +10,7 @@ import numpy as np
 import typer
 from rich.table import Table
 
+from sottovoce import within
 from sottovoce.cli import screen
 from sottovoce.cli.flags import RecordFlags, grouped
 from sottovoce.data.embedded import EMBEDDED
@@ -64,6 +65,10 @@ def compare(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Run algorithms side by side at an equal, true (ε, δ), and rank them for each adversary."""
+    within.check_count("--jobs", jobs, 1024)
+    within.check_count("--seeds", seeds, 10**6)
+    within.check_count("--nodes", nodes, within.NODES)
+    screen.writable_file(out)
     names = list(BASELINES) if algorithms == "all" else [name.strip() for name in algorithms.split(",")]
     settings: dict[str, Any] = {
         "delta": delta,

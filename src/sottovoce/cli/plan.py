@@ -8,6 +8,7 @@ import numpy as np
 import typer
 from rich.table import Table
 
+from sottovoce import within
 from sottovoce.cli import screen
 from sottovoce.errors import SpecError
 from sottovoce.planner import Facts, choose
@@ -51,7 +52,9 @@ def plan(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Choose a plan for a target (ε, δ) from public numbers, and explain it. Looks at no data."""
-    if nodes > 0 and len(records) not in (1, nodes):
+    within.check_count("the number of nodes", nodes, within.NODES)
+    screen.writable_file(plot, "--plot")
+    if len(records) not in (1, nodes):
         raise SpecError(f"give --records once, or once for each of the {nodes} nodes, not {len(records)} times")
     sizes = tuple(records * nodes if len(records) == 1 else records)
     if adversary is not None and trust != "nobody":

@@ -6,6 +6,7 @@ Everything for people goes to stderr where `--json` is given, so that stdout is 
 import json
 import math
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -36,7 +37,8 @@ def fail(message: str) -> None:
 
 def say_json(value: Any) -> None:
     """One JSON object on stdout; NaN, which JSON does not know, becomes null."""
-    print(json.dumps(_finite(value), ensure_ascii=False, allow_nan=False))
+    encoding = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().replace("-", "")
+    print(json.dumps(_finite(value), ensure_ascii=encoding != "utf8", allow_nan=False))
 
 
 PATIENCE = 20.0
@@ -229,12 +231,16 @@ def writable(out: Path | None) -> None:
         raise SpecError(f"the folder '{out}' cannot be written to; give another one with --out") from None
 
 
-def writable_file(out: Path | None) -> None:
+def writable_file(out: Path | None, option: str = "--out") -> None:
     """The same for a file: its folder is there, and it is no folder itself."""
     if out is None:
         return
-    if out.is_dir() or not out.parent.is_dir() or not os.access(out.parent, os.W_OK):
-        raise SpecError(f"the file '{out}' cannot be written; give a file in a folder that there is with --out")
+    try:
+        wrong = not out.name or out.is_dir() or not out.parent.is_dir() or not os.access(out.parent, os.W_OK)
+    except (OSError, ValueError):  # as a name that is too long, or holds what no name can
+        wrong = True
+    if wrong:
+        raise SpecError(f"the file '{out}' cannot be written; give a file in a folder that there is with {option}")
 
 
 def _finite(value: Any) -> Any:

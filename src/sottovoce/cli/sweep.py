@@ -8,6 +8,7 @@ import numpy as np
 import typer
 from rich.table import Table
 
+from sottovoce import within
 from sottovoce.cli import screen
 from sottovoce.cli.flags import DataFlags, grouped
 from sottovoce.cli.report import write_report
@@ -53,6 +54,9 @@ def sweep(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Run a grid of noises, regularisers and seeds that share their draws, each as `train` would run it."""
+    within.check_count("--jobs", jobs, 1024)
+    within.check_count("--seeds", seeds, 10**6)
+    screen.writable_file(out)
     ways = [{"epsilon": e} for e in epsilon or []] + [{"noise": text} for text in noise or []]
     if not ways or seeds < 1:
         raise SpecError("a sweep needs at least one --epsilon or --noise, and at least one seed")

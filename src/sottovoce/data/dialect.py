@@ -78,7 +78,7 @@ class Dialect:
             raise SpecError(f"{self.separator!r} cannot both separate columns and be a part of them; change one")
         try:
             "".encode(self.encoding or "utf-8")
-        except LookupError:
+        except (LookupError, ValueError):
             raise SpecError(f"there is no encoding '{self.encoding}'; say utf-8, cp1252, latin-1 or utf-16") from None
 
     def over(self, other: "Dialect") -> "Dialect":

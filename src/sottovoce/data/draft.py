@@ -50,8 +50,8 @@ class Known:
 
 def read_codebook(path: Path) -> dict[str, Known]:
     """Columns by name, from a CSV with the header column,type,low,high,values (values with bars between them)."""
-    dialect = found(path, Dialect())
     try:
+        dialect = found(path, Dialect())
         with path.open(encoding=dialect.encoding, newline="") as file:
             rows = list(csv.DictReader(file, delimiter=dialect.separator or ","))
         return {

@@ -19,6 +19,7 @@ import pyarrow as pa
 import scipy  # not its parts: they load when first used
 from numpy.typing import ArrayLike, NDArray
 
+from sottovoce import within
 from sottovoce._types import Array
 from sottovoce.data.dialect import DIALECT, Dialect, opened, read_text, text_blocks
 from sottovoce.data.tables import Table, load_table
@@ -338,6 +339,7 @@ def _widened(table: Table, n_features: int) -> Table:
         raise DataError(
             f"{table.name}: the file has {table.m} features where {n_features} are expected; give it the same features"
         )
+    within.check_count("the number of features", n_features, within.FEATURES)
     X = scipy.sparse.csr_array((table.X.data, table.X.indices, table.X.indptr), shape=(table.n_records, n_features))
     return Table(X, table.y, table.groups, None, table.name)
 

@@ -36,6 +36,7 @@ from sottovoce.engine.kernel.data import code_of
 from sottovoce.engine.kernel.rounds import run_rounds
 from sottovoce.errors import SpecError
 from sottovoce.network.averaging import Clipped, Trimmed
+from sottovoce.network.mixing import listed
 from sottovoce.network.schedule import Schedule
 from sottovoce.privacy.pairs import Pairs
 from sottovoce.privacy.release import Draws, Gaussian
@@ -174,9 +175,13 @@ def _pack(jobs: list[Job]) -> Packed:
 
 def pack(jobs: Sequence[Job]) -> Packed:
     """Lay out the runs, which must share data, loss, schedule, streams and everything else but numbers."""
-    first = jobs[0]
-    plan = _plan(first.schedule, apart=type(first.release.law) is Gaussian)
-    return Packed(_data(_laid_out(first)), plan, _model(jobs), _steps(jobs), _noise(jobs))
+    return Packed(_data(_laid_out(jobs[0])), *parts(jobs))
+
+
+def parts(jobs: Sequence[Job]) -> tuple[Plan, Model, Steps, Noise]:
+    """All of it but the data."""
+    apart = type(jobs[0].release.law) is Gaussian
+    return _plan(jobs[0].schedule, apart), _model(jobs), _steps(jobs), _noise(jobs)
 
 
 GATHERED = 8
@@ -239,10 +244,9 @@ def _plan(schedule: Schedule, apart: bool) -> Plan:
     elif isinstance(averaging, Trimmed):
         bound = float(averaging.f)
     apart = apart and averaging.linear
-    groups = [_groups(W) if apart else [slice(0, len(W))] for W in schedule.mixtures]
-    blocks = [
-        np.concatenate([W[at, at].ravel() for at in split]) for W, split in zip(schedule.mixtures, groups, strict=True)
-    ]
+    mixtures = [listed(W) for W in schedule.mixtures]
+    groups = [_groups(W) if apart else [slice(0, len(W))] for W in mixtures]
+    blocks = [np.concatenate([W[at, at].ravel() for at in split]) for W, split in zip(mixtures, groups, strict=True)]
     sizes = np.array([len(block) for block in blocks])
     widest = max(len(W) for W in schedule.patterns)
     return Plan(
@@ -252,7 +256,7 @@ def _plan(schedule: Schedule, apart: bool) -> Plan:
         weights=_read_only(np.concatenate(blocks), np.float64),
         corners=_read_only(np.cumsum(sizes) - sizes, np.int64),
         groups=_read_only(np.array([len(split) for split in groups]), np.int64),
-        flat=_read_only(np.array([bool(np.ptp(W) <= FLAT) for W in schedule.mixtures]), np.bool_),
+        flat=_read_only(np.array([bool(np.ptp(W) <= FLAT) for W in mixtures]), np.bool_),
         widest=widest,
         speakers=schedule.speakers or widest,
         averaging=AVERAGINGS[type(averaging)],
@@ -441,8 +445,8 @@ def _variant(method: Known) -> tuple[Any, ...]:
 def _same_schedule(one: Schedule, other: Schedule) -> bool:
     if one is other:
         return True
-    mine: list[NDArray[Any]] = [one.starts, one.active, one.pattern, *one.patterns]
-    theirs: list[NDArray[Any]] = [other.starts, other.active, other.pattern, *other.patterns]
+    mine: list[NDArray[Any]] = [one.starts, one.active, one.pattern, *map(listed, one.patterns)]
+    theirs: list[NDArray[Any]] = [other.starts, other.active, other.pattern, *map(listed, other.patterns)]
     return (
         one.n == other.n
         and one.speakers == other.speakers

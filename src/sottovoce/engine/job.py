@@ -18,13 +18,15 @@ from sottovoce.algorithm.method import Gradient, Method, Speaks, State
 from sottovoce.engine import kernel
 from sottovoce.engine.secure import SecureDraws
 from sottovoce.errors import SpecError
+from sottovoce.network.averaging import Exact
+from sottovoce.network.mixing import Gossip
 from sottovoce.network.schedule import Schedule
-from sottovoce.privacy.release import Release
+from sottovoce.privacy.release import Gaussian, Release
 from sottovoce.privacy.statistics import Products
 from sottovoce.problem.losses import Loss
 from sottovoce.problem.moments import packed_moments
 from sottovoce.problem.objective import Problem, clipped_mean
-from sottovoce.problem.regularisers import Entropy, Euclidean
+from sottovoce.problem.regularisers import Entropy, Euclidean, Separable
 
 
 class Randomness(Protocol):
@@ -143,7 +145,7 @@ def stretches(job: Job, start: int, stop: int, numbers: int) -> Iterator[Stretch
     while first <= stop:
         last = int(np.searchsorted(starts, starts[first - 1] + max(1, numbers // m), side="right")) - 1
         last = min(max(last, first), stop)
-        nodes = job.schedule.active[starts[first - 1] : starts[last]].astype(np.int64)
+        nodes = job.schedule.listed(first, last).astype(np.int64)
         t = np.repeat(np.arange(first, last + 1), np.diff(starts[first - 1 : last + 1]))
         speaks = job.schedule.speaks(first, last)
         yield Stretch(first, last, nodes, t, speaks, draw(job.draws, nodes, t, speaks, m))
@@ -167,6 +169,10 @@ class Engine:
     secure : whether it runs jobs whose draws are secure ones
     worth : work (see `work`) from which on 'auto' takes it; never, unless this is said
     blur : how far, relatively, the noise that it makes itself is from the reference's
+    rounding : how far, relatively, its trajectories may be from the reference's where all draws are the same
+    seeds : whether jobs that it runs together may have draws and schedules of their own
+    unknown : what it does not know of a job besides, in words that follow 'the'
+    lacking : what it needs and this machine has not; None where there is nothing
     """
 
     name: str
@@ -181,6 +187,10 @@ class Engine:
     secure: bool = True
     worth: float = math.inf
     blur: float = 0.0
+    rounding: float = 1e-12
+    seeds: bool = False
+    unknown: Callable[[Job], str | None] | None = None
+    lacking: Callable[[], str | None] | None = None
 
     def refusal(self, job: Job) -> str | None:
         """Why it cannot run a job, in one sentence; None where it can.
@@ -197,7 +207,8 @@ class Engine:
         """
         unknown = next(self._unknown(job), None)
         if unknown is None:
-            return None
+            lacks = None if self.lacking is None else self.lacking()
+            return None if lacks is None else f"the {self.name} engine cannot run: {lacks}"
         return f"the {self.name} engine does not know the {unknown}; use engine='reference', which runs everything"
 
     def _unknown(self, job: Job) -> Iterator[str]:
@@ -218,6 +229,9 @@ class Engine:
             yield f"loss '{loss.name}' (it knows those that were in the table when it was first used)"
         if not self.secure and job.secure:
             yield "secure release (of a run without a seed; secure=False or --no-secure would do without)"
+        other = None if self.unknown is None else self.unknown(job)
+        if other is not None:
+            yield other
 
     def refuse(self, jobs: Sequence[Job]) -> None:
         """Raise what `refusal` says, if it says anything."""
@@ -262,6 +276,24 @@ def _compiled(jobs: Sequence[Job], states: Sequence[State], start: int, stop: in
     return compiled.run_together(jobs, states, start, stop)
 
 
+def _gpu(jobs: Sequence[Job], states: Sequence[State], start: int, stop: int) -> list[State]:
+    from sottovoce.engine.gpu import runs  # CuPy, and Numba
+
+    return runs.run_together(jobs, states, start, stop)
+
+
+def _unknown_to_gpu(job: Job) -> str | None:
+    from sottovoce.engine.gpu import runs
+
+    return runs.unknown(job)
+
+
+def _no_gpu() -> str | None:
+    from sottovoce.engine.gpu import runs
+
+    return runs.lacking()
+
+
 ENGINES: dict[str, Engine] = {
     engine.name: engine
     for engine in (
@@ -280,6 +312,23 @@ ENGINES: dict[str, Engine] = {
             worth=2e8,  # some ten seconds of the reference engine
             blur=3e-7,  # float32
         ),
+        Engine(
+            "gpu",
+            _gpu,
+            methods=(DualAveraging, Descent),
+            samplers=kernel.SAMPLERS,
+            laws=(Gaussian,),
+            regularisers=(Separable,),
+            distances=(Euclidean,),
+            averagings=(Gossip, Exact),
+            secure=False,
+            worth=2e9,  # some seconds of the compiled engine
+            blur=3e-7,
+            rounding=1e-4,  # all of it in float32, which runs that amplify what is small make more of
+            seeds=True,
+            unknown=_unknown_to_gpu,
+            lacking=_no_gpu,
+        ),
     )
 }
 
@@ -288,7 +337,7 @@ OVERHEAD = 5000  # what a release costs the reference engine besides, in coordin
 
 def work(job: Job) -> int:
     """What the reference engine has to do: coordinates of released subgradients, with an overhead for each release."""
-    return len(job.schedule.active) * (job.problem.m + OVERHEAD)
+    return int(job.schedule.starts[-1]) * (job.problem.m + OVERHEAD)
 
 
 def check_engine(name: str) -> None:

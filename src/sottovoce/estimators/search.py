@@ -17,6 +17,7 @@ import math
 import secrets
 import warnings
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -248,6 +249,16 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
             warnings.warn(f"{said} It seldom is; think of fitting without a search.", UserWarning, stacklevel=3)
         return said
 
+    def save(self, folder: str | Path, *, schema: str | Path | None = None, force: bool = False) -> Path:
+        """Keep the best model, with the statement of the whole search; `sottovoce.load` reads it back."""
+        check_is_fitted(self)
+        return self.best_estimator_.save(folder, schema=schema, force=force)
+
+    def report(self, path: str | Path, title: str | None = None) -> Path:
+        """Write one HTML page about the best model, with the statement of the whole search."""
+        check_is_fitted(self)
+        return self.best_estimator_.report(path, title)
+
     def __sklearn_tags__(self) -> Any:
         """As the estimator has them."""
         tags = super().__sklearn_tags__()
@@ -277,6 +288,12 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         """As the best model does."""
         check_is_fitted(self)
         return self.best_estimator_.predict_proba(X)
+
+    @_delegates("predict_log_proba")
+    def predict_log_proba(self, X: Any) -> Array:
+        """As the best model does."""
+        check_is_fitted(self)
+        return self.best_estimator_.predict_log_proba(X)
 
 
 def _by_node(groups: Sequence[Group]) -> list[Event]:

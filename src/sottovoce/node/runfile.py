@@ -49,6 +49,7 @@ from sottovoce._types import Array, IntArray
 from sottovoce.data.schema import Schema, plain_schema, read_schema
 from sottovoce.engine.secure import ExactSums, hindrance
 from sottovoce.errors import SottovoceError, SpecError
+from sottovoce.network.mixing import listed
 from sottovoce.node.bounds import longest_messages, longest_model, partial_shares
 from sottovoce.node.entropy import Ahead
 from sottovoce.node.message import RUN
@@ -168,7 +169,7 @@ class Run:
         schedule = self.prepared.job.schedule
         number, place = int(schedule.pattern[t - 1]), np.flatnonzero(schedule.nodes(t) == i)
         if number not in self._shares:
-            self._shares[number] = partial_shares(schedule.averaging, schedule.patterns[number])
+            self._shares[number] = partial_shares(schedule.averaging, listed(schedule.patterns[number]))
         return float(self._shares[number][part, place[0]])
 
     @cached_property
@@ -296,7 +297,7 @@ class Run:
         for part in (schedule.starts, schedule.active, schedule.pattern):
             whole.update(np.ascontiguousarray(part, dtype="<i8").tobytes())
         for W in schedule.patterns:
-            whole.update(np.ascontiguousarray(np.round(W, _DECIMALS) + 0.0, dtype="<f8").tobytes())
+            whole.update(np.ascontiguousarray(np.round(listed(W), _DECIMALS) + 0.0, dtype="<f8").tobytes())
         return whole.hexdigest()
 
     @property

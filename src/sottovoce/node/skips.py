@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from sottovoce.errors import NetworkError, StoreError
+from sottovoce.network.mixing import listed
 from sottovoce.node.envelope import Envelope
 from sottovoce.node.message import Code, Header, Refused, check, pack_text, read, unpack_text
 from sottovoce.node.runfile import Run
@@ -187,7 +188,7 @@ class SkipOrders:
     def skip(self, t: int, i: int, j: int) -> bool:
         """Leave edge {i, j} out of round t, if both ends say so; True once both ends have decided it."""
         edge = (t, min(i, j), max(i, j))
-        W = self.run.prepared.job.schedule.weights(t)
+        W = listed(self.run.prepared.job.schedule.weights(t))
         if not np.array_equal(W, W.T):
             raise NetworkError(
                 "an edge can only be skipped where W is symmetric: else W would not stay doubly stochastic"

@@ -122,6 +122,21 @@ def loss(reach: Array | float, noise: Array | float, m: int, rounds: Array | flo
     return np.asarray(bias + f["e"] * x / (1 + x) + f["s"] * y / (1 + y))
 
 
+SAMPLED = 2_000_000
+"""Turns of nodes in a sample of a schedule."""
+
+
+def sampled_rounds(rounds: int, n: int) -> int:
+    """So many of a schedule, or fewer where each has very many nodes, and is much like any other.
+
+    Examples
+    --------
+    >>> sampled_rounds(200, 20), sampled_rounds(200, 100_000)
+    (200, 20)
+    """
+    return max(1, min(rounds, SAMPLED // n))
+
+
 def best_reach(noise: float, m: int, rounds: int) -> tuple[float, float]:
     """The τ with the least predicted loss, and that loss.
 

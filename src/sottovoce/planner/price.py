@@ -18,6 +18,7 @@ from sottovoce.network.activation import Activation
 from sottovoce.network.graphs import Graph
 from sottovoce.network.mixing import activation_rate, beta
 from sottovoce.network.schedule import draw_schedule
+from sottovoce.planner import predict
 from sottovoce.privacy.calibration import Private, sigma
 from sottovoce.privacy.moments import NO_MOMENTS
 from sottovoce.privacy.planning import calibrate
@@ -130,5 +131,6 @@ def noise_variance(steps: StepSizes, iota: float, n: int, mu: float, deviation: 
 def _messages_a_round(spec: Spec, graph: Graph, activation: Activation) -> float:
     """Expected number of messages a round, from a short sample of the schedule (exact where all rounds are alike)."""
     network = spec.network
-    sample = draw_schedule(graph, activation, network.weights, 2000, np.random.default_rng(0), network.averaging)
-    return float(sample.up_to()[-1]) / 2000
+    rounds = predict.sampled_rounds(2000, graph.n)
+    sample = draw_schedule(graph, activation, network.weights, rounds, np.random.default_rng(0), network.averaging)
+    return float(sample.up_to()[-1]) / rounds

@@ -323,7 +323,7 @@ class PrivacyStatement:
         except (TypeError, KeyError, ValueError, AttributeError) as error:
             if isinstance(error, PrivacyError):
                 raise
-            raise PrivacyError(f"this is no privacy statement of sottovoce ({type(error).__name__}: {error})") from None
+            raise PrivacyError(f"this is no privacy statement of sottovoce ({type(error).__name__})") from None
 
     @classmethod
     def from_json(cls, text: str) -> "PrivacyStatement":

@@ -340,6 +340,20 @@ def refuse_changed(folder: Path, files: Mapping[str, str]) -> None:
             )
 
 
+def belonging(folder: Path, name: str) -> bytes | None:
+    """A file that belongs to the result in a folder, as it was saved; None where it has none of that name.
+
+    Version 0.1 did not say which files belong to a result: there, what lies beside it does.
+    """
+    head, path = _head(folder), folder / name
+    if head["format"] > 1 and name not in head["files"]:
+        return None
+    if not path.exists():
+        return None
+    refuse_changed(folder, {name: head["files"][name]} if head["format"] > 1 else {})
+    return path.read_bytes()
+
+
 def refuse_to_lose(folder: str | Path, new: "Result | Spec", force: bool = False) -> None:
     """Refuse a folder with another release in it; the same simulation made again, or the same models, lose nothing.
 
