@@ -22,7 +22,7 @@ from sottovoce.evaluation import evaluate as ask_all
 from sottovoce.evaluation.curves import public_link
 from sottovoce.privacy.release import ADVERSARIES
 from sottovoce.privacy.statement import PERSON, number, with_held_out
-from sottovoce.run.result import Result, write_atomically
+from sottovoce.run.result import Result
 
 
 @grouped
@@ -80,8 +80,8 @@ def evaluate(
     found = replace(found, statement=whole)
     more = {} if recall is None and rate is None else {"threshold": found.threshold(recall=recall, rate=rate)}
     told = found.to_dict() | more | {"held_out_seeded": kept is not None}
-    replace(result, statement=whole).restate(model)
-    write_atomically(model / EVALUATION, json_.dumps(told, ensure_ascii=False, indent=2).encode())
+    found_text = json_.dumps(told, ensure_ascii=False, indent=2).encode()
+    replace(result, statement=whole).restate(model, {EVALUATION: found_text})
     if json:
         screen.say_json(told)
         return

@@ -8,6 +8,7 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
+from sottovoce import within
 from sottovoce.cli.records import NODES, Dealt, Records, deal, from_schema, from_table
 from sottovoce.data.dialect import Dialect, found
 from sottovoce.data.load import Told, format_of, load
@@ -226,6 +227,8 @@ class DataFlags(RecordFlags):
         told: Told | None = None,
     ) -> Dealt:
         """The files, dealt out to the nodes; `clipped` where long rows are taken, and their subgradients clipped."""
+        if seed is not None:
+            within.check_count("--seed", seed, 2**128 - 1, 0)
         if self.group is not None and self.deal != "even":
             raise SpecError("--group and --deal contradict each other; give one of them")
         records = self.records(self.file, loss, told)
