@@ -8,10 +8,12 @@ import numpy as np
 import typer
 
 from sottovoce.cli import screen
+from sottovoce.cli.budget import Ledger, budget_of, mention_budget, overview_of
 from sottovoce.cli.flags import Decimal, Encoding, Format, Group, Label, Separator
 from sottovoce.data.dialect import Dialect
 from sottovoce.data.load import as_reals, load
 from sottovoce.errors import PrivacyLeakWarning, SpecError
+from sottovoce.run.result import HEAD
 
 NUMBERS = {"rounds": int, "batch": int, "alpha": float, "l1_ratio": float}
 """Settings that are numbers; others are words, and 'none' is None."""
@@ -42,7 +44,9 @@ def tune(
     decimal: Decimal = None,
     encoding: Encoding = None,
     seed: Annotated[int | None, typer.Option("--seed", help="Makes the search a simulation.")] = None,
+    budget: Ledger = None,
     out: Annotated[Path | None, typer.Option("--out", help="Save the best model here.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Take the place of another result in --out.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Choose among plans by private scores on held-out records: one (ε, δ) for the whole search."""
@@ -53,6 +57,8 @@ def tune(
     )
 
     screen.writable(out)
+    if out is not None and (out / HEAD).exists() and not force:
+        raise SpecError(f"there is a result in '{out}' already; give another folder, or --force to lose it")
     table = load(file, format=format, label=label, group=group, dialect=Dialect(separator, decimal, encoding))
     fixed: dict[str, Any] = {"row_norm": row_norm, "on_violation": "raise"}
     y: Any = table.y
@@ -75,6 +81,7 @@ def tune(
         held_out=held_out,
         scoring=scoring,
         random_state=seed,
+        budget=budget_of(budget),
     )
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
@@ -82,7 +89,7 @@ def tune(
     for note in {str(each.message): each.category for each in told}.items():
         kind = PrivacyLeakWarning.__name__ if issubclass(note[1], PrivacyLeakWarning) else "Note"
         screen.err.print(f"[yellow]{kind}:[/] {screen.plain(note[0])}", soft_wrap=True)
-    saved = None if out is None else str(search.best_estimator_.to_result(table.features).save(out))
+    saved = None if out is None else str(search.best_estimator_.to_result(table.features).save(out, force=force))
     score = search.best_score_
     if json:
         screen.say_json(
@@ -93,6 +100,7 @@ def tune(
                 "worth": search.worth_,
                 "privacy": search.privacy_.to_dict(),
                 "saved": saved,
+                "budget": overview_of(budget),
             }
         )
         return
@@ -101,6 +109,7 @@ def tune(
     screen.out.print(f"{search.worth_}\n{search.privacy_.verdict()}", soft_wrap=True)
     if saved:
         screen.out.print(f"saved in {saved}; check it with: sottovoce account --verify {saved}", soft_wrap=True)
+    mention_budget(budget)
 
 
 def _grid(tried: list[str]) -> dict[str, list[Any]]:
