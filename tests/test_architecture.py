@@ -35,9 +35,10 @@ MAY_IMPORT: dict[str, set[str]] = {
         "estimators": "data problem network privacy algorithm planner run evaluation report node",
         "node": "data problem network privacy secure algorithm engine run",
         "consortium": "node data problem privacy secure run evaluation",
+        "pages": "privacy planner node consortium",
         "cli": (
-            "auditing consortium node experiments data problem network privacy algorithm engine planner run figure "
-            "report evaluation estimators export"
+            "pages auditing consortium node experiments data problem network privacy algorithm engine planner run "
+            "figure report evaluation estimators export"
         ),
         "__init__": "auditing data problem privacy planner run node experiments estimators",
     }.items()

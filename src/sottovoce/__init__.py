@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         PrivateClassifier,
         PrivateRegressor,
         PrivateSearchCV,
+        PublicEncoder,
         PublicScaler,
         RowNormalizer,
     )
@@ -54,6 +55,7 @@ _HOMES = {
     "PrivateRegressor": "estimators",
     "PrivateSearchCV": "estimators",
     "ProblemSpec": "run",
+    "PublicEncoder": "estimators",
     "PublicScaler": "estimators",
     "Result": "run",
     "RowNormalizer": "estimators",
@@ -90,6 +92,7 @@ __all__ = [
     "PrivateRegressor",
     "PrivateSearchCV",
     "ProblemSpec",
+    "PublicEncoder",
     "PublicScaler",
     "Result",
     "RowNormalizer",

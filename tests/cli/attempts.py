@@ -82,6 +82,10 @@ TABLES = (
 NUMBERS = (*"0 -1 1 2 3 0.5 1e9 1e308 -1e308 nan inf 1e-320 x 1,2 1,-1 0,0,0".split(), "")
 
 
+OLD = Path(__file__).parents[1] / "fixtures" / "v0.1" / "planned"
+"""A run of version 0.1, whose folder does not say what its files hash to: whatever is changed in them is read."""
+
+
 class Alone:
     """A communicator of one rank."""
 
@@ -191,7 +195,7 @@ class Ground:
         for path, verb in _leaves(typer.main.get_command(command.app)):
             self.verbs[path] = [p for p in verb.params if p.name not in ("help", "open_")]
         self.bases = self._bases()
-        missing = self.verbs.keys() - self.bases.keys()
+        missing = self.verbs.keys() ^ self.bases.keys()
         assert not missing, f"no attempt is made on {missing}"
 
     def _files(self):
@@ -220,6 +224,9 @@ class Ground:
         (good / "consortium" / "schema.toml").write_text(SCHEMA)
         with contextlib.closing(sqlite3.connect(good / "clinic.db")) as db:
             db.execute("CREATE TABLE t (a REAL, b REAL, label TEXT)")
+        self.old = good / "old"
+        shutil.copytree(OLD, self.old)
+        (good / "older.svm").write_text("".join(f"{s} 1:0.1 5:{a:.4f}\n" for (a, _), s in zip(X, signs, strict=True)))
         self._runs(X, signs)
         self._node()
         kit = good / "kit"
@@ -274,6 +281,9 @@ class Ground:
             "train4": "train PARQUET --label label --noise gaussian:1 --nodes 3 --rounds 3 --seed 2",
             "tune": "tune DATA --label label --classes no,yes --try epochs=1 --runs 1.5 --epsilon 0 --seed 1",
             "predict": "predict RUN DATA --scores --id label",
+            "predict3": "predict OLD OLDER --scores",
+            "report3": "report OLD --out OUT/r.html",
+            "account6": "account --verify OLD",
             "predict2": "predict CLAIMED SVM --out OUT/p.csv",
             "evaluate": "evaluate RUN DATA --label label --seed 1",
             "sweep": f"sweep DATA {deal} --epsilon 1 --seeds 1 --epochs 0.1 --jobs 1 --out OUT/s.parquet",
@@ -315,8 +325,6 @@ class Ground:
         }
         known: dict[tuple[str, ...], list[list[str]]] = {}
         for name, line in base.items():
-            if tuple(name.rstrip("0123456789").split()) not in self.verbs:
-                continue  # TODO
             known.setdefault(tuple(name.rstrip("0123456789").split()), []).append(line.split())
         return known
 
@@ -325,7 +333,7 @@ class Ground:
         for pair in (
             "DATA=data.csv RAW=raw.csv SVM=data.svm PARQUET=data.parquet NPZ=data.npz SCHEMA=schema.toml BOOK=book.csv "
             "RUNFILE=run.toml AGREED=consortium RUN=run CLAIMED=claimed STATEMENT=statement.json EXPORT=export.json "
-            "NODES=nodes KIT=kit"
+            "NODES=nodes KIT=kit OLD=old OLDER=older.svm"
         ).split()
     )
 
@@ -343,7 +351,7 @@ class Ground:
         edits = rng.choice((0, 1, 1, 1, 2, 3)) if done else rng.choice((1, 1, 1, 2, 3))
         for _ in range(edits):
             words = self._edited(rng, path, words)
-        return [self._place(word) for word in words], done
+        return [self.placed(word) for word in words], done
 
     def _edited(self, rng, path, words):
         kind = rng.random()
@@ -380,7 +388,8 @@ class Ground:
             return word if rng.random() < 0.2 else f"{word}:{rng.choice(NUMBERS)}"
         return rng.choice(TEXT)
 
-    def _place(self, word):
+    def placed(self, word):
+        """A word with the file that it stands for."""
         first, slash, rest = word.partition("/")
         if first == "OUT":
             return f"{self.spoilt / 'out'}{slash}{rest}"
@@ -390,7 +399,7 @@ class Ground:
             return word
         name = self.FILES[first]
         copy = self.spoilt / name
-        if not copy.exists() and first in ("RUN", "CLAIMED", "NODES", "AGREED", "KIT"):  # verbs that may write there
+        if not copy.exists() and (self.good / name).is_dir():  # verbs may write there
             shutil.copytree(self.good / name, copy)
         return f"{copy if copy.exists() else self.good / name}{slash}{rest}"
 
@@ -477,22 +486,26 @@ def _damaged_json(rng, path: Path) -> str:
     if rng.random() < 0.05:
         path.write_text(rng.choice(("[]", "null", "0", '"x"', "{}", "[" * 100_000, '{"a":' * 5000, "NaN", "1e999")))
         return "all of it"
+    kind = rng.choice(("gone", "cut", "other", "other", "other", "other", "other"))
+    return changed(path, rng.random(), rng.choice(STRANGE) if kind == "other" else kind, shallow=rng.random() < 0.3)
+
+
+def changed(path: Path, where: float, what, shallow: bool = False) -> str:
+    """Put another value at a place of a JSON file, or take what is there away, or all of a list but its first."""
     whole = json.loads(path.read_text())
-    places = list(_places(whole))
-    top = rng.random() < 0.3
-    where = rng.choice([p for p in places if len(p) == 1 or not top] or places)
+    places = [place for place in _places(whole) if len(place) == 1 or not shallow]
+    *above, last = place = places[min(int(where * len(places)), len(places) - 1)]
     holder = whole
-    for key in where[:-1]:
+    for key in above:
         holder = holder[key]
-    kind = rng.random()
-    if kind < 0.15:
-        del holder[where[-1]]
-    elif kind < 0.25 and isinstance(holder[where[-1]], list):
-        del holder[where[-1]][1:]
+    if what == "gone":
+        del holder[last]
+    elif what == "cut" and isinstance(holder[last], list):
+        del holder[last][1:]
     else:
-        holder[where[-1]] = rng.choice(STRANGE)
+        holder[last] = what
     path.write_text(json.dumps(whole))
-    return f"at {'/'.join(map(str, where))}"
+    return f"{what!r} at {'/'.join(map(str, place))}"
 
 
 def _places(value, path=()):

@@ -4,6 +4,7 @@ Which columns hold numbers is found out by looking at all of them, so this is ho
 all. A node reads its records by a public schema instead (`schema.py`), which looks at nothing.
 """
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,7 +32,7 @@ NUMBERS = 1 << 21
 
 def parquet_blocks(path: Path, columns: Sequence[str] | None = None) -> Iterator[Any]:
     """The file as Arrow tables, some records at a time; of this file alone, nothing guessed from the folders above."""
-    with pa.parquet.ParquetFile(path) as file:
+    with pa.parquet.ParquetFile(pa.OSFile(os.fsencode(path))) as file:
         names = list(file.schema_arrow.names)
         lost = [name for name in columns or () if name not in set(names)]
         if lost:

@@ -13,6 +13,7 @@ import codecs
 import csv
 import io
 import lzma
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -189,7 +190,7 @@ def opened(path: Path) -> Any:
     ending = path.suffix.lower()
     if ending == ".xz":
         return lzma.open(path)
-    return pa.input_stream(str(path), compression=NATIVE.get(ending))
+    return pa.input_stream(pa.OSFile(os.fsencode(path)), compression=NATIVE.get(ending))  # whatever its name is
 
 
 def read_text(path: Path, dialect: Dialect, column_types: Mapping[str, Any] | None = None, **convert: Any) -> Any:

@@ -5,7 +5,6 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import type_of_target
 
@@ -13,7 +12,7 @@ from sottovoce._types import Array
 from sottovoce.errors import DataError, SpecError
 from sottovoce.estimators import settings
 from sottovoce.estimators.base import PrivateLinearModel, known_loss, leak, refuse_missing
-from sottovoce.evaluation.curves import public_link
+from sottovoce.evaluation.curves import probabilities, public_link
 from sottovoce.evaluation.private import Evaluation, answers
 from sottovoce.planner.terms import Weighing
 from sottovoce.problem import losses
@@ -191,14 +190,7 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
 
         They are as well calibrated as a public formula can make them; `use_calibration` makes them better.
         """
-        scores = self.decision_function(X)
-        if self.loss_ == "softmax":
-            return softmax(scores, axis=1)
-        slope, shift = self.link_
-        likely = expit(slope * scores + shift)
-        if scores.ndim == 1:
-            return np.column_stack([1 - likely, likely])
-        return likely / np.maximum(likely.sum(axis=1, keepdims=True), np.finfo(float).tiny)
+        return probabilities(self.decision_function(X), self.loss_, self.link_)
 
     def predict_log_proba(self, X: Any) -> Array:
         """Their logarithms."""

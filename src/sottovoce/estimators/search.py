@@ -202,6 +202,12 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
             raise SpecError(f"'{odd[0]}' is not for plans to choose: the search has one guarantee; leave it out")
         if self.stopping not in STOPPING:
             raise SpecError(f"there is no stopping {self.stopping!r}; choose one of {', '.join(STOPPING)}")
+        known = self.estimator.get_params()
+        odd = sorted({name for plan in plans for name in plan} - known.keys())
+        if odd:
+            raise SpecError(
+                f"there is no setting '{odd[0]}' to try; {type(self.estimator).__name__} has {', '.join(known)}"
+            )
         self._scored  # noqa: B018 - refuses what is no scoring
         return plans
 

@@ -321,5 +321,6 @@ def rounds_for_epochs(spec: Spec, sizes: IntArray, epochs: float) -> int:
     used = activation_of(spec, len(sizes)) * sum(sampling.batch(int(q)) for q in sizes)
     if not 0 < epochs < math.inf:
         raise SpecError(f"the number of epochs must be finite and over 0, not {epochs}")
-    rounds = max(1, math.ceil(epochs * float(np.sum(sizes)) / used * (1 - 1e-12)))  # ι is known up to rounding only
-    return within.check_count("the number of rounds, which follows from that of epochs,", rounds, within.ROUNDS)
+    rounds = epochs * float(np.sum(sizes)) / used * (1 - 1e-12)  # ι is known up to rounding only
+    whole = max(1, math.ceil(rounds)) if rounds < math.inf else rounds
+    return within.check_count("the number of rounds, which follows from that of epochs,", whole, within.ROUNDS)

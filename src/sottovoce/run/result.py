@@ -18,6 +18,7 @@ import io
 import json
 import os
 import platform
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -28,6 +29,7 @@ import numpy as np
 
 from sottovoce._types import Array
 from sottovoce._version import __version__
+from sottovoce.engine import ENGINES
 from sottovoce.errors import DataError, PrivacyError, SottovoceError, SpecError
 from sottovoce.privacy.statement import PrivacyStatement
 from sottovoce.run.build import Public
@@ -308,9 +310,14 @@ class Result:
         except SottovoceError:
             raise
         except (
-            OSError, ValueError, KeyError, TypeError, AttributeError, MemoryError, BadZipFile, pa.ArrowException,
+            OSError, ValueError, KeyError, TypeError, AttributeError, MemoryError, OverflowError, BadZipFile,
+            pa.ArrowException,
         ) as error:  # fmt: skip
             raise _unreadable(folder, error) from None
+
+
+NAMES: dict[str, Any] = {"classes": (str, int, float), "features": str, "nodes": str}
+"""Of what the lists of a head are made."""
 
 
 def _head(folder: Path) -> dict[str, Any]:
@@ -319,7 +326,12 @@ def _head(folder: Path) -> dict[str, Any]:
         head = json.loads((folder / HEAD).read_text(encoding="utf-8"))
         if not isinstance(head, dict):
             raise TypeError
-    except (OSError, ValueError, TypeError) as error:
+        for name, kinds in NAMES.items():
+            if not all(isinstance(value, kinds) for value in head.get(name) or ()):
+                raise TypeError
+        if not isinstance(head.get("public"), dict) or not isinstance(head.get("environment"), dict):
+            raise TypeError
+    except (OSError, ValueError, TypeError, RecursionError) as error:
         raise _unreadable(folder, error) from None
     if head.get("format") not in FORMATS:
         raise DataError(f"the result in '{folder}' was saved by another version of sottovoce; make it anew")
@@ -424,8 +436,15 @@ def _arrays(path: Path, public: Any) -> dict[str, Array]:
         raise ValueError("there are other arrays")
     if any(size > min(8 * numbers[name] + 1024, LARGEST) for name, size in sizes.items()):  # and its own head
         raise ValueError("there is more than the numbers of this run")
-    with np.load(path) as arrays:
-        return {name: arrays[name] for name in sizes}
+    try:
+        with np.load(path) as arrays:
+            found = {name: arrays[name] for name in sizes}
+    except (zlib.error, EOFError, SyntaxError) as error:  # of what it says that it holds, or of what it does
+        raise ValueError("it is damaged") from error
+    wrong = [name for name, array in found.items() if array.dtype.kind != "f" or not np.all(np.isfinite(array))]
+    if wrong:
+        raise DataError(f"there is something in the {wrong[0]} of '{path}' that is not a number; make the result anew")
+    return found
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -442,8 +461,10 @@ def write_atomically(path: Path, content: bytes) -> None:
         raise
 
 
-def environment(engine: str, seconds: float) -> dict[str, Any]:
-    """Under which circumstances a run was made."""
+def environment(engine: str, seconds: float, runs: int = 1) -> dict[str, Any]:
+    """Under which circumstances a run was made, with how many others beside it; and on which device, if on one."""
+    about = ENGINES[engine].about if engine in ENGINES else None
+    others = {} if about is None else {"device": about(), "runs": runs}
     return {
         "sottovoce": __version__,
         "python": platform.python_version(),
@@ -453,4 +474,5 @@ def environment(engine: str, seconds: float) -> dict[str, Any]:
         "engine": engine,
         "seconds": round(seconds, 3),
         "date": datetime.now(UTC).date().isoformat(),
+        **others,
     }
