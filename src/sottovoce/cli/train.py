@@ -28,7 +28,6 @@ from sottovoce.rows import is_sparse
 from sottovoce.run.build import make_problem, rounds_for_epochs
 from sottovoce.run.presets import PRESETS
 from sottovoce.run.result import HEAD, History, refuse_to_lose
-from sottovoce.run.scale import AS_IT_IS, Scale
 from sottovoce.run.solve import solve
 from sottovoce.run.spec import Execution, Spec
 
@@ -254,7 +253,6 @@ def train(
             checkpoint=run.out if run.out is not None and run.seed is not None else None,
             secure=not run.no_secure,
             allow=allow,
-            scale=Scale(spec.problem.row_norm) if data.unit_rows else AS_IT_IS,  # new records as these were
             **dealt.names,
         )
     warned = [f"[yellow]{PrivacyLeakWarning.__name__}:[/] {screen.plain(note)}" for note in notes]

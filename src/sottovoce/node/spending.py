@@ -7,7 +7,8 @@ when it is resumed, says nothing new, and is not paid twice.
 
 Everything that is paid from a budget adds up, whichever columns and scales it used, as if all of it were about the same
 records; but for records that were only held out for a test, which have a sum of their own. Whether those were trained
-on, too, is told by a keyed sum over rows, which knows them in any order: then both count together.
+on, too, is told by a keyed sum over rows, which knows them in any order and, up to rounding, in any unit of length:
+then both count together.
 """
 
 import hashlib
@@ -16,12 +17,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy  # not its parts: they load when first used
 
-from sottovoce._types import IntArray, Matrix
+from sottovoce._types import Array, IntArray, Matrix
 from sottovoce.errors import FolderInUse, PrivacyError
 from sottovoce.node.budget import HELD_OUT, Budget, budgets, opening, refuse_unless_affordable
 from sottovoce.node.ledger import Row
@@ -35,6 +36,8 @@ from sottovoce.run.spec import Spec
 
 ROWS = 4096
 """Rows that are made ready for their digests at a time."""
+DIGITS = 5
+"""To which numbers are rounded, in units of the largest of their row."""
 WAIT = 60.0
 """Seconds for which a payment waits until another one is done."""
 
@@ -162,10 +165,13 @@ def _each(statement: PrivacyStatement, marks: dict[int, str]) -> tuple[tuple[str
 def owners_marks(secret: bytes, X: Matrix, owner: IntArray) -> dict[int, str]:
     """By which the folder knows each owner's rows again, in whatever order they come: of no use without its secret.
 
+    Rows count by their direction, so that they are the same before and after they were brought to a bound.
+
     Examples
     --------
-    >>> X, owner = np.eye(4), np.array([0, 0, 1, 1])
-    >>> one, turned = (owners_marks(bytes(32), X[::s], owner[::s]) for s in (1, -1))
+    >>> X, owner = np.eye(4) + 0.1, np.array([0, 0, 1, 1])
+    >>> one = owners_marks(bytes(32), X, owner)
+    >>> turned = owners_marks(bytes(32), X[::-1] / 3, owner[::-1])
     >>> one == turned, one[0] != one[1], one == owners_marks(bytes(32), scipy.sparse.csr_array(X), owner)
     (True, True, True)
     """
@@ -173,6 +179,7 @@ def owners_marks(secret: bytes, X: Matrix, owner: IntArray) -> dict[int, str]:
     for first in range(0, X.shape[0], ROWS):
         some = scipy.sparse.csr_array(X[first : first + ROWS])
         some.sum_duplicates()
+        some.data = np.round(some.data.astype(np.float64) / _largest(some), DIGITS)
         some.eliminate_zeros()
         columns, values = some.indices.astype("<i8"), some.data.astype("<f8")
         starts, whose = some.indptr.tolist(), owner[first : first + ROWS].tolist()
@@ -182,6 +189,17 @@ def owners_marks(secret: bytes, X: Matrix, owner: IntArray) -> dict[int, str]:
             found.update(values[at].tobytes())
             totals[node] = totals.get(node, 0) + int.from_bytes(found.digest(), "little")
     return {node: (total % (1 << 256)).to_bytes(32, "little").hex() for node, total in sorted(totals.items())}
+
+
+def _largest(rows: Any) -> Array:
+    """The largest number of its row, for each stored one."""
+    counts = np.diff(rows.indptr)
+    found = np.ones(len(counts))
+    filled = np.flatnonzero(counts)
+    if filled.size:
+        sizes = np.abs(rows.data.astype(np.float64))
+        found[filled] = np.maximum.reduceat(sizes, rows.indptr[filled])
+    return np.repeat(np.where(found > 0, found, 1.0), counts)
 
 
 def _joined(secret: bytes, marks: dict[int, str]) -> str:
