@@ -32,7 +32,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "export": "data privacy run",
         "experiments": "data problem network privacy algorithm engine run planner figure report evaluation",
         "evaluation": "problem privacy secure",
-        "estimators": "data problem network privacy algorithm planner run evaluation report",
+        "estimators": "data problem network privacy algorithm planner run evaluation report node",
         "node": "data problem network privacy secure algorithm engine run",
         "consortium": "node data problem privacy secure run evaluation",
         "pages": "privacy planner node consortium",
@@ -40,7 +40,7 @@ MAY_IMPORT: dict[str, set[str]] = {
             "pages auditing consortium node experiments data problem network privacy algorithm engine planner run "
             "figure report evaluation estimators export"
         ),
-        "__init__": "auditing data problem privacy planner run experiments estimators",
+        "__init__": "auditing data problem privacy planner run node experiments estimators",
     }.items()
 }
 # a library that only one place may know, so that it can be replaced there

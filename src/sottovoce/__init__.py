@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     )
     from sottovoce.estimators.saved import load, save
     from sottovoce.experiments.sweep import sweep
+    from sottovoce.node.budget import Budget
     from sottovoce.planner import Facts, plan
     from sottovoce.privacy.planning import account, calibrate
     from sottovoce.privacy.statement import PrivacyStatement
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "AlgorithmSpec": "run",
     "Audit": "auditing",
+    "Budget": "node.budget",
     "Execution": "run",
     "Facts": "planner",
     "History": "run",
@@ -75,6 +77,7 @@ _HOMES = {
 __all__ = [
     "AlgorithmSpec",
     "Audit",
+    "Budget",
     "DataError",
     "Execution",
     "Facts",

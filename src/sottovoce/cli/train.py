@@ -10,6 +10,7 @@ import numpy as np
 
 from sottovoce._types import IntArray
 from sottovoce.cli import screen
+from sottovoce.cli.budget import mention_budget, overview_of, paying
 from sottovoce.cli.flags import DataFlags, by_class, grouped, option
 from sottovoce.cli.records import Dealt
 from sottovoce.cli.report import NAME, write_report
@@ -216,6 +217,9 @@ class RunFlags:
         option("--not-private-history", "Without a seed: keep what was seen, in a file that says what it is.", RUN),
     ] = False
     out: Annotated[Path | None, option("--out", "Save the result here; with --seed, also checkpoints.", RUN)] = None
+    budget: Annotated[
+        Path | None, option("--budget", "The ledger that this run is paid from: see `sottovoce ledger budget`.", RUN)
+    ] = None
     force: Annotated[bool, option("--force", "Take the place of another result in --out.", RUN)] = False
     json: Annotated[bool, option("--json", "Print one JSON object.", RUN)] = False
 
@@ -238,7 +242,7 @@ def train(
     if run.out is not None:
         refuse_to_lose(run.out, spec, run.force)
     _mention_earlier_work(run.out, run.seed)
-    with screen.bar("gossip", quiet=run.json) as progress:
+    with screen.bar("gossip", quiet=run.json) as progress, paying(run.budget, "train", spec, dealt.shards) as allow:
         result = solve(
             spec,
             dealt.shards,
@@ -248,6 +252,7 @@ def train(
             progress=progress,
             checkpoint=run.out if run.out is not None and run.seed is not None else None,
             secure=not run.no_secure,
+            allow=allow,
             **dealt.names,
         )
     warned = [f"[yellow]{PrivacyLeakWarning.__name__}:[/] {screen.plain(note)}" for note in notes]
@@ -265,11 +270,14 @@ def train(
         shown = result if run.seed is not None else replace(result, history=History())
         report = str(write_report([shown], run.out / NAME, title))
     if run.json:
-        screen.say_json(screen.summary(result, saved) | {"report": report, "notes": notes})
+        screen.say_json(
+            screen.summary(result, saved) | {"report": report, "notes": notes, "budget": overview_of(run.budget)}
+        )
     else:
         screen.show(result, title)
         if saved:
             screen.out.print(f"saved in {saved}; open {report} in a browser", soft_wrap=True)
+        mention_budget(run.budget)
 
 
 def _mention_earlier_work(out: Path | None, seed: int | None) -> None:
