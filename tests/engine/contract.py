@@ -225,12 +225,12 @@ def check(engine, job, rounds):
         return False
     expected = reference.run(job, start, 1, rounds)
     given, (own,) = injected(job), engine.run([job], [start], 1, rounds)
-    assert difference(own, expected) < max(ROUNDING, BLURRED * engine.blur)
+    assert difference(own, expected) < max(engine.rounding, BLURRED * engine.blur)
     if engine.blur == 0:
         means = (job.method.average(state, rounds) for state in (own, expected))
         for mine, theirs in (*zip(own, expected, strict=True), means):
             assert np.allclose(mine, theirs, rtol=ROUNDING, atol=ROUNDING)
-    else:  # then its noise is its own, and rounding shows from that of others only
-        assert difference(*engine.run([given], [start], 1, rounds), expected) < ROUNDING
+    elif engine.refusal(given) is None:  # its noise is its own, and rounding shows from that of others only
+        assert difference(*engine.run([given], [start], 1, rounds), expected) < engine.rounding
     assert not start.z.any() and not start.total.any()  # engines leave the state they are given alone
     return True

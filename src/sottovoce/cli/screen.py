@@ -6,18 +6,20 @@ Everything for people goes to stderr where `--json` is given, so that stdout is 
 import json
 import math
 import os
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.panel import Panel
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from sottovoce._text import bytes_text as bytes_text
+from sottovoce.data.load import Told
 from sottovoce.errors import Interrupted, SpecError
 from sottovoce.experiments.table import Done
 from sottovoce.privacy.release import ADVERSARIES
@@ -35,15 +37,47 @@ def fail(message: str) -> None:
 
 def say_json(value: Any) -> None:
     """One JSON object on stdout; NaN, which JSON does not know, becomes null."""
-    print(json.dumps(_finite(value), ensure_ascii=False, allow_nan=False))
+    encoding = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().replace("-", "")
+    print(json.dumps(_finite(value), ensure_ascii=encoding != "utf8", allow_nan=False))
+
+
+PATIENCE = 20.0
+"""Seconds after which something that goes on says how far it is, where there is no terminal to draw a bar on."""
+
+
+@contextmanager
+def reading(path: Path, quiet: bool) -> Iterator[Told | None]:
+    """How many records of a file were read so far: beside a spinner, or a line now and then."""
+    if quiet:
+        yield None
+    elif not err.is_terminal:
+        yield _now_and_then(lambda records: f"reading {plain(str(path))}: {records:,} records so far")
+    else:
+        columns = (SpinnerColumn(), TextColumn("reading {task.description}: {task.completed:,} records"))
+        with Progress(*columns, console=err, transient=True) as progress:
+            task = progress.add_task(plain(path.name), total=None)
+            yield lambda records: progress.update(task, completed=records)
+
+
+def _now_and_then(words: Callable[..., str]) -> Callable[..., None]:
+    last = [time.monotonic()]
+
+    def tell(*numbers: Any) -> None:
+        if time.monotonic() - last[0] >= PATIENCE:
+            last[0] = time.monotonic()
+            err.print(words(*numbers), soft_wrap=True)
+
+    return tell
 
 
 @contextmanager
 def bar(title: str, quiet: bool) -> Iterator[OnProgress | None]:
-    """A progress bar with the newest observation beside it; nothing where nobody looks."""
+    """A progress bar with the newest observation beside it; where there is no terminal, a line now and then."""
     try:
-        if quiet or not err.is_terminal:
+        if quiet:
             yield None
+        elif not err.is_terminal:
+            yield _now_and_then(lambda t, T, row: f"{title}: round {t:,} of {T:,}")
         else:
             with _bar(title) as update:
                 yield update
@@ -197,12 +231,16 @@ def writable(out: Path | None) -> None:
         raise SpecError(f"the folder '{out}' cannot be written to; give another one with --out") from None
 
 
-def writable_file(out: Path | None) -> None:
+def writable_file(out: Path | None, option: str = "--out") -> None:
     """The same for a file: its folder is there, and it is no folder itself."""
     if out is None:
         return
-    if out.is_dir() or not out.parent.is_dir() or not os.access(out.parent, os.W_OK):
-        raise SpecError(f"the file '{out}' cannot be written; give a file in a folder that there is with --out")
+    try:
+        wrong = not out.name or out.is_dir() or not out.parent.is_dir() or not os.access(out.parent, os.W_OK)
+    except (OSError, ValueError):  # as a name that is too long, or holds what no name can
+        wrong = True
+    if wrong:
+        raise SpecError(f"the file '{out}' cannot be written; give a file in a folder that there is with {option}")
 
 
 def _finite(value: Any) -> Any:

@@ -180,9 +180,13 @@ def _pack(jobs: list[Job]) -> Packed:
 
 def pack(jobs: Sequence[Job]) -> Packed:
     """Lay out the runs, which must share data, loss, schedule, streams and everything else but numbers."""
-    first = jobs[0]
-    plan = _plan(first.schedule, apart=type(first.release.law) is Gaussian)
-    return Packed(_data(_laid_out(first)), plan, _model(jobs), _steps(jobs), _noise(jobs))
+    return Packed(_data(_laid_out(jobs[0])), *parts(jobs))
+
+
+def parts(jobs: Sequence[Job]) -> tuple[Plan, Model, Steps, Noise]:
+    """All of it but the data."""
+    apart = type(jobs[0].release.law) is Gaussian
+    return _plan(jobs[0].schedule, apart), _model(jobs), _steps(jobs), _noise(jobs)
 
 
 GATHERED = 8

@@ -22,12 +22,14 @@ from sottovoce.network.averaging import Exact
 from sottovoce.network.mixing import Gossip
 from sottovoce.network.schedule import Schedule, Steady
 from sottovoce.network.wide import Wide
+from sottovoce.privacy.pairs import Pairs
 from sottovoce.privacy.release import Draws, Gaussian, Release
 from sottovoce.privacy.statistics import Products
 from sottovoce.problem.losses import Loss
 from sottovoce.problem.moments import packed_moments
 from sottovoce.problem.objective import Problem, clipped_mean
-from sottovoce.problem.regularisers import Entropy, Euclidean
+from sottovoce.problem.regularisers import Entropy, Euclidean, Separable
+from sottovoce.problem.shards import Shards
 
 
 class Randomness(Protocol):
@@ -171,6 +173,14 @@ class Engine:
     secure : whether it runs jobs whose draws are secure ones
     worth : work (see `work`) from which on 'auto' takes it; never, unless this is said
     blur : how far, relatively, the noise that it makes itself is from the reference's
+    rounding : how far, relatively, its trajectories may be from the reference's where all draws are the same
+    seeds : whether jobs that it runs together may have draws and schedules of their own
+    unknown : what it does not know of a job besides, in words that follow 'the'
+    lacking : what it needs and this machine has not; None where there is nothing
+    judge : `Problem.judge` where the engine has the records; None leaves it to the problem
+    look : (jobs, states, round) -> (mean model over the nodes, their mean distance from it) of each run, where the
+        engine has the states; None, or a None from it, leaves it to the method
+    about : what it runs on, in words, where that is not the machine's processors
     """
 
     name: str
@@ -186,6 +196,13 @@ class Engine:
     secure: bool = True
     worth: float = math.inf
     blur: float = 0.0
+    rounding: float = 1e-12
+    seeds: bool = False
+    unknown: Callable[[Job], str | None] | None = None
+    lacking: Callable[[], str | None] | None = None
+    judge: Callable[[Problem, Array, Shards | None], tuple[Array, Array]] | None = None
+    look: Callable[[Sequence[Job], Sequence[State], int], tuple[Array, Array] | None] | None = None
+    about: Callable[[], str] | None = None
 
     def refusal(self, job: Job) -> str | None:
         """Why it cannot run a job, in one sentence; None where it can.
@@ -202,8 +219,13 @@ class Engine:
         """
         unknown = next(self._unknown(job), None)
         if unknown is None:
-            return None
+            lacks = self.lacks()
+            return None if lacks is None else f"the {self.name} engine cannot run: {lacks}"
         return f"the {self.name} engine does not know the {unknown}; use engine='reference', which runs everything"
+
+    def lacks(self) -> str | None:
+        """What it needs and this machine has not."""
+        return None if self.lacking is None else self.lacking()
 
     def _unknown(self, job: Job) -> Iterator[str]:
         parts = {
@@ -225,6 +247,9 @@ class Engine:
             yield from self._too_many(job)
         if not self.secure and job.secure:
             yield "secure release (of a run without a seed; secure=False or --no-secure would do without)"
+        other = None if self.unknown is None else self.unknown(job)
+        if other is not None:
+            yield other
 
     def _too_many(self, job: Job) -> Iterator[str]:
         """Of a run with more nodes in a round than a matrix is made for."""
@@ -280,6 +305,42 @@ def _compiled(jobs: Sequence[Job], states: Sequence[State], start: int, stop: in
     return compiled.run_together(jobs, states, start, stop)
 
 
+def _gpu(jobs: Sequence[Job], states: Sequence[State], start: int, stop: int) -> list[State]:
+    from sottovoce.engine.gpu import runs  # CuPy, and Numba
+
+    return runs.run_together(jobs, states, start, stop)
+
+
+def _unknown_to_gpu(job: Job) -> str | None:
+    from sottovoce.engine.gpu import runs
+
+    return runs.unknown(job)
+
+
+def _no_gpu() -> str | None:
+    from sottovoce.engine.gpu import runs
+
+    return runs.lacking()
+
+
+def _judged_by_gpu(problem: Problem, models: Array, other: Shards | None) -> tuple[Array, Array]:
+    from sottovoce.engine.gpu.judge import judge
+
+    return judge(problem, models, other)
+
+
+def _looked_at_by_gpu(jobs: Sequence[Job], states: Sequence[State], t: int) -> tuple[Array, Array] | None:
+    from sottovoce.engine.gpu import runs
+
+    return runs.look(jobs, states, t)
+
+
+def _about_gpu() -> str:
+    from sottovoce.engine.gpu import runs
+
+    return runs.about()
+
+
 ENGINES: dict[str, Engine] = {
     engine.name: engine
     for engine in (
@@ -298,6 +359,26 @@ ENGINES: dict[str, Engine] = {
             secure=False,
             worth=2e8,  # some ten seconds of the reference engine
             blur=3e-7,  # float32
+        ),
+        Engine(
+            "gpu",
+            _gpu,
+            methods=(DualAveraging, Descent),
+            samplers=kernel.SAMPLERS,
+            laws=(Gaussian, Pairs),
+            regularisers=(Separable,),
+            distances=(Euclidean,),
+            averagings=(Gossip, Exact),
+            secure=False,
+            worth=2e9,  # some seconds of the compiled engine
+            blur=3e-7,
+            rounding=1e-4,  # all of it in float32, which runs that amplify what is small make more of
+            seeds=True,
+            unknown=_unknown_to_gpu,
+            lacking=_no_gpu,
+            judge=_judged_by_gpu,
+            look=_looked_at_by_gpu,
+            about=_about_gpu,
         ),
     )
 }

@@ -244,7 +244,7 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
         return self.target_bounds_
 
     def _record_scale(self) -> Scale:
-        return replace(super()._record_scale(), targets=self.target_bounds_)
+        return self._run_scale or replace(super()._record_scale(), targets=self.target_bounds_)
 
     def _loss(self, outputs: int) -> Loss:
         loss = losses.LOSSES.make("squared") if self.loss == "auto" else known_loss(self.loss, "real", LOSSES)

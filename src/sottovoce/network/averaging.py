@@ -90,7 +90,7 @@ class Exact(Averaging):
         """Fold, double, unfold; where a node has nothing to do, it waits."""
         who = np.flatnonzero(linked(W))
         at = np.flatnonzero(who == place)
-        return tuple(e.named(who) for e in all_reduce(len(who), int(at[0]))) if len(at) else ()
+        return tuple(e.named(who.tolist()) for e in all_reduce(len(who), int(at[0]))) if len(at) else ()
 
     def messages(self, W: Weights) -> int:
         """One on each link of the fold, of each doubling in both directions, of the unfold."""

@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from sottovoce import within
 from sottovoce._types import Array, IntArray
 from sottovoce.errors import NetworkError
 from sottovoce.notation import Choices, Chosen
@@ -46,7 +47,7 @@ class Graph:
 
     def __post_init__(self) -> None:
         """Refuse what is no connected graph."""
-        object.__setattr__(self, "n", _whole("the number of nodes", self.n, 1))
+        object.__setattr__(self, "n", _whole("the number of nodes", self.n, 1, within.NODES))
         edges = _in_order(self.n, self.edges)
         pieces = _pieces(self.n, edges)
         if pieces.max() > 0:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sottovoce import within
 from sottovoce._types import FLOAT_BYTES
 from sottovoce.algorithm.method import ALL, COUNTED, SEQUENCES, Sequence, constant
 from sottovoce.errors import PrivacyError, SpecError
@@ -101,6 +102,14 @@ class Facts:
         ):
             if not value > 0:
                 raise SpecError(f"{name} must be over 0, not {value}")
+        within.check_epsilon(self.epsilon)
+        within.check_count("the number of nodes", self.n, within.NODES)
+        within.check_count("the largest number of records", max(self.sizes), within.RECORDS)
+        within.check_count("the number of features", self.features, within.FEATURES)
+        within.check_count("the number of outputs", self.outputs, within.FEATURES)
+        within.check_count("max_rounds", self.rounds, within.ROUNDS)
+        within.check_length("row_norm", self.row_norm)
+        within.check_length("intercept", self.intercept, zero=True)
         if self.penalty not in PENALTIES:
             raise SpecError(f"there is no penalty '{self.penalty}'; choose one of {', '.join(PENALTIES)}")
 
@@ -492,6 +501,10 @@ def _read(name: str, value: Any) -> Any:
     """A setting as a value: text is read here, and a plain γ or a is the same in every round."""
     if name in ("a", "gamma") and isinstance(value, int | float):
         return constant(float(value))
+    if name == "rounds":
+        return within.check_count("the number of rounds", value, within.ROUNDS)
+    if name == "clip":
+        return within.check_length("the clip", value)
     return TABLES[name].read(value) if name in TABLES and isinstance(value, str) else value
 
 

@@ -30,6 +30,10 @@ import numpy as np
 from sottovoce._types import Array, IntArray
 from sottovoce.privacy import calibration
 
+SPREAD = (0.1, 1.35)
+"""Measured over predicted: of 129 cells of docs/utility.md (six real data sets) four in five lay between these, and
+half below 0.35. Real data are kinder than the problems of the fit, but for the smallest ε."""
+
 
 def single(epsilon: float, delta: float) -> float:
     """z₁: noise over sensitivity of one Gaussian release that is (ε, δ)-DP."""

@@ -17,6 +17,7 @@ from typing import Protocol
 
 import scipy  # not its parts: they load when first used
 
+from sottovoce import within
 from sottovoce._types import IntArray
 from sottovoce.errors import PrivacyError, SpecError
 from sottovoce.notation import Choices, write
@@ -193,6 +194,7 @@ def _over(parts: Sequence[Part], epsilon: float, delta: float, finest: int) -> f
 def _check(epsilon: float) -> None:
     if not 0 < epsilon < math.inf:
         raise PrivacyError(f"a budget epsilon is finite and over 0, not {epsilon}")
+    within.check_epsilon(epsilon, PrivacyError)
 
 
 Scales = tuple[tuple[float, ...], tuple[Theorem1, ...]]

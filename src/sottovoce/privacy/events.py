@@ -24,6 +24,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
+from sottovoce import within
 from sottovoce.errors import PrivacyError
 from sottovoce.privacy import objective
 from sottovoce.privacy.composition import Part
@@ -861,6 +862,9 @@ def read_event(data: Mapping[str, Any]) -> Event:
         kind = _TYPES.get((given["sampling"], given["law"]))
         if kind is None:
             raise PrivacyError(f"there is no way to account for {given}: it is no event of this version")
+        for name, most in (("records", within.RECORDS), ("rounds", within.ROUNDS), ("batch", within.RECORDS)):
+            if name in given:
+                within.check_count(f"'{name}' of an event", given[name], most, 0, PrivacyError)
         event = kind(**kind._read(given))
         written = event.to_dict()
         odd = [name for name in given if name not in written or written[name] != given[name]]
@@ -868,7 +872,7 @@ def read_event(data: Mapping[str, Any]) -> Event:
             raise PrivacyError(f"{given} is no event of a release: '{odd[0]}' does not go with the law '{event.law}'")
         return event
     except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
-        raise PrivacyError(f"{data!r} is no event of a release ({type(error).__name__}: {error})") from None
+        raise PrivacyError(f"{data!r} is no event of a release ({type(error).__name__})") from None
 
 
 LEVELS = 4  # nodes that differ only in how often they spoke are accounted at this many counts, each rounded up

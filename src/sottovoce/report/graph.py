@@ -79,8 +79,8 @@ def node_rows(result: Result) -> list[dict[str, Any]]:
 
 
 def node_names(result: Result) -> Sequence[str]:
-    """The nodes' names, or their numbers."""
-    if result.nodes is not None:
+    """The nodes' names, or their numbers where not all are known: a real node's result names itself alone."""
+    if result.nodes is not None and len(result.nodes) == result.public["n"]:
         return [str(name) for name in result.nodes]
     return [f"node {i}" for i in range(result.public["n"])]
 

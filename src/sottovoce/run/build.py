@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 
+from sottovoce import within
 from sottovoce._types import Array, IntArray
 from sottovoce.algorithm.descent import Descent
 from sottovoce.algorithm.dual_averaging import DualAveraging
@@ -318,4 +319,8 @@ def rounds_for_epochs(spec: Spec, sizes: IntArray, epochs: float) -> int:
     sampling = spec.privacy.sampling
     sampling.batch(int(np.min(sizes)))
     used = activation_of(spec, len(sizes)) * sum(sampling.batch(int(q)) for q in sizes)
-    return max(1, math.ceil(epochs * float(np.sum(sizes)) / used * (1 - 1e-12)))  # ι is known up to rounding only
+    if not 0 < epochs < math.inf:
+        raise SpecError(f"the number of epochs must be finite and over 0, not {epochs}")
+    rounds = epochs * float(np.sum(sizes)) / used * (1 - 1e-12)  # ι is known up to rounding only
+    whole = max(1, math.ceil(rounds)) if rounds < math.inf else rounds
+    return within.check_count("the number of rounds, which follows from that of epochs,", whole, within.ROUNDS)

@@ -18,6 +18,7 @@ import io
 import json
 import os
 import platform
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -28,6 +29,7 @@ import numpy as np
 
 from sottovoce._types import Array
 from sottovoce._version import __version__
+from sottovoce.engine import ENGINES
 from sottovoce.errors import DataError, PrivacyError, SottovoceError, SpecError
 from sottovoce.privacy.statement import PrivacyStatement
 from sottovoce.run.build import Public
@@ -42,6 +44,8 @@ OPEN_HISTORY = "NOT-PRIVATE-history.parquet"
 """Of a run with a guarantee, where it was asked for."""
 OF_ONE_RUN = (HEAD, MODEL, HISTORY, OPEN_HISTORY, "estimator.json", "evaluation.json", "audit.json", "report.html")
 """What a folder loses when another run takes its place."""
+NOT_NEEDED = (HISTORY, OPEN_HISTORY, "evaluation.json")
+"""Without which a result is still whole."""
 NOT_PRIVATE = "not private: computed from the data outside the mechanism, for simulation only"
 
 
@@ -270,11 +274,16 @@ class Result:
             raise DataError(f"'{folder}' holds no whole result: its names are not those of its model; make it anew")
         return self
 
-    def restate(self, folder: str | Path) -> Path:
-        """Say in the folder of this very result what its statement is now; all else in it stays as it is."""
-        head = _head(Path(folder)) | {"privacy": self.statement.to_dict()}
-        write_atomically(Path(folder) / HEAD, _text(head))
-        return Path(folder)
+    def restate(self, folder: str | Path, beside: Mapping[str, bytes] | None = None) -> Path:
+        """Say in the folder of this very result what its statement is now, and what came beside it; all else stays."""
+        folder, more = Path(folder), dict(beside or {})
+        head = _head(folder) | {"privacy": self.statement.to_dict()}
+        if head["format"] > 1:
+            head["files"] |= {name: _digest(content) for name, content in more.items()}
+        for name, content in more.items():
+            write_atomically(folder / name, content)
+        write_atomically(folder / HEAD, _text(head))
+        return folder
 
     @classmethod
     def load(cls, folder: str | Path) -> "Result":
@@ -301,9 +310,14 @@ class Result:
         except SottovoceError:
             raise
         except (
-            OSError, ValueError, KeyError, TypeError, AttributeError, MemoryError, BadZipFile, pa.ArrowException,
+            OSError, ValueError, KeyError, TypeError, AttributeError, MemoryError, OverflowError, BadZipFile,
+            pa.ArrowException,
         ) as error:  # fmt: skip
             raise _unreadable(folder, error) from None
+
+
+NAMES: dict[str, Any] = {"classes": (str, int, float), "features": str, "nodes": str}
+"""Of what the lists of a head are made."""
 
 
 def _head(folder: Path) -> dict[str, Any]:
@@ -312,7 +326,12 @@ def _head(folder: Path) -> dict[str, Any]:
         head = json.loads((folder / HEAD).read_text(encoding="utf-8"))
         if not isinstance(head, dict):
             raise TypeError
-    except (OSError, ValueError, TypeError) as error:
+        for name, kinds in NAMES.items():
+            if not all(isinstance(value, kinds) for value in head.get(name) or ()):
+                raise TypeError
+        if not isinstance(head.get("public"), dict) or not isinstance(head.get("environment"), dict):
+            raise TypeError
+    except (OSError, ValueError, TypeError, RecursionError) as error:
         raise _unreadable(folder, error) from None
     if head.get("format") not in FORMATS:
         raise DataError(f"the result in '{folder}' was saved by another version of sottovoce; make it anew")
@@ -329,8 +348,8 @@ def refuse_changed(folder: Path, files: Mapping[str, str]) -> None:
     """Every file that a result was saved with is there, as it was written."""
     for name, wanted in files.items():
         path = folder / Path(name).name
-        if path.name in (HISTORY, OPEN_HISTORY) and not path.exists():
-            continue  # nothing needs it
+        if path.name in NOT_NEEDED and not path.exists():
+            continue
         if not path.exists():
             raise DataError(f"'{folder}' holds no whole result: {name} is gone; save it anew")
         if _digest(path.read_bytes()) != wanted:
@@ -338,6 +357,20 @@ def refuse_changed(folder: Path, files: Mapping[str, str]) -> None:
                 f"'{path}' is not the file that the result was saved with: it was changed since, or comes from "
                 "another run; restore it, or make the result anew"
             )
+
+
+def belonging(folder: Path, name: str) -> bytes | None:
+    """A file that belongs to the result in a folder, as it was saved; None where it has none of that name.
+
+    Version 0.1 did not say which files belong to a result: there, what lies beside it does.
+    """
+    head, path = _head(folder), folder / name
+    if head["format"] > 1 and name not in head["files"]:
+        return None
+    if not path.exists():
+        return None
+    refuse_changed(folder, {name: head["files"][name]} if head["format"] > 1 else {})
+    return path.read_bytes()
 
 
 def refuse_to_lose(folder: str | Path, new: "Result | Spec", force: bool = False) -> None:
@@ -403,8 +436,15 @@ def _arrays(path: Path, public: Any) -> dict[str, Array]:
         raise ValueError("there are other arrays")
     if any(size > min(8 * numbers[name] + 1024, LARGEST) for name, size in sizes.items()):  # and its own head
         raise ValueError("there is more than the numbers of this run")
-    with np.load(path) as arrays:
-        return {name: arrays[name] for name in sizes}
+    try:
+        with np.load(path) as arrays:
+            found = {name: arrays[name] for name in sizes}
+    except (zlib.error, EOFError, SyntaxError) as error:  # of what it says that it holds, or of what it does
+        raise ValueError("it is damaged") from error
+    wrong = [name for name, array in found.items() if array.dtype.kind != "f" or not np.all(np.isfinite(array))]
+    if wrong:
+        raise DataError(f"there is something in the {wrong[0]} of '{path}' that is not a number; make the result anew")
+    return found
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -421,8 +461,10 @@ def write_atomically(path: Path, content: bytes) -> None:
         raise
 
 
-def environment(engine: str, seconds: float) -> dict[str, Any]:
-    """Under which circumstances a run was made."""
+def environment(engine: str, seconds: float, runs: int = 1) -> dict[str, Any]:
+    """Under which circumstances a run was made, with how many others beside it; and on which device, if on one."""
+    about = ENGINES[engine].about if engine in ENGINES else None
+    others = {} if about is None else {"device": about(), "runs": runs}
     return {
         "sottovoce": __version__,
         "python": platform.python_version(),
@@ -432,4 +474,5 @@ def environment(engine: str, seconds: float) -> dict[str, Any]:
         "engine": engine,
         "seconds": round(seconds, 3),
         "date": datetime.now(UTC).date().isoformat(),
+        **others,
     }

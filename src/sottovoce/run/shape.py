@@ -80,7 +80,7 @@ class Shape:
     def shards(self, shards: Shards) -> Shards:
         """The same records, mapped; each by itself."""
         X = shards.X
-        if is_sparse(X) and self.centre is None:
+        if is_sparse(X) and (self.centre is None or not X.nnz):  # records that hold nothing stand for public numbers
             data = X.data * self.scale.astype(X.dtype)[X.indices]
             entries = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
             squares = np.bincount(entries, np.square(data, dtype=np.float64), minlength=X.shape[0])
