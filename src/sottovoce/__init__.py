@@ -18,9 +18,11 @@ if TYPE_CHECKING:
         PrivateClassifier,
         PrivateRegressor,
         PrivateSearchCV,
+        PublicEncoder,
         PublicScaler,
         RowNormalizer,
     )
+    from sottovoce.estimators.saved import load, save
     from sottovoce.experiments.sweep import sweep
     from sottovoce.planner import Facts, plan
     from sottovoce.privacy.planning import account, calibrate
@@ -51,6 +53,7 @@ _HOMES = {
     "PrivateRegressor": "estimators",
     "PrivateSearchCV": "estimators",
     "ProblemSpec": "run",
+    "PublicEncoder": "estimators",
     "PublicScaler": "estimators",
     "Result": "run",
     "RowNormalizer": "estimators",
@@ -61,7 +64,9 @@ _HOMES = {
     "calibrate": "privacy.planning",
     "embedded": "data.embedded",
     "even": "problem",
+    "load": "estimators.saved",
     "plan": "planner",
+    "save": "estimators.saved",
     "solve": "run.solve",
     "sweep": "experiments.sweep",
 }
@@ -84,6 +89,7 @@ __all__ = [
     "PrivateRegressor",
     "PrivateSearchCV",
     "ProblemSpec",
+    "PublicEncoder",
     "PublicScaler",
     "Result",
     "RowNormalizer",
@@ -97,7 +103,9 @@ __all__ = [
     "calibrate",
     "embedded",
     "even",
+    "load",
     "plan",
+    "save",
     "solve",
     "sweep",
 ]

@@ -286,9 +286,7 @@ def test_a_site_waits_for_its_server_and_then_starts(provisioned, monkeypatch):
     replace(kits["ash"], "local/consortium.toml", "port = 8002", f"port = {port}")
     assert server_of(kits["ash"]) == ("localhost", port) and server_of(kits["localhost"]) is None
     started, began = threading.Event(), []
-    monkeypatch.setattr(
-        consortium_command.os, "execve", lambda program, line, environment: (began.append(line), started.set())
-    )
+    monkeypatch.setattr(consortium_command, "foreground", lambda line, *_: (began.append(line), started.set())[1])
     waiting = threading.Thread(target=consortium_command.start, args=(kits["ash"],), daemon=True)
     waiting.start()
     assert not started.wait(1.0)
@@ -309,7 +307,7 @@ def test_a_certificate_that_ends_soon_is_announced(provisioned, monkeypatch, cap
     assert all(finding.good for finding in findings.values())
     assert "in 29 days" in findings["certificate"].notice and "renew" in findings["certificate"].notice
     monkeypatch.setattr(consortium_command, "wait_for", lambda *_: None)
-    monkeypatch.setattr(consortium_command.os, "execve", lambda *_: None)
+    monkeypatch.setattr(consortium_command, "foreground", lambda *_: 0)
     consortium_command.start(kits["ash"])
     assert "ends on" in " ".join(capsys.readouterr().err.split())
     monkeypatch.setattr(certificates, "clock", lambda: mine.end + timedelta(seconds=1))

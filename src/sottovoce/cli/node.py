@@ -5,7 +5,6 @@ allows.
 """
 
 import re
-import shutil
 import traceback
 from dataclasses import replace
 from json import dumps
@@ -32,7 +31,7 @@ from sottovoce.node.store import Store
 from sottovoce.node.transport import MpiTransport, world
 from sottovoce.privacy.statement import number
 from sottovoce.run.build import Public
-from sottovoce.run.result import History, Result, environment
+from sottovoce.run.result import History, Result, environment, write_atomically
 
 _PASSWORD = re.compile(r"://[^/@]*:(?!\$\{\w+\}@)[^@]+@")
 
@@ -81,9 +80,9 @@ def node(
         mine.transport = transport = MpiTransport(mine.links, mine.skips, comm)
         outcome = mine.take_part()
         transport.flush()
-        saved = _result(mine, outcome, perf_counter() - began).save(where / f"result-{run.digest[:12]}")
-        if run.schema_file is not None:  # `sottovoce predict` encodes new records by it
-            shutil.copyfile(run.schema_file, saved / SCHEMA_FILE)
+        made = _result(mine, outcome, perf_counter() - began)
+        schema = {} if run.schema_file is None else {SCHEMA_FILE: Path(run.schema_file).read_bytes()}
+        saved = made.save(where / f"result-{run.digest[:12]}", beside=schema)  # `predict` encodes new records by it
         store.close()
     except Exception as error:
         if comm.Get_size() > 1:  # the other ranks would wait for this one
@@ -234,14 +233,12 @@ def export(
     json: Annotated[bool, typer.Option("--json", help="It is always JSON.")] = True,
 ) -> None:
     """Write the whole ledger and the peers' high-water marks as JSON, for somebody else to keep."""
+    screen.writable_file(out)
     found = exported(Store(folder, reading=True))
     if out is None:
         screen.say_json(found)
-        return
-    try:
-        out.write_text(dumps(found, ensure_ascii=False) + "\n")
-    except OSError as error:
-        raise StoreError(f"the export cannot be written to '{out}' ({error.strerror}); give another file") from None
+    else:
+        write_atomically(out, f"{dumps(found, ensure_ascii=False)}\n".encode())
 
 
 @ledger.command()

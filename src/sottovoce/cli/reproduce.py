@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from sottovoce import within
 from sottovoce.cli import screen
 from sottovoce.engine import check_engine
 from sottovoce.errors import SpecError
@@ -53,6 +54,10 @@ def reproduce(
     wrong = [name for name in data or [] if name not in DATA]
     if wrong:
         raise SpecError(f"there is no data '{wrong[0]}' for the experiments; choose one of {', '.join(DATA)}")
+    within.check_count("--seeds", seeds, 10**6)
+    if jobs is not None:
+        within.check_count("--jobs", jobs, 1024)
+    screen.writable(out)
     from sottovoce.experiments.paper.page import write_page  # Bokeh takes long to load
 
     noises = tuple(NOISES) if noise == "both" else (noise,)

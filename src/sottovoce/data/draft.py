@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sottovoce.data.dialect import Dialect, found
-from sottovoce.data.load import format_of, one_sentence, read_arrow
+from sottovoce.data.load import arrow_blocks, format_of, one_sentence
 from sottovoce.data.schema import MISSING, as_text
 from sottovoce.errors import DataError, SpecError
 
@@ -50,8 +50,8 @@ class Known:
 
 def read_codebook(path: Path) -> dict[str, Known]:
     """Columns by name, from a CSV with the header column,type,low,high,values (values with bars between them)."""
-    dialect = found(path, Dialect())
     try:
+        dialect = found(path, Dialect())
         with path.open(encoding=dialect.encoding, newline="") as file:
             rows = list(csv.DictReader(file, delimiter=dialect.separator or ","))
         return {
@@ -101,7 +101,9 @@ def draft(
         raise SpecError(f"{path}: {kind} files have no named columns to draft a schema from; use CSV or Parquet")
     with one_sentence(path, kind):
         dialect = found(path, dialect or Dialect()) if kind != "parquet" else Dialect()
-        table = read_arrow(path, kind, dialect, {}, null_values=list(MISSING), strings_can_be_null=True)
+        blocks = arrow_blocks(path, kind, dialect, {}, null_values=list(MISSING), strings_can_be_null=True)
+        table = next(blocks)  # some tens of thousands of records, which are enough for a draft
+        blocks.close()  # type: ignore[attr-defined]
     columns = {str(name): table.column(j) for j, name in enumerate(table.column_names)}
     label = _label(columns, label, path)
     for role, name in (("unit", unit), ("group", group)):

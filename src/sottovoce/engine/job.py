@@ -20,9 +20,10 @@ from sottovoce.engine.secure import SecureDraws
 from sottovoce.errors import SpecError
 from sottovoce.network.averaging import Exact
 from sottovoce.network.mixing import Gossip
-from sottovoce.network.schedule import Schedule
+from sottovoce.network.schedule import Schedule, Steady
+from sottovoce.network.wide import Wide
 from sottovoce.privacy.pairs import Pairs
-from sottovoce.privacy.release import Gaussian, Release
+from sottovoce.privacy.release import Draws, Gaussian, Release
 from sottovoce.privacy.statistics import Products
 from sottovoce.problem.losses import Loss
 from sottovoce.problem.moments import packed_moments
@@ -147,7 +148,7 @@ def stretches(job: Job, start: int, stop: int, numbers: int) -> Iterator[Stretch
     while first <= stop:
         last = int(np.searchsorted(starts, starts[first - 1] + max(1, numbers // m), side="right")) - 1
         last = min(max(last, first), stop)
-        nodes = job.schedule.active[starts[first - 1] : starts[last]].astype(np.int64)
+        nodes = job.schedule.listed(first, last).astype(np.int64)
         t = np.repeat(np.arange(first, last + 1), np.diff(starts[first - 1 : last + 1]))
         speaks = job.schedule.speaks(first, last)
         yield Stretch(first, last, nodes, t, speaks, draw(job.draws, nodes, t, speaks, m))
@@ -168,6 +169,7 @@ class Engine:
     together : runs the rounds, of jobs that it does not refuse
     methods, samplers, laws, regularisers, distances, averagings : the types that it knows
     losses : the losses that it knows, by name
+    crowds : the averagings that it knows where a round has more nodes than a matrix is made for
     secure : whether it runs jobs whose draws are secure ones
     worth : work (see `work`) from which on 'auto' takes it; never, unless this is said
     blur : how far, relatively, the noise that it makes itself is from the reference's
@@ -190,6 +192,7 @@ class Engine:
     distances: Collection[type] | None = None
     averagings: Collection[type] | None = None
     losses: Mapping[str, Loss] | None = None
+    crowds: Collection[type] | None = None
     secure: bool = True
     worth: float = math.inf
     blur: float = 0.0
@@ -240,11 +243,24 @@ class Engine:
         row = loss if self.losses is None else self.losses.get(loss.name)
         if row is None or row.slope_formula is not loss.slope_formula:
             yield f"loss '{loss.name}' (it knows those that were in the table when it was first used)"
+        if self.crowds is not None and job.schedule.crowded:
+            yield from self._too_many(job)
         if not self.secure and job.secure:
             yield "secure release (of a run without a seed; secure=False or --no-secure would do without)"
         other = None if self.unknown is None else self.unknown(job)
         if other is not None:
             yield other
+
+    def _too_many(self, job: Job) -> Iterator[str]:
+        """Of a run with more nodes in a round than a matrix is made for."""
+        averaging, law = job.schedule.averaging, job.release.law
+        if not isinstance(job.schedule, Steady):
+            yield "schedule: rounds of so many nodes, and not always the same ones"
+        if self.crowds is not None and type(averaging) not in self.crowds:
+            yield f"averaging '{averaging}' of so many nodes"
+        means = all(isinstance(W, Wide) and W.flat for W in job.schedule.patterns) or isinstance(averaging, Exact)
+        if type(job.draws) is not Draws or not (type(law) is Gaussian or (law.secrets and means)):
+            yield f"law of noise {type(law).__name__} of so many nodes, unless every round ends with the mean of all"
 
     def refuse(self, jobs: Sequence[Job]) -> None:
         """Raise what `refusal` says, if it says anything."""
@@ -339,6 +355,7 @@ ENGINES: dict[str, Engine] = {
             distances=(Euclidean, Entropy),
             averagings=kernel.AVERAGINGS,
             losses=kernel.LOSSES,
+            crowds=(Gossip, Exact),
             secure=False,
             worth=2e8,  # some ten seconds of the reference engine
             blur=3e-7,  # float32
@@ -371,7 +388,7 @@ OVERHEAD = 5000  # what a release costs the reference engine besides, in coordin
 
 def work(job: Job) -> int:
     """What the reference engine has to do: coordinates of released subgradients, with an overhead for each release."""
-    return len(job.schedule.active) * (job.problem.m + OVERHEAD)
+    return int(job.schedule.starts[-1]) * (job.problem.m + OVERHEAD)
 
 
 def check_engine(name: str) -> None:

@@ -6,6 +6,7 @@ path of penalties, an estimate of R², intervals that count the noise.
 """
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from sottovoce.problem import losses
 from sottovoce.problem.least_squares import NoisyLeastSquares
 from sottovoce.problem.losses import Loss
 from sottovoce.run.result import Result
+from sottovoce.run.scale import Scale
 
 LOSSES = "auto, huber, absolute, quantile, squared"
 TARGET_BOUNDS = (-1.0, 1.0)
@@ -240,6 +242,9 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
 
     def _labels(self) -> tuple[Any, ...]:
         return self.target_bounds_
+
+    def _record_scale(self) -> Scale:
+        return self._run_scale or replace(super()._record_scale(), targets=self.target_bounds_)
 
     def _loss(self, outputs: int) -> Loss:
         loss = losses.LOSSES.make("squared") if self.loss == "auto" else known_loss(self.loss, "real", LOSSES)

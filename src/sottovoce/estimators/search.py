@@ -17,6 +17,7 @@ import math
 import secrets
 import warnings
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -193,6 +194,12 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
             raise SpecError(f"'{odd[0]}' is not for plans to choose: the search has one guarantee; leave it out")
         if self.stopping not in STOPPING:
             raise SpecError(f"there is no stopping {self.stopping!r}; choose one of {', '.join(STOPPING)}")
+        known = self.estimator.get_params()
+        odd = sorted({name for plan in plans for name in plan} - known.keys())
+        if odd:
+            raise SpecError(
+                f"there is no setting '{odd[0]}' to try; {type(self.estimator).__name__} has {', '.join(known)}"
+            )
         self._scored  # noqa: B018 - refuses what is no scoring
         return plans
 
@@ -248,6 +255,16 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
             warnings.warn(f"{said} It seldom is; think of fitting without a search.", UserWarning, stacklevel=3)
         return said
 
+    def save(self, folder: str | Path, *, schema: str | Path | None = None, force: bool = False) -> Path:
+        """Keep the best model, with the statement of the whole search; `sottovoce.load` reads it back."""
+        check_is_fitted(self)
+        return self.best_estimator_.save(folder, schema=schema, force=force)
+
+    def report(self, path: str | Path, title: str | None = None) -> Path:
+        """Write one HTML page about the best model, with the statement of the whole search."""
+        check_is_fitted(self)
+        return self.best_estimator_.report(path, title)
+
     def __sklearn_tags__(self) -> Any:
         """As the estimator has them."""
         tags = super().__sklearn_tags__()
@@ -277,6 +294,12 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         """As the best model does."""
         check_is_fitted(self)
         return self.best_estimator_.predict_proba(X)
+
+    @_delegates("predict_log_proba")
+    def predict_log_proba(self, X: Any) -> Array:
+        """As the best model does."""
+        check_is_fitted(self)
+        return self.best_estimator_.predict_log_proba(X)
 
 
 def _by_node(groups: Sequence[Group]) -> list[Event]:

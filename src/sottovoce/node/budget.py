@@ -235,9 +235,13 @@ def read_export(path: Path) -> dict[str, Any]:
     """An export from a file."""
     try:
         data = json.loads(path.read_text())
-        if data["format"] != FORMAT or not isinstance(data["rows"], list) or not isinstance(data["seen"], list):
+        if data["format"] != FORMAT or not isinstance(data["ledger"], str):
             raise ValueError
-    except (OSError, ValueError, KeyError, TypeError):
+        hashes = [bytes.fromhex(row[6]) for row in data["rows"]]
+        marks = [(hash(mark[name]), mark["message"]) for mark in data["seen"] for name in ("run", "node", "round")]
+        if len(hashes) != len(data["rows"]) or any(not isinstance(mark["run"], str) for mark in data["seen"]):
+            raise ValueError(marks)
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
         raise StoreError(f"'{path}' is no export of a ledger; make one with: sottovoce ledger export DIR") from None
     return dict(data)
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sottovoce import within
 from sottovoce._types import FLOAT_BYTES
 from sottovoce.algorithm.method import ALL, COUNTED, SEQUENCES, Sequence, constant
 from sottovoce.errors import PrivacyError, SpecError
@@ -101,6 +102,14 @@ class Facts:
         ):
             if not value > 0:
                 raise SpecError(f"{name} must be over 0, not {value}")
+        within.check_epsilon(self.epsilon)
+        within.check_count("the number of nodes", self.n, within.NODES)
+        within.check_count("the largest number of records", max(self.sizes), within.RECORDS)
+        within.check_count("the number of features", self.features, within.FEATURES)
+        within.check_count("the number of outputs", self.outputs, within.FEATURES)
+        within.check_count("max_rounds", self.rounds, within.ROUNDS)
+        within.check_length("row_norm", self.row_norm)
+        within.check_length("intercept", self.intercept, zero=True)
         if self.penalty not in PENALTIES:
             raise SpecError(f"there is no penalty '{self.penalty}'; choose one of {', '.join(PENALTIES)}")
 
@@ -203,6 +212,8 @@ TAIL = COUNTED.make("tail", 0.5)
 SAMPLE = 200
 """Rounds of a schedule from which its messages are counted."""
 EXACT = AVERAGINGS.make("exact")
+MANY = 1024
+"""Nodes beyond which nobody sends to all others, if all can be linked: the mean of all is made by doubling."""
 EXCHANGES = (1, 2, 4, 8, 16, 32)
 """Exchanges for each gradient that are tried where pairs share noise and the graph is given."""
 RATIOS = (0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0)
@@ -347,7 +358,8 @@ def _networks(facts: Facts, given: dict[str, Any]) -> list[_Network]:
     """
     scheme: Activation = given.get("activation", Everyone()) if facts.n > 1 else Everyone()
     graph, rule = facts.graph(facts.n), given.get("mixing", METROPOLIS)
-    ways: list[tuple[Activation, Averaging]] = [(scheme, given.get("averaging", GOSSIP))]
+    fewer = graph.is_complete and graph.n > MANY and isinstance(scheme, Everyone)  # messages, for the same mean
+    ways: list[tuple[Activation, Averaging]] = [(scheme, given.get("averaging", EXACT if fewer else GOSSIP))]
     if facts.honest and "averaging" not in given:
         ways = [(scheme, EXACT)] if graph.is_complete else [(scheme, Gossip(k)) for k in EXCHANGES]
     elif not {"activation", "averaging"} & set(given) and graph.is_complete and facts.n > 3:
@@ -355,9 +367,10 @@ def _networks(facts: Facts, given: dict[str, Any]) -> list[_Network]:
     found = []
     for scheme, averaging in ways:
         iota, _ = activation_rate(graph, scheme, bool(given.get("correct")))
-        sample = draw_schedule(graph, scheme, rule, SAMPLE, np.random.default_rng(0), averaging)
+        rounds = predict.sampled_rounds(SAMPLE, facts.n)
+        sample = draw_schedule(graph, scheme, rule, rounds, np.random.default_rng(0), averaging)
         mixing = beta(graph, scheme, rule, averaging=averaging).beta
-        messages, waits = float(sample.up_to()[-1]) / SAMPLE, max(1.0, sample.depth() / SAMPLE)
+        messages, waits = float(sample.up_to()[-1]) / rounds, max(1.0, sample.depth() / rounds)
         found.append(_Network(scheme, iota, mixing, messages, averaging, waits))
     return found
 
@@ -488,6 +501,10 @@ def _read(name: str, value: Any) -> Any:
     """A setting as a value: text is read here, and a plain γ or a is the same in every round."""
     if name in ("a", "gamma") and isinstance(value, int | float):
         return constant(float(value))
+    if name == "rounds":
+        return within.check_count("the number of rounds", value, within.ROUNDS)
+    if name == "clip":
+        return within.check_length("the clip", value)
     return TABLES[name].read(value) if name in TABLES and isinstance(value, str) else value
 
 
@@ -535,8 +552,8 @@ def _why_these_speak(given: dict[str, Any], plan: Plan, n: int) -> str:
         return "A single node has nobody to wait for."
     if plan.averaging == EXACT:
         return (
-            f"Everyone speaks in every round, and the mean of all is made exactly, in {plan.waits:.0f} exchanges: what "
-            "pairs share is gone at once."
+            f"Everyone speaks in every round, and the mean of all is made exactly, in {plan.waits:.0f} exchanges: "
+            + ("what pairs share is gone at once." if plan.ratio else "nobody sends to all others.")
         )
     if plan.ratio and isinstance(plan.averaging, Gossip):
         return f"Everyone speaks in every round, and messages are mixed {plan.averaging.k} times over the graph."

@@ -30,6 +30,10 @@ import numpy as np
 from sottovoce._types import Array, IntArray
 from sottovoce.privacy import calibration
 
+SPREAD = (0.1, 1.35)
+"""Measured over predicted: of 129 cells of docs/utility.md (six real data sets) four in five lay between these, and
+half below 0.35. Real data are kinder than the problems of the fit, but for the smallest ε."""
+
 
 def single(epsilon: float, delta: float) -> float:
     """z₁: noise over sensitivity of one Gaussian release that is (ε, δ)-DP."""
@@ -120,6 +124,21 @@ def loss(reach: Array | float, noise: Array | float, m: int, rounds: Array | flo
     x = f["k"] * np.square(noise) * m ** f["v"] * (reach + f["tau1"]) ** f["u"]
     y = (np.asarray(reach) / (f["d"] * np.asarray(rounds))) ** f["w"]
     return np.asarray(bias + f["e"] * x / (1 + x) + f["s"] * y / (1 + y))
+
+
+SAMPLED = 2_000_000
+"""Turns of nodes in a sample of a schedule."""
+
+
+def sampled_rounds(rounds: int, n: int) -> int:
+    """So many of a schedule, or fewer where each has very many nodes, and is much like any other.
+
+    Examples
+    --------
+    >>> sampled_rounds(200, 20), sampled_rounds(200, 100_000)
+    (200, 20)
+    """
+    return max(1, min(rounds, SAMPLED // n))
 
 
 def best_reach(noise: float, m: int, rounds: int) -> tuple[float, float]:

@@ -24,6 +24,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
+from sottovoce import within
 from sottovoce.errors import PrivacyError
 from sottovoce.privacy import objective
 from sottovoce.privacy.composition import Part
@@ -861,6 +862,9 @@ def read_event(data: Mapping[str, Any]) -> Event:
         kind = _TYPES.get((given["sampling"], given["law"]))
         if kind is None:
             raise PrivacyError(f"there is no way to account for {given}: it is no event of this version")
+        for name, most in (("records", within.RECORDS), ("rounds", within.ROUNDS), ("batch", within.RECORDS)):
+            if name in given:
+                within.check_count(f"'{name}' of an event", given[name], most, 0, PrivacyError)
         event = kind(**kind._read(given))
         written = event.to_dict()
         odd = [name for name in given if name not in written or written[name] != given[name]]
@@ -868,7 +872,7 @@ def read_event(data: Mapping[str, Any]) -> Event:
             raise PrivacyError(f"{given} is no event of a release: '{odd[0]}' does not go with the law '{event.law}'")
         return event
     except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
-        raise PrivacyError(f"{data!r} is no event of a release ({type(error).__name__}: {error})") from None
+        raise PrivacyError(f"{data!r} is no event of a release ({type(error).__name__})") from None
 
 
 LEVELS = 4  # nodes that differ only in how often they spoke are accounted at this many counts, each rounded up
@@ -888,14 +892,19 @@ class Group:
 
 def grouped_by_event(events: Sequence[Event]) -> list[tuple[Event, tuple[int, ...]]]:
     """Nodes whose events differ in their count alone, at a few counts each rounded up: more is never less private."""
-    kinds: dict[Event, list[int]] = {}
+    members: dict[int, list[int]] = {}  # equal nodes share one event: a hundred thousand of them are looked at once
     for i, event in enumerate(events):
-        kinds.setdefault(event.after(0), []).append(i)
+        members.setdefault(id(event), []).append(i)
+    kinds: dict[Event, list[list[int]]] = {}
+    for nodes in members.values():
+        kinds.setdefault(events[nodes[0]].after(0), []).append(nodes)
     result: list[tuple[Event, tuple[int, ...]]] = []
-    for nodes in kinds.values():
-        counts = sorted({events[i].count for i in nodes})
+    for shared in kinds.values():
+        each = [events[nodes[0]] for nodes in shared]
+        counts = sorted({event.count for event in each})
         levels = counts[len(counts) - 1 :: -max(1, math.ceil(len(counts) / LEVELS))][::-1]
         for low, high in zip([-1, *levels], levels, strict=False):
-            mine = tuple(i for i in nodes if low < events[i].count <= high)
-            result.append((events[mine[0]].covering([events[i] for i in mine]), mine))
+            mine = [nodes for nodes, event in zip(shared, each, strict=True) if low < event.count <= high]
+            covered = [events[nodes[0]] for nodes in mine]
+            result.append((covered[0].covering(covered), tuple(sorted(itertools.chain(*mine)))))
     return result

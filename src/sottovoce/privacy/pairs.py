@@ -29,7 +29,7 @@ nodes draw real pairs (`Pairs.with_peers`).
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
@@ -113,10 +113,16 @@ def complete(d: Array, rho2: float, k: int) -> Array:
     honest = np.ones(n, dtype=np.bool_)
     honest[order[:k]] = False
     left = together(d, rho2, honest)
-    for i in order[:k].tolist():  # for one of these, the next one colludes in its place
-        mine = honest.copy()
-        mine[[i, order[k]]] = True, False
-        left[i] = together(d, rho2, mine)[i]
+    if k == 0:
+        return left
+    loud, next_one, h = order[:k], order[k], n - k  # for one of the loudest, the next one colludes in its place
+    D = d + rho2 * h
+    with np.errstate(divide="ignore", invalid="ignore"):
+        shares = d / D
+        honest[next_one] = False
+        S = np.sum(shares[honest]) + shares[loud]
+        found = 1.0 / (1.0 / D[loud] + rho2 * h / (D[loud] * D[loud] * S))
+    left[loud] = np.where((S > 0) & (D[loud] > 0), found, 0.0)
     return left
 
 
@@ -426,6 +432,13 @@ class Pairs:
     def units(self, n: int) -> Scales:
         """c_iσ_i alike: then no coalition can take more than its share."""
         return (1.0,) * n if self.scale is None else tuple((1.0 / self.scale).tolist())
+
+    def apart(self, sigma: Scales) -> Sequence[Hashable]:
+        """What the worst coalition leaves of each node's noise; where it is named, who it is."""
+        if self.k is None:
+            return range(self.n)
+        left = self.left(sigma)
+        return left.sigma if not left.levels else list(zip(left.sigma, left.levels, left.worst, strict=True))
 
     def speaking(self, rounds: IntArray) -> Attendance:
         """Who speaks in each of these rounds."""

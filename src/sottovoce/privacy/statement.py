@@ -8,6 +8,7 @@ all of their rows at a node, is its `Unit`, on which its words depend.
 
 import json
 import math
+import operator
 import platform
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -303,7 +304,7 @@ class PrivacyStatement:
             values = {f.name: _number((first | data)[f.name]) for f in fields(cls) if f.name not in rarely}
             for name in ("groups", *rarely):
                 values[name] = tuple(
-                    Group(tuple(g["nodes"]), read_event(g["event"]), float(_number(g["epsilon"])))
+                    Group(tuple(map(operator.index, g["nodes"])), read_event(g["event"]), float(_number(g["epsilon"])))
                     for g in (data[name] if name == "groups" else data.get(name, ()))
                 )
             for name in ("assumptions", "not_covered"):
@@ -323,7 +324,7 @@ class PrivacyStatement:
         except (TypeError, KeyError, ValueError, AttributeError) as error:
             if isinstance(error, PrivacyError):
                 raise
-            raise PrivacyError(f"this is no privacy statement of sottovoce ({type(error).__name__}: {error})") from None
+            raise PrivacyError(f"this is no privacy statement of sottovoce ({type(error).__name__})") from None
 
     @classmethod
     def from_json(cls, text: str) -> "PrivacyStatement":

@@ -10,7 +10,7 @@ from sottovoce.errors import DataError
 from sottovoce.report.audits import audited
 from sottovoce.report.budget import burn_down, claims
 from sottovoce.report.document import Section, download, page, tag
-from sottovoce.report.graph import network
+from sottovoce.report.graph import network, node_names
 from sottovoce.report.guarantee import (
     Level,
     banner,
@@ -79,7 +79,7 @@ def _one(
         get = download("History as CSV", "history-not-private.csv", _history(setting))
         training = Section(training.title, (*training.parts, tag("p", get)), training.label)
     sections = [
-        statement(setting.statement, result.nodes),
+        statement(setting.statement, _known(result)),
         None if evaluation is None else evaluated(evaluation),
         claims([setting]),
         burn_down([setting]),
@@ -135,9 +135,15 @@ def _sizes(settings: Sequence[Setting]) -> str:
     )
 
 
+def _known(result: Result) -> Sequence[str] | None:
+    """Names of nodes for the statement, which numbers those that have none."""
+    return None if result.nodes is None else node_names(result)
+
+
 def _subtitle(setting: Setting) -> Element:
     seeds = f", {len(setting.runs)} seeds" if len(setting.runs) > 1 else ""
-    return tag("p", _sizes([setting]) + seeds, class_="subtitle")
+    date = setting.first.environment.get("date")  # version 0.1 did not write it down
+    return tag("p", _sizes([setting]) + seeds + (f"; run on {date}" if date else ""), class_="subtitle")
 
 
 def _tiles(setting: Setting) -> Element:
@@ -183,7 +189,7 @@ def _verdict_of_all(settings: Sequence[Setting]) -> Element:
 def _network_of_all(settings: Sequence[Setting]) -> Section | None:
     """The graph, where all settings share it; who spoke how often is that of the first run."""
     first = settings[0].first
-    shared = all(s.first.public["edges"] == first.public["edges"] for s in settings)
+    shared = all(s.first.public.get("edges") == first.public.get("edges") for s in settings)
     return network(first, "Network of the first run") if shared else None
 
 
@@ -197,7 +203,7 @@ def _statements(settings: Sequence[Setting]) -> Section:
             verdict(s.statement),
             meaning(s.statement),
             None if shared else conditions(s.statement),
-            numbers(s.statement, s.first.nodes),
+            numbers(s.statement, _known(s.first)),
             class_="printed",
         )
         for s in settings

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 
+from sottovoce import within
 from sottovoce._types import Array, IntArray
 from sottovoce.algorithm.descent import Descent
 from sottovoce.algorithm.dual_averaging import DualAveraging
@@ -42,6 +43,9 @@ if TYPE_CHECKING:
 
 ROW_SLACK = 1e-5  # rounding of files and of float32; harmless, since every subgradient is clipped to L in any case
 
+LINKS = 500_000
+"""Links of a graph that a result lists; a larger one is known by its name."""
+
 EXACT_MEAN = 1e-9  # β of a mixing that leaves every node with the mean, up to rounding
 
 
@@ -52,6 +56,7 @@ class Public(TypedDict, total=False):
     m: int
     records: list[int]
     edges: list[list[int]]
+    """Who is linked with whom, where that is no more than `LINKS`."""
     iota: float
     beta: float
     beta_error: float
@@ -224,7 +229,6 @@ def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None, secure
         n=n,
         m=problem.m,
         records=shards.sizes.tolist(),
-        edges=graph.edges.tolist(),
         iota=iota,
         beta=mixing.beta,
         beta_error=mixing.error,
@@ -234,13 +238,15 @@ def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None, secure
         theorem1=[claim.report(scale) for claim, scale in zip(claims, sigma, strict=False)],
         **kept,
     )
+    if graph.links <= LINKS:
+        public["edges"] = graph.edges.tolist()
     draws: Randomness = Draws(release, streams, shards.sizes, numbers)
     if keys is not None and any(sigma):
         reason = refusal(problem, method, release)
         if reason is not None:
             raise PrivacyError(reason)
         sums = exact_sums(problem, release, spec.problem.row_norm, spec.problem.intercept, int(shards.sizes.max()))
-        drawn = len(schedule.active) * numbers
+        drawn = int(schedule.starts[-1]) * numbers
         draws = SecureDraws(release, sums, keys, shards.sizes, numbers, compiled=drawn >= WORTH)
     job = Job(problem, method, schedule, release, draws)
     mapped = (shape, origin) if shape is not None else ()
@@ -249,7 +255,7 @@ def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None, secure
 
 def attendance(schedule: Schedule) -> Attendance | None:
     """Who speaks in each round; None where everybody does in all of them."""
-    if len(schedule.active) == schedule.T * schedule.n and not schedule.speakers:
+    if schedule.starts[-1] == schedule.T * schedule.n and not schedule.speakers:
         return None
     loud = schedule.speaks(1, schedule.T)
     starts = np.concatenate([[0], np.cumsum(loud)])[schedule.starts]
@@ -313,4 +319,8 @@ def rounds_for_epochs(spec: Spec, sizes: IntArray, epochs: float) -> int:
     sampling = spec.privacy.sampling
     sampling.batch(int(np.min(sizes)))
     used = activation_of(spec, len(sizes)) * sum(sampling.batch(int(q)) for q in sizes)
-    return max(1, math.ceil(epochs * float(np.sum(sizes)) / used * (1 - 1e-12)))  # ι is known up to rounding only
+    if not 0 < epochs < math.inf:
+        raise SpecError(f"the number of epochs must be finite and over 0, not {epochs}")
+    rounds = epochs * float(np.sum(sizes)) / used * (1 - 1e-12)  # ι is known up to rounding only
+    whole = max(1, math.ceil(rounds)) if rounds < math.inf else rounds
+    return within.check_count("the number of rounds, which follows from that of epochs,", whole, within.ROUNDS)

@@ -80,7 +80,7 @@ class Shape:
     def shards(self, shards: Shards) -> Shards:
         """The same records, mapped; each by itself."""
         X = shards.X
-        if is_sparse(X) and self.centre is None:
+        if is_sparse(X) and (self.centre is None or not X.nnz):  # records that hold nothing stand for public numbers
             data = X.data * self.scale.astype(X.dtype)[X.indices]
             entries = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
             squares = np.bincount(entries, np.square(data, dtype=np.float64), minlength=X.shape[0])
@@ -267,29 +267,33 @@ class Look:
 
 
 def look(spec: Spec, shards: Shards, graph: Graph) -> Look:
-    """The look that a spec asks for, with its noise; of the data only sizes are looked at here.
+    """The look that a spec asks for, with its noise; of the data only sizes are looked at here."""
+    features, problem = int(shards.X.shape[1]), spec.problem
+    release = look_release(spec, shards.sizes, features, graph)
+    bounds = problem.row_norm, problem.intercept, problem.outputs
+    return Look(spec.privacy.moments, release, shards.sizes, features, *bounds)
+
+
+def look_release(spec: Spec, sizes: IntArray, features: int, graph: Graph) -> Release:
+    """What nodes of these sizes let out of the shape of their records, and with which noise.
 
     Every node's release is as well hidden as one with z₁/√s times its reach: the share s of the budget. Everybody sends
     what it lets out to everybody, or by an exact average: so there must be links between any two.
     """
-    moments, privacy, n = spec.privacy.moments, spec.privacy, shards.n
+    moments, privacy, n = spec.privacy.moments, spec.privacy, len(sizes)
     if n > 1 and not graph.is_complete:
         raise NetworkError(
             f"moments are averaged over links between any two nodes, so that graph '{graph.name}' has no say in it; "
             "leave the graph out (complete), or the moments"
         )
-    features, adversary = int(shards.X.shape[1]), privacy.adversary.among(n)
-    weights = n * ByRecords()(shards.sizes)
-    law = privacy.law.on(
-        Setting(graph, Full(), shards.sizes, moments.width(features), adversary=adversary, scale=weights)
-    )
+    adversary = privacy.adversary.among(n)
+    weights = n * ByRecords()(sizes)
+    law = privacy.law.on(Setting(graph, Full(), sizes, moments.width(features), adversary=adversary, scale=weights))
     wanted = moments.needed(privacy.noise, privacy.delta) / math.sqrt(moments.total)
     unit = Release(Full(), moments.clip, law.units(n), adversary, law)
-    needed = [wanted / event.noise_multiplier for event in unit.events(shards.sizes, np.ones(n, dtype=np.int64))]
+    needed = [wanted / event.noise_multiplier for event in unit.events(sizes, np.ones(n, dtype=np.int64))]
     factors = [max(needed)] * n if law.secrets else needed  # what hides a node are all nodes' noises together
-    sigma = tuple(factor * scale for factor, scale in zip(factors, unit.sigma, strict=True))
-    bounds = spec.problem.row_norm, spec.problem.intercept, spec.problem.outputs
-    return Look(moments, replace(unit, sigma=sigma), shards.sizes, features, *bounds)
+    return replace(unit, sigma=tuple(factor * scale for factor, scale in zip(factors, unit.sigma, strict=True)))
 
 
 def finished(release: Release, draws: SecureDraws, sums: IntArray, grid: float) -> Array:
