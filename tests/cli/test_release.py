@@ -1,4 +1,4 @@
-"""A release by the command: nothing in its folder that is not private, nothing lost by accident, nothing left behind."""
+"""A release by the command: nothing in its folder that is not private, nothing lost, nothing left behind."""
 
 import json
 
@@ -33,8 +33,7 @@ def test_a_guaranteed_folder_holds_no_number_that_is_not_private(table, train, s
     last = json.loads(text)["last"]
     assert {path.name for path in run.iterdir()} == {"result.json", "model.npz", "report.html"}
     page = (run / "report.html").read_text()
-    for name in ("objective", "train_accuracy"):
-        assert str(last[name]) not in (run / "result.json").read_text() + page
+    assert last["objective"] > 0 and str(last["objective"])[:10] not in (run / "result.json").read_text() + page
     assert "not private: a simulation" not in page
     for verb in (("predict", run, table, "--json"), ("report", run), ("account", "--verify", run)):
         assert sottovoce(*verb)[0] == 0
@@ -63,10 +62,8 @@ def test_a_second_run_takes_no_ones_place(train, tmp_path):
     code, _, err = train(run, "--force")
     assert code == 0 and "costs on the same records add up" in err
     assert not np.array_equal(Result.load(run).models, first.models)
-    assert (
-        train(tmp_path / "seeded", "--seed", 1)[0] == 0 == train(tmp_path / "seeded", "--seed", 1)[0]
-    )  # the same again
-    assert train(tmp_path / "seeded", "--seed", 2)[0] == 2
+    again = tmp_path / "seeded"
+    assert [train(again, "--seed", seed)[0] for seed in (1, 1, 2)] == [0, 0, 2]  # the same simulation loses nothing
 
 
 def test_what_fails_leaves_no_folder(table, sottovoce, tmp_path):
