@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from sottovoce.estimators.saved import load, save
     from sottovoce.experiments.sweep import sweep
     from sottovoce.planner import Facts, plan
+    from sottovoce.plugins import register
     from sottovoce.privacy.planning import account, calibrate
     from sottovoce.privacy.statement import PrivacyStatement
     from sottovoce.problem.shards import Shards, even
@@ -64,6 +65,7 @@ _HOMES = {
     "even": "problem",
     "load": "estimators.saved",
     "plan": "planner",
+    "register": "plugins",
     "save": "estimators.saved",
     "solve": "run.solve",
     "sweep": "experiments.sweep",
@@ -102,6 +104,7 @@ __all__ = [
     "even",
     "load",
     "plan",
+    "register",
     "save",
     "solve",
     "sweep",

@@ -27,6 +27,7 @@ from typing import Any, TypedDict, cast
 
 import numpy as np
 
+from sottovoce import plugins
 from sottovoce._types import Array
 from sottovoce._version import __version__
 from sottovoce.errors import DataError, PrivacyError, SottovoceError, SpecError
@@ -296,6 +297,9 @@ class Result:
                 head[name] = None if head[name] is None else tuple(head[name])
             if head.pop("format") > 1 or "scale" in head:
                 head["scale"] = Scale.from_dict(head["scale"])
+            lacking = plugins.missing(head["environment"].get("plugins"))
+            if lacking is not None:
+                raise DataError(f"the result in '{folder}' cannot be read: {lacking}")
             head["spec"] = Spec.from_dict(head["spec"])
             head["statement"] = PrivacyStatement.from_dict(head.pop("privacy"))
             return cls(history=history, **head | arrays)._fitting(folder)
@@ -453,9 +457,11 @@ def write_atomically(path: Path, content: bytes) -> None:
         raise
 
 
-def environment(engine: str, seconds: float) -> dict[str, Any]:
-    """Under which circumstances a run was made."""
-    return {
+def environment(engine: str, seconds: float, spec: Spec | None = None) -> dict[str, Any]:
+    """Under which circumstances a run was made; of a spec, also with whose choices that are not ours."""
+    parts = [] if spec is None else [part for part in spec.to_dict().values() if isinstance(part, dict)]
+    others = plugins.used([engine, *(text for part in parts for text in part.values())])
+    return ({"plugins": others} if others else {}) | {
         "sottovoce": __version__,
         "python": platform.python_version(),
         "numpy": np.__version__,
