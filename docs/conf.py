@@ -114,6 +114,14 @@ def write_rooms(app: Any) -> None:
             page.write_text(text)
 
 
+def write_planner(app: Any, failed: Any) -> None:
+    """Write the planner's page with its answers into the site; it takes half a minute."""
+    from sottovoce.pages.planner import static
+
+    if failed is None and app.builder.format == "html":
+        Path(app.outdir, "_static", "planner.html").write_text(static(), encoding="utf-8")
+
+
 def stay_on_the_site(app: Any, page: str, source: list[str]) -> None:
     """Links of pages to files beside the folder become links to their pages here."""
     for name in ("SECURITY", "CHANGELOG", "CONTRIBUTING"):
@@ -127,6 +135,7 @@ def drop_foreign_references(app: Any, what: str, name: str, thing: Any, options:
 
 def setup(app: Any) -> None:
     """Check, then write what is made, before the pages are read."""
+    app.connect("build-finished", write_planner)
     app.connect("source-read", stay_on_the_site)
     app.connect("autodoc-process-docstring", drop_foreign_references)
     app.connect("builder-inited", refuse_gaps, priority=1)

@@ -18,11 +18,13 @@ if TYPE_CHECKING:
         PrivateClassifier,
         PrivateRegressor,
         PrivateSearchCV,
+        PublicEncoder,
         PublicScaler,
         RowNormalizer,
     )
     from sottovoce.estimators.saved import load, save
     from sottovoce.experiments.sweep import sweep
+    from sottovoce.node.budget import Budget
     from sottovoce.planner import Facts, plan
     from sottovoce.plugins import register
     from sottovoce.privacy.planning import account, calibrate
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "AlgorithmSpec": "run",
     "Audit": "auditing",
+    "Budget": "node.budget",
     "Execution": "run",
     "Facts": "planner",
     "History": "run",
@@ -53,6 +56,7 @@ _HOMES = {
     "PrivateRegressor": "estimators",
     "PrivateSearchCV": "estimators",
     "ProblemSpec": "run",
+    "PublicEncoder": "estimators",
     "PublicScaler": "estimators",
     "Result": "run",
     "RowNormalizer": "estimators",
@@ -75,6 +79,7 @@ _HOMES = {
 __all__ = [
     "AlgorithmSpec",
     "Audit",
+    "Budget",
     "DataError",
     "Execution",
     "Facts",
@@ -89,6 +94,7 @@ __all__ = [
     "PrivateRegressor",
     "PrivateSearchCV",
     "ProblemSpec",
+    "PublicEncoder",
     "PublicScaler",
     "Result",
     "RowNormalizer",

@@ -8,12 +8,20 @@ import numpy as np
 import pytest
 from contract import BASE, CASES, NAMES, cloud, difference, job_of, with_sigma
 
+from sottovoce.algorithm.method import State
 from sottovoce.engine import ENGINES, reference
 from sottovoce.engine.gpu.formulas import written
+from sottovoce.engine.gpu.judge import judge_on
 from sottovoce.engine.gpu.machine import Cuda, Host, device
+from sottovoce.engine.gpu.products import fits
+from sottovoce.engine.gpu.rounds import averages
 from sottovoce.engine.gpu.runs import run_on
 from sottovoce.engine.gpu.source import filled
+from sottovoce.errors import SpecError
+from sottovoce.experiments.sweep import sweep
 from sottovoce.problem.losses import LOSSES
+from sottovoce.run.solve import together
+from sottovoce.run.spec import AlgorithmSpec, Execution, Spec
 from sottovoce.streams import Purpose, Streams
 
 HOSTS = ["host", "host with 3 threads"]
@@ -54,6 +62,7 @@ def known(case):
 KNOWN = [known(case) for case in CASES]
 
 
+@pytest.mark.parametrize("machine", ["host", pytest.param("device", marks=pytest.mark.gpu)], indirect=True)
 @pytest.mark.parametrize("case", KNOWN, ids=NAMES)
 def test_the_kernels_give_the_reference_s_trajectory(case, machine, make_shards):
     job = job_of(case, make_shards, rounds=40)
@@ -88,10 +97,12 @@ def test_rows_of_many_coordinates(h, m, machine):
     assert difference(found, reference.run(job, job.start(), 1, 60)) < 1e-5
 
 
-def test_runs_of_several_seeds_end_as_each_alone(machine, make_shards):
+@pytest.mark.parametrize("who", ["edges(1)", "everyone"])
+def test_runs_of_several_seeds_end_as_each_alone(who, machine, make_shards):
     engine = engine_on(machine)
     shards = make_shards(n=6, q=8, m=4)
-    ours = [job_of(BASE, lambda **_: shards, rounds=30, seed=seed) for seed in (1, 2)]
+    case = BASE | {"activation": who, "sampling": "poisson(3)"}
+    ours = [job_of(case, lambda **_: shards, rounds=30, seed=seed) for seed in (1, 2)]
     jobs = [with_sigma(job, factor) for job in ours for factor in (1.0, 0.5)]
     states = engine.run(jobs, [job.start() for job in jobs], 1, 30)
     for job, state in zip(jobs, states, strict=True):
@@ -100,9 +111,9 @@ def test_runs_of_several_seeds_end_as_each_alone(machine, make_shards):
     assert not np.array_equal(states[0].z, states[2].z)
 
 
-@pytest.mark.parametrize("name", ["one", "poisson(3)"])
-def test_cutting_a_run_into_pieces_changes_nothing(name, machine, make_shards):
-    engine, job = engine_on(machine), job_of(BASE | {"sampling": name}, make_shards, rounds=30)
+@pytest.mark.parametrize(("name", "who"), [("one", "edges(1)"), ("poisson(3)", "edges(1)"), ("poisson(3)", "everyone")])
+def test_cutting_a_run_into_pieces_changes_nothing(name, who, machine, make_shards):
+    engine, job = engine_on(machine), job_of(BASE | {"sampling": name, "activation": who}, make_shards, rounds=30)
     (whole,) = engine.run([job], [job.start()], 1, 30)
     state = job.start()
     for first, last in ((1, 4), (5, 5), (6, 29), (30, 30)):
@@ -116,6 +127,82 @@ def test_every_slope_is_written_in_c(name):
     formula = LOSSES[name].slope_formula
     text = written(formula)
     assert text is not None and not any(word in text for word in ("None", "lambda"))
+
+
+EVERYBODY = BASE | {"activation": "everyone", "graph": "complete"}
+OTHERS = {"loss": ["hinge", "logistic", "huber(0.5)"], "h": ["l2(0.1)", "l1(0.05)", "box(-0.5, 0.5)"]}
+OTHERS |= {"sampling": ["full", "poisson(3)", "fixed(3)", "cyclic(3)"], "method": ["dual_averaging", "descent"]}
+OTHERS |= {"data": ["csr"], "intercept": [0.75], "uneven": [True], "primal": ["as_written"], "weights": ["records"]}
+OTHERS |= {"noise": ["none", "theorem1(0.5)"], "averaging": ["exact"]}
+MEANS = [EVERYBODY | {name: value} for name, values in OTHERS.items() for value in values]
+MEANS = [case | {"sampling": "full"} if case["sampling"] == "one" else case for case in MEANS]
+MEANS += [EVERYBODY | {"outputs": 3, "loss": loss, "sampling": "poisson(3)"} for loss in ("softmax", "logistic")]
+
+
+@pytest.mark.parametrize("case", MEANS, ids=str)
+def test_everybody_by_products(case, machine, make_shards):
+    job = job_of(case, make_shards, rounds=40)
+    assert fits(job)
+    (found,) = engine_on(machine).run([job], [job.start()], 1, 40)
+    assert difference(found, reference.run(job, job.start(), 1, 40)) < 1e-5
+
+
+def test_noise_of_pairs_is_gone_from_the_mean(machine, make_shards):
+    law = {"privacy__law": "pairs(2)", "privacy__adversary": "secret_pairs"}
+    job = job_of(EVERYBODY | {"sampling": "full"}, make_shards, rounds=20, **law)
+    (found,) = engine_on(machine).run([job], [job.start()], 1, 20)
+    assert difference(found, reference.run(job, job.start(), 1, 20)) < 1e-5
+    edge = job_of(BASE | {"sampling": "full"}, make_shards, rounds=20, **law)
+    assert "noise of pairs, unless" in engine_on(machine).refusal(edge)
+
+
+@pytest.mark.parametrize("h", ["l2(0.1)", "l1(0.05)", "box(-0.5, 0.5)"])
+@pytest.mark.parametrize("way", [{}, {"primal": "as_written"}, {"method": "descent"}], ids=str)
+def test_looks_are_the_method_s_own_averages(h, way, machine, make_shards):
+    jobs = [with_sigma(job_of(BASE | {"h": h} | way, make_shards, rounds=30), factor) for factor in (1.0, 0.5)]
+    states = engine_on(machine).run(jobs, [job.start() for job in jobs], 1, 25)
+    means, apart = averages(machine, jobs, states, 25)
+    for job, state, mean, off in zip(jobs, states, means, apart, strict=True):
+        x = job.method.average(State(*map(np.asarray, state)), 25)
+        assert np.allclose(mean, x.mean(axis=0), rtol=1e-5, atol=1e-6)
+        assert off == pytest.approx(np.mean(np.linalg.norm(x - x.mean(axis=0), axis=1)), rel=1e-5)
+    assert averages(machine, jobs, [job.start() for job in jobs], 25) is None
+
+
+@pytest.mark.parametrize("data", ["dense", "csr"])
+@pytest.mark.parametrize("loss", ["hinge", "logistic", "squared"])
+def test_models_are_judged_as_the_problem_judges_them(loss, data, machine, make_shards):
+    case = BASE | {"loss": loss, "data": data, "intercept": 0.75, "weights": "records", "uneven": True}
+    problem = job_of(case, make_shards, rounds=3).problem
+    models = np.random.default_rng(1).normal(size=(5, problem.m))
+    other = make_shards(n=1, q=30, m=4, seed=5, real=loss == "squared")
+    for held_out in (None, other):
+        for mine, theirs in zip(
+            judge_on(machine, problem, models, held_out), problem.judge(models, held_out), strict=True
+        ):
+            assert np.allclose(mine, theirs, rtol=1e-6)
+
+
+@pytest.mark.parametrize("who", ["edges(1)", "everyone"])
+def test_a_sweep_is_its_runs_and_says_on_what(who, machine, make_shards, monkeypatch):
+    """Seeds together in one call; statements, which no engine makes, to the last digit."""
+    mine = replace(engine_on(machine), judge=partial(judge_on, machine), about=lambda: machine.name)
+    mine = replace(mine, look=partial(averages, machine))
+    monkeypatch.setitem(ENGINES, "gpu", mine)
+    base = Spec(AlgorithmSpec(30, a="constant(1)", gamma="sqrt(0.5)")).but(
+        privacy__sampling="poisson(3)", network__activation=who
+    )
+    grid = [base.but(privacy__noise=noise, seed=seed) for noise in ("none", "gaussian(0.3)") for seed in (0, 1)]
+    shards = make_shards()
+    found = sweep(grid, shards, test=shards, execution=Execution("gpu", 3))
+    expected = sweep(grid, shards, test=shards, execution=Execution("reference", 3))
+    for one, other in zip(found, expected, strict=True):
+        assert one.statement == other.statement and one.spec == other.spec
+        assert np.allclose(one.models, other.models, rtol=1e-4, atol=1e-5)
+        assert one.history.rows == [pytest.approx(row, rel=1e-4, nan_ok=True) for row in other.history.rows]
+        assert one.environment["device"] == machine.name and one.environment["runs"] == 4
+    with pytest.raises(SpecError, match="the reference engine runs side by side what has the same seed"):
+        together(grid, shards, execution=Execution("reference"))
 
 
 def test_what_cannot_be_written_is_refused(machine, make_shards):

@@ -158,6 +158,29 @@ def status(
 
 
 @app.command()
+def watch(
+    kit: Kit = Path(),
+    show: Annotated[bool, typer.Option("--open", help="Open a browser at the page.")] = False,
+    port: Annotated[int, typer.Option("--port", help="Where the page is served; 0: any that is free.")] = 0,
+) -> None:
+    """Serve a page, on this machine alone, of sites, rounds, who waits for whom, budgets and the statement."""
+    from sottovoce.consortium.project import kind_of
+    from sottovoce.pages.server import serve
+    from sottovoce.pages.watch import looking, page
+
+    def ready(address: str) -> None:
+        screen.out.print(f"watching at {address} until Ctrl-C", soft_wrap=True, highlight=False)
+
+    if kind_of(kit) == "admin":
+        with administrator(kit) as admin:
+            agreement, look = looking(kit, admin)
+            serve(page(look, agreement), port, show, ready)
+    else:
+        agreement, look = looking(kit, None)
+        serve(page(look, agreement), port, show, ready)
+
+
+@app.command()
 def stop(kit: AdminKit = Path(), json: Json = False) -> None:
     """End the run's job, so that all sites rest; nothing is lost, and `submit` lets it go on where it was."""
     with administrator(kit, PATIENCE) as admin:

@@ -11,7 +11,7 @@ from rich.table import Table
 from sottovoce import within
 from sottovoce.algorithm.method import constant
 from sottovoce.cli import screen
-from sottovoce.cli.flags import ingest
+from sottovoce.cli.records import deal, from_table
 from sottovoce.cli.report import NAME, write_report
 from sottovoce.data.embedded import EMBEDDED, embedded
 from sottovoce.network.activation import Everyone
@@ -46,7 +46,7 @@ def demo(
     screen.writable(out)
     table = embedded(data)
     loss = LOSSES.make("hinge" if data != "diabetes" else "absolute")
-    dealt = ingest(table, loss, nodes=nodes, seed=seed)
+    dealt = deal(from_table(table, 1.0, loss), loss, nodes=nodes, seed=seed)
     base = paper_l2(1).but(problem__loss=loss, problem__h=l2(0.01), privacy__delta=delta, seed=seed)
     base = base.but(privacy__adversary=adversary)
     batch = min(BATCH, int(dealt.shards.sizes.min()))

@@ -13,6 +13,7 @@ from sottovoce.cli.audit import audit
 from sottovoce.cli.compare import compare
 from sottovoce.cli.demo import demo
 from sottovoce.cli.evaluate import evaluate
+from sottovoce.cli.export import export
 from sottovoce.cli.plan import plan
 from sottovoce.cli.predict import predict
 from sottovoce.cli.report import report
@@ -47,7 +48,7 @@ def _root(
     """Train linear models over many owners' private data, by gossip between their nodes."""
 
 
-for verb in (demo, schema, train, tune, predict, evaluate, sweep, compare, report):
+for verb in (demo, schema, train, tune, predict, evaluate, sweep, compare, report, export):
     app.command()(verb)
 for verb in (plan, account, calibrate, audit, reproduce):
     app.command()(verb)

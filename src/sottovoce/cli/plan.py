@@ -18,17 +18,21 @@ from sottovoce.privacy.events import ADJACENCY
 
 
 def plan(
-    nodes: Annotated[int, typer.Option("--nodes", help="How many nodes.")],
-    records: Annotated[list[int], typer.Option("--records", help="Records of a node; one for all, or one for each.")],
-    features: Annotated[int, typer.Option("--features", help="Columns of a record, the intercept's included.")],
+    nodes: Annotated[int | None, typer.Option("--nodes", help="How many nodes.")] = None,
+    records: Annotated[
+        list[int] | None, typer.Option("--records", help="Records of a node; one for all, or one for each.")
+    ] = None,
+    features: Annotated[
+        int | None, typer.Option("--features", help="Columns of a record, the intercept's included.")
+    ] = None,
     epsilon: Annotated[float, typer.Option("--epsilon", help="The target ε.")] = 1.0,
     delta: Annotated[float, typer.Option("--delta", help="δ.")] = 1e-5,
-    loss: Annotated[str, typer.Option("--loss", help="hinge, logistic, softmax, huber:1.35, …")] = "hinge",
+    loss: Annotated[str | None, typer.Option("--loss", help="Fix it: hinge, logistic, softmax, huber:1.35, …")] = None,
     outputs: Annotated[int, typer.Option("--outputs", help="Classes, where there are more than two.")] = 1,
     graph: Annotated[str, typer.Option("--graph", help="The graph.")] = "complete",
     row_norm: Annotated[float, typer.Option("--row-norm", help="Public bound on a record's norm.")] = 1.0,
     intercept: Annotated[float, typer.Option("--intercept", help="Value of the intercept's column; 0: none.")] = 0.0,
-    penalty: Annotated[str, typer.Option("--penalty", help="l2, l1, elastic_net or none.")] = "l2",
+    penalty: Annotated[str | None, typer.Option("--penalty", help="Fix it: l2, l1, elastic_net or none.")] = None,
     max_rounds: Annotated[int | None, typer.Option("--max-rounds", help="At most so many rounds (1000).")] = None,
     max_bytes: Annotated[float | None, typer.Option("--max-bytes", help="At most so many bytes, all nodes.")] = None,
     sampling: Annotated[str | None, typer.Option("--sampling", help="Fix it: one, fixed:8, poisson:8, full.")] = None,
@@ -49,9 +53,17 @@ def plan(
     plot: Annotated[
         Path | None, typer.Option("--plot", help="Draw accuracy against bytes into this file (PNG, SVG, PDF).")
     ] = None,
+    show: Annotated[bool, typer.Option("--open", help="Open a page to play with, on this machine alone.")] = False,
+    port: Annotated[int, typer.Option("--port", help="Where the page is served; 0: any that is free.")] = 0,
+    browser: Annotated[bool, typer.Option(help="Open a browser at the page.")] = True,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Choose a plan for a target (ε, δ) from public numbers, and explain it. Looks at no data."""
+    if show:
+        _open(port, browser)
+        return
+    if nodes is None or not records or features is None:
+        raise SpecError("a plan needs --nodes, --records and --features; or play with them on a page: plan --open")
     within.check_count("the number of nodes", nodes, within.NODES)
     screen.writable_file(plot, "--plot")
     if len(records) not in (1, nodes):
@@ -61,8 +73,10 @@ def plan(
         raise SpecError("--trust and --adversary say the same thing in two ways; give one of them")
     watching = read_trust(trust).adversary(nodes) if adversary is None else adversary
     facts = Facts(
-        sizes, features, epsilon, delta, loss, outputs, watching, graph, row_norm, intercept, penalty, max_rounds,
+        sizes, features, epsilon, delta, loss or ("hinge" if outputs == 1 else "softmax"), outputs, watching, graph,
+        row_norm, intercept, penalty or "l2", max_rounds,
         max_bytes, shape=shape, lost=lost, sparse=sparse,
+        free=tuple(name for name, fixed in (("loss", loss), ("penalty", penalty)) if fixed is None),
     )  # fmt: skip
     fixed = {
         "sampling": sampling, "activation": activation, "rounds": rounds, "h": h, "gamma": gamma, "clip": clip,
@@ -98,6 +112,17 @@ def plan(
         )
     if plot is not None:
         screen.out.print(f"drawn into {plot}")
+
+
+def _open(port: int, browser: bool) -> None:
+    """Serve the planner's page until Ctrl-C."""
+    from sottovoce.pages.planner import page  # only needed here
+    from sottovoce.pages.server import serve
+
+    def ready(address: str) -> None:
+        screen.out.print(f"the planner is at {address} until Ctrl-C", soft_wrap=True, highlight=False)
+
+    serve(page(), port, show=browser, ready=ready)
 
 
 def _table(plans: list[dict[str, Any]], epsilon: float, delta: float) -> Table:

@@ -8,17 +8,18 @@ import math
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.panel import Panel
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from sottovoce._text import bytes_text as bytes_text
+from sottovoce.data.load import Told
 from sottovoce.errors import Interrupted, SpecError
 from sottovoce.experiments.table import Done
 from sottovoce.privacy.release import ADVERSARIES
@@ -40,12 +41,43 @@ def say_json(value: Any) -> None:
     print(json.dumps(_finite(value), ensure_ascii=encoding != "utf8", allow_nan=False))
 
 
+PATIENCE = 20.0
+"""Seconds after which something that goes on says how far it is, where there is no terminal to draw a bar on."""
+
+
+@contextmanager
+def reading(path: Path, quiet: bool) -> Iterator[Told | None]:
+    """How many records of a file were read so far: beside a spinner, or a line now and then."""
+    if quiet:
+        yield None
+    elif not err.is_terminal:
+        yield _now_and_then(lambda records: f"reading {plain(str(path))}: {records:,} records so far")
+    else:
+        columns = (SpinnerColumn(), TextColumn("reading {task.description}: {task.completed:,} records"))
+        with Progress(*columns, console=err, transient=True) as progress:
+            task = progress.add_task(plain(path.name), total=None)
+            yield lambda records: progress.update(task, completed=records)
+
+
+def _now_and_then(words: Callable[..., str]) -> Callable[..., None]:
+    last = [time.monotonic()]
+
+    def tell(*numbers: Any) -> None:
+        if time.monotonic() - last[0] >= PATIENCE:
+            last[0] = time.monotonic()
+            err.print(words(*numbers), soft_wrap=True)
+
+    return tell
+
+
 @contextmanager
 def bar(title: str, quiet: bool) -> Iterator[OnProgress | None]:
-    """A progress bar with the newest observation beside it; nothing where nobody looks."""
+    """A progress bar with the newest observation beside it; where there is no terminal, a line now and then."""
     try:
-        if quiet or not err.is_terminal:
+        if quiet:
             yield None
+        elif not err.is_terminal:
+            yield _now_and_then(lambda t, T, row: f"{title}: round {t:,} of {T:,}")
         else:
             with _bar(title) as update:
                 yield update

@@ -21,13 +21,16 @@ from sottovoce.engine.secure import SecureDraws
 from sottovoce.errors import SpecError
 from sottovoce.network.averaging import Exact
 from sottovoce.network.mixing import Gossip
-from sottovoce.network.schedule import Schedule
-from sottovoce.privacy.release import Gaussian, Release
+from sottovoce.network.schedule import Schedule, Steady
+from sottovoce.network.wide import Wide
+from sottovoce.privacy.pairs import Pairs
+from sottovoce.privacy.release import Draws, Gaussian, Release
 from sottovoce.privacy.statistics import Products
 from sottovoce.problem.losses import Loss
 from sottovoce.problem.moments import packed_moments
 from sottovoce.problem.objective import Problem, clipped_mean
 from sottovoce.problem.regularisers import Entropy, Euclidean, Separable
+from sottovoce.problem.shards import Shards
 
 
 class Randomness(Protocol):
@@ -167,6 +170,7 @@ class Engine:
     together : runs the rounds, of jobs that it does not refuse
     methods, samplers, laws, regularisers, distances, averagings : the types that it knows
     losses : the losses that it knows, by name
+    crowds : the averagings that it knows where a round has more nodes than a matrix is made for
     secure : whether it runs jobs whose draws are secure ones
     worth : work (see `work`) from which on 'auto' takes it; never, unless this is said
     blur : how far, relatively, the noise that it makes itself is from the reference's
@@ -174,6 +178,10 @@ class Engine:
     seeds : whether jobs that it runs together may have draws and schedules of their own
     unknown : what it does not know of a job besides, in words that follow 'the'
     lacking : what it needs and this machine has not; None where there is nothing
+    judge : `Problem.judge` where the engine has the records; None leaves it to the problem
+    look : (jobs, states, round) -> (mean model over the nodes, their mean distance from it) of each run, where the
+        engine has the states; None, or a None from it, leaves it to the method
+    about : what it runs on, in words, where that is not the machine's processors
     """
 
     name: str
@@ -185,6 +193,7 @@ class Engine:
     distances: Collection[type] | None = None
     averagings: Collection[type] | None = None
     losses: Mapping[str, Loss] | None = None
+    crowds: Collection[type] | None = None
     secure: bool = True
     worth: float = math.inf
     blur: float = 0.0
@@ -192,6 +201,9 @@ class Engine:
     seeds: bool = False
     unknown: Callable[[Job], str | None] | None = None
     lacking: Callable[[], str | None] | None = None
+    judge: Callable[[Problem, Array, Shards | None], tuple[Array, Array]] | None = None
+    look: Callable[[Sequence[Job], Sequence[State], int], tuple[Array, Array] | None] | None = None
+    about: Callable[[], str] | None = None
 
     def refusal(self, job: Job) -> str | None:
         """Why it cannot run a job, in one sentence; None where it can.
@@ -208,9 +220,13 @@ class Engine:
         """
         unknown = next(self._unknown(job), None)
         if unknown is None:
-            lacks = None if self.lacking is None else self.lacking()
+            lacks = self.lacks()
             return None if lacks is None else f"the {self.name} engine cannot run: {lacks}"
         return f"the {self.name} engine does not know the {unknown}; use engine='reference', which runs everything"
+
+    def lacks(self) -> str | None:
+        """What it needs and this machine has not."""
+        return None if self.lacking is None else self.lacking()
 
     def _unknown(self, job: Job) -> Iterator[str]:
         parts = {
@@ -228,11 +244,24 @@ class Engine:
         row = loss if self.losses is None else self.losses.get(loss.name)
         if row is None or row.slope_formula is not loss.slope_formula:
             yield f"loss '{loss.name}' (it knows those that were in the table when it was first used)"
+        if self.crowds is not None and job.schedule.crowded:
+            yield from self._too_many(job)
         if not self.secure and job.secure:
             yield "secure release (of a run without a seed; secure=False or --no-secure would do without)"
         other = None if self.unknown is None else self.unknown(job)
         if other is not None:
             yield other
+
+    def _too_many(self, job: Job) -> Iterator[str]:
+        """Of a run with more nodes in a round than a matrix is made for."""
+        averaging, law = job.schedule.averaging, job.release.law
+        if not isinstance(job.schedule, Steady):
+            yield "schedule: rounds of so many nodes, and not always the same ones"
+        if self.crowds is not None and type(averaging) not in self.crowds:
+            yield f"averaging '{averaging}' of so many nodes"
+        means = all(isinstance(W, Wide) and W.flat for W in job.schedule.patterns) or isinstance(averaging, Exact)
+        if type(job.draws) is not Draws or not (type(law) is Gaussian or (law.secrets and means)):
+            yield f"law of noise {type(law).__name__} of so many nodes, unless every round ends with the mean of all"
 
     def refuse(self, jobs: Sequence[Job]) -> None:
         """Raise what `refusal` says, if it says anything."""
@@ -295,6 +324,24 @@ def _no_gpu() -> str | None:
     return runs.lacking()
 
 
+def _judged_by_gpu(problem: Problem, models: Array, other: Shards | None) -> tuple[Array, Array]:
+    from sottovoce.engine.gpu.judge import judge
+
+    return judge(problem, models, other)
+
+
+def _looked_at_by_gpu(jobs: Sequence[Job], states: Sequence[State], t: int) -> tuple[Array, Array] | None:
+    from sottovoce.engine.gpu import runs
+
+    return runs.look(jobs, states, t)
+
+
+def _about_gpu() -> str:
+    from sottovoce.engine.gpu import runs
+
+    return runs.about()
+
+
 ENGINES: dict[str, Engine] = {
     engine.name: engine
     for engine in (
@@ -309,6 +356,7 @@ ENGINES: dict[str, Engine] = {
             distances=(Euclidean, Entropy),
             averagings=kernel.AVERAGINGS,
             losses=kernel.LOSSES,
+            crowds=(Gossip, Exact),
             secure=False,
             worth=2e8,  # some ten seconds of the reference engine
             blur=3e-7,  # float32
@@ -318,7 +366,7 @@ ENGINES: dict[str, Engine] = {
             _gpu,
             methods=(DualAveraging, Descent),
             samplers=kernel.SAMPLERS,
-            laws=(Gaussian,),
+            laws=(Gaussian, Pairs),
             regularisers=(Separable,),
             distances=(Euclidean,),
             averagings=(Gossip, Exact),
@@ -329,6 +377,9 @@ ENGINES: dict[str, Engine] = {
             seeds=True,
             unknown=_unknown_to_gpu,
             lacking=_no_gpu,
+            judge=_judged_by_gpu,
+            look=_looked_at_by_gpu,
+            about=_about_gpu,
         ),
     )
 }

@@ -90,7 +90,7 @@ class Exact(Averaging):
         """Fold, double, unfold; where a node has nothing to do, it waits."""
         who = np.flatnonzero(linked(W))
         at = np.flatnonzero(who == place)
-        return tuple(e.named(who) for e in all_reduce(len(who), int(at[0]))) if len(at) else ()
+        return tuple(e.named(who.tolist()) for e in all_reduce(len(who), int(at[0]))) if len(at) else ()
 
     def messages(self, W: Weights) -> int:
         """One on each link of the fold, of each doubling in both directions, of the unfold."""
@@ -111,6 +111,8 @@ class Exact(Averaging):
 
 def _means(W: Wide) -> Wide:
     """The mean of very many nodes; where some are linked to nobody, the room for a matrix of it is not there."""
+    if not np.any(W.linked):
+        return W
     if not np.all(W.linked):
         raise NetworkError(
             f"an exact mean of some of {W.n:,} nodes, with others linked to nobody, is not made; let everyone speak"

@@ -18,7 +18,7 @@ than others, `correction` gives every node the same say again.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
@@ -198,10 +198,11 @@ class Exchange(NamedTuple):
     row: Mapping[int, float]
     """Whose values it holds afterwards, and with which weight: of those heard, and its own."""
 
-    def named(self, names: NDArray[Any]) -> "Exchange":
+    def named(self, names: Sequence[int]) -> "Exchange":
         """The same, with names[p] for p."""
-        to, heard = (tuple(int(names[p]) for p in some) for some in (self.to, self.heard))
-        return Exchange(to, heard, {int(names[p]): w for p, w in self.row.items()})
+        to = tuple([names[p] for p in self.to])
+        heard = to if self.heard is self.to else tuple([names[p] for p in self.heard])
+        return Exchange(to, heard, {names[p]: w for p, w in self.row.items()})
 
 
 class Averaging(ABC):
@@ -244,14 +245,13 @@ class Averaging(ABC):
 
         The weight of a peer that was not heard, because both ends left their edge out, goes to what it held itself.
         """
-        missing = [peer for peer in sorted(exchange.row) if peer != me and peer not in heard]
-        row = {peer: w for peer, w in exchange.row.items() if peer not in missing}
-        for peer in missing:
-            row[me] = row.get(me, 0.0) + exchange.row[peer]
-        total = np.zeros_like(mine)
-        for peer, weight in sorted(row.items()):
-            total += weight * (mine if peer == me else heard[peer])
-        return total
+        row = dict(sorted(exchange.row.items()))
+        for peer in [peer for peer in row if peer != me and peer not in heard]:
+            row[me] = row.get(me, 0.0) + row.pop(peer)
+        first, *others = [weight * (mine if peer == me else heard[peer]) for peer, weight in sorted(row.items())]
+        for part in others:
+            first += part
+        return first
 
     def messages(self, W: Weights) -> int:
         """How many messages cross a link in a round."""

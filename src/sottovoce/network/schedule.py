@@ -71,6 +71,11 @@ class Schedule:
         """Number of rounds."""
         return len(self.pattern)
 
+    @property
+    def crowded(self) -> bool:
+        """Whether a round has more nodes than a matrix is made for."""
+        return any(isinstance(W, Wide) for W in self.patterns)
+
     @cached_property
     def mixes(self) -> bool:
         """Whether anybody ever hears of anybody else."""
@@ -129,11 +134,18 @@ class Schedule:
         >>> [(e.to, e.heard) for e in run.exchanges(1, 0)]  # is handed the third's, averages, hands the mean back
         [((), (2,)), ((1,), (1,)), ((2,), ())]
         """
-        nodes = self.nodes(t)
-        place = np.flatnonzero(nodes == i)
-        if not len(place):
+        nodes = self.nodes(t).tolist()
+        if i not in nodes:
             return ()
-        return tuple(e.named(nodes) for e in self.averaging.exchanges(self.weights(t), int(place[0])))
+        at = int(self.pattern[t - 1]), nodes.index(i)
+        if at not in self._plans:
+            self._plans[at] = self.averaging.exchanges(self.patterns[at[0]], at[1])
+        return tuple(exchange.named(nodes) for exchange in self._plans[at])
+
+    @cached_property
+    def _plans(self) -> dict[tuple[int, int], tuple[Exchange, ...]]:
+        """Of each place in each pattern, once it was asked for."""
+        return {}
 
     def peers(self, t: int, i: int) -> tuple[IntArray, Array]:
         """Whose messages node i needs in round t, its own among them, and w_ij of each; an idle node keeps its own."""
@@ -167,7 +179,7 @@ class Schedule:
     def speaks_in(self, t: int, i: int) -> bool:
         """Whether node i takes a gradient in round t."""
         nodes = self.nodes(t)
-        return bool(np.any(nodes[: self.speakers or len(nodes)] == i))
+        return i in nodes[: self.speakers or len(nodes)].tolist()
 
     def participations(self, t: int | None = None) -> IntArray:
         """(n,) K_i, in how many rounds each node took a gradient, up to round t; of all rounds by default."""

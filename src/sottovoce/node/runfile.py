@@ -163,7 +163,11 @@ class Run:
     def bound(self, i: int, step: int) -> float:
         """How long the message of node i at a step can be."""
         t, part = self.at(step)
-        return float(self.bounds[t - 1]) * (1.0 if part == 0 else self._share(t, part, i))
+        return self._longest[t - 1] * (1.0 if part == 0 else self._share(t, part, i))
+
+    @cached_property
+    def _longest(self) -> list[float]:
+        return list(self.bounds.tolist())
 
     def _share(self, t: int, part: int, i: int) -> float:
         schedule = self.prepared.job.schedule
@@ -199,6 +203,8 @@ class Run:
 
     def at(self, step: int) -> tuple[int, int]:
         """The round of a step, and which exchange of the round it is, from 0."""
+        if self.parts == 1:
+            return step, 0
         before, part = divmod(step - 1, self.parts)
         return before + 1, part
 
@@ -300,7 +306,7 @@ class Run:
             whole.update(np.ascontiguousarray(np.round(listed(W), _DECIMALS) + 0.0, dtype="<f8").tobytes())
         return whole.hexdigest()
 
-    @property
+    @cached_property
     def mark(self) -> bytes:
         """The run in every message: the beginning of its digest."""
         return bytes.fromhex(self.digest)[:RUN]

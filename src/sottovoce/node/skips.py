@@ -142,9 +142,8 @@ class Skips:
         self.on_change()
 
     def skipped(self, t: int, peer: int) -> bool:
-        """Whether it was decided to leave this edge out."""
-        with self._lock:
-            return self._phases.get((t, peer)) == SKIP
+        """Whether it was decided to leave this edge out; one look, which needs no lock."""
+        return self._phases.get((t, peer)) == SKIP
 
     @property
     def count(self) -> int:
@@ -160,7 +159,7 @@ class Skips:
     def settle(self, t: int) -> bool:
         """Begin to mix round t, after which its edges can't be promised any more; False while one awaits a decision."""
         with self._lock:
-            if self.undecided(t):
+            if self._phases and self.undecided(t):
                 return False
             self._mixed = t
             return True

@@ -30,6 +30,7 @@ import numpy as np
 from sottovoce import plugins
 from sottovoce._types import Array
 from sottovoce._version import __version__
+from sottovoce.engine import ENGINES
 from sottovoce.errors import DataError, PrivacyError, SottovoceError, SpecError
 from sottovoce.privacy.statement import PrivacyStatement
 from sottovoce.run.build import Public
@@ -44,6 +45,8 @@ OPEN_HISTORY = "NOT-PRIVATE-history.parquet"
 """Of a run with a guarantee, where it was asked for."""
 OF_ONE_RUN = (HEAD, MODEL, HISTORY, OPEN_HISTORY, "estimator.json", "evaluation.json", "audit.json", "report.html")
 """What a folder loses when another run takes its place."""
+NOT_NEEDED = (HISTORY, OPEN_HISTORY, "evaluation.json")
+"""Without which a result is still whole."""
 NOT_PRIVATE = "not private: computed from the data outside the mechanism, for simulation only"
 
 
@@ -272,11 +275,16 @@ class Result:
             raise DataError(f"'{folder}' holds no whole result: its names are not those of its model; make it anew")
         return self
 
-    def restate(self, folder: str | Path) -> Path:
-        """Say in the folder of this very result what its statement is now; all else in it stays as it is."""
-        head = _head(Path(folder)) | {"privacy": self.statement.to_dict()}
-        write_atomically(Path(folder) / HEAD, _text(head))
-        return Path(folder)
+    def restate(self, folder: str | Path, beside: Mapping[str, bytes] | None = None) -> Path:
+        """Say in the folder of this very result what its statement is now, and what came beside it; all else stays."""
+        folder, more = Path(folder), dict(beside or {})
+        head = _head(folder) | {"privacy": self.statement.to_dict()}
+        if head["format"] > 1:
+            head["files"] |= {name: _digest(content) for name, content in more.items()}
+        for name, content in more.items():
+            write_atomically(folder / name, content)
+        write_atomically(folder / HEAD, _text(head))
+        return folder
 
     @classmethod
     def load(cls, folder: str | Path) -> "Result":
@@ -344,8 +352,8 @@ def refuse_changed(folder: Path, files: Mapping[str, str]) -> None:
     """Every file that a result was saved with is there, as it was written."""
     for name, wanted in files.items():
         path = folder / Path(name).name
-        if path.name in (HISTORY, OPEN_HISTORY) and not path.exists():
-            continue  # nothing needs it
+        if path.name in NOT_NEEDED and not path.exists():
+            continue
         if not path.exists():
             raise DataError(f"'{folder}' holds no whole result: {name} is gone; save it anew")
         if _digest(path.read_bytes()) != wanted:
@@ -457,11 +465,17 @@ def write_atomically(path: Path, content: bytes) -> None:
         raise
 
 
-def environment(engine: str, seconds: float, spec: Spec | None = None) -> dict[str, Any]:
-    """Under which circumstances a run was made; of a spec, also with whose choices that are not ours."""
+def environment(engine: str, seconds: float, runs: int = 1, spec: Spec | None = None) -> dict[str, Any]:
+    """Under which circumstances a run was made, with how many others beside it; on which device, if on one.
+
+    Of a spec, also with whose choices that are not ours.
+    """
+    about = ENGINES[engine].about if engine in ENGINES else None
+    others: dict[str, Any] = {} if about is None else {"device": about(), "runs": runs}
     parts = [] if spec is None else [part for part in spec.to_dict().values() if isinstance(part, dict)]
-    others = plugins.used([engine, *(text for part in parts for text in part.values())])
-    return ({"plugins": others} if others else {}) | {
+    needed = plugins.used([engine, *(text for part in parts for text in part.values())])
+    others |= {"plugins": needed} if needed else {}
+    return {
         "sottovoce": __version__,
         "python": platform.python_version(),
         "numpy": np.__version__,
@@ -470,4 +484,5 @@ def environment(engine: str, seconds: float, spec: Spec | None = None) -> dict[s
         "engine": engine,
         "seconds": round(seconds, 3),
         "date": datetime.now(UTC).date().isoformat(),
+        **others,
     }

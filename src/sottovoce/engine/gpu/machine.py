@@ -32,6 +32,8 @@ class Machine(Protocol):
     name: str
     threads: int
     """Of a block that has a run to itself."""
+    lanes: int
+    """Of a warp."""
     per: int
     """Counters that one of them may have in a turn of two nodes."""
     room: int
@@ -63,6 +65,7 @@ class Cuda:
     """A CUDA device; kernels are compiled for what a run needs of them, unless one for all is asked for."""
 
     threads = 512
+    lanes = 32
     per = 4
 
     def __init__(self, special: bool = True) -> None:
@@ -129,6 +132,7 @@ class Host:
     xp: Any = np
     name = "this machine, for tests"
     room = 1 << 16
+    lanes = 1
     per = 2
 
     def __init__(self, threads: int = 1) -> None:

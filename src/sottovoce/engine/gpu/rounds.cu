@@ -9,6 +9,7 @@
 // with each of them coordinates c and half + c of all nodes, the two normals of one block of Threefry. Coordinates meet
 // in margins alone, so that a round of dense rows needs one barrier.
 
+typedef unsigned char u8;
 typedef unsigned int u32;
 typedef unsigned long long u64;
 typedef long long i64;
@@ -41,6 +42,7 @@ INSIDE void asked_is_here() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 #define MOST 512
 #endif
 #define BOUNDED __launch_bounds__(MOST, 1)
+#define ALL_WARPS (MOST / 32)
 #else
 #include <math.h>
 #include <pthread.h>
@@ -68,6 +70,7 @@ INSIDE float once(const float* from) { return *from; }
 INSIDE void ask_word(u32* to, const u32* from) { *to = *from; }
 INSIDE void asked_is_here() {}
 #define BOUNDED
+#define ALL_WARPS WARPS
 #endif
 
 #define INFINITE of_bits(0x7f800000u)
@@ -150,6 +153,39 @@ INSIDE void normal_pair(u32 k0, u32 k1, u32 counter, float& cosine, float& sine)
   direction_of(w1, x, y);
   cosine = radius * x;
   sine = radius * y;
+}
+
+#ifndef PER
+#define PER 2  // counters of a thread that are worked on together
+#endif
+
+// Of two nodes at counters c, c + threads, ...: no branches, so that their long chains of operations run side by side.
+INSIDE void normals_of_two(u32 a0, u32 a1, u32 b0, u32 b1, u32 c, u32 step, float a[PER][2], float b[PER][2]) {
+  u32 w[PER][2][2], least = 0xffffffffu;
+#pragma unroll
+  for (int k = 0; k < PER; k++) {
+    threefry(a0, a1, c + (u32)k * step, 0u, w[k][0][0], w[k][0][1]);
+    threefry(b0, b1, c + (u32)k * step, 0u, w[k][1][0], w[k][1][1]);
+  }
+#pragma unroll
+  for (int k = 0; k < PER; k++) {
+    float x, y, radius = radius_of(w[k][0][0]);
+    direction_of(w[k][0][1], x, y);
+    a[k][0] = radius * x;
+    a[k][1] = radius * y;
+    radius = radius_of(w[k][1][0]);
+    direction_of(w[k][1][1], x, y);
+    b[k][0] = radius * x;
+    b[k][1] = radius * y;
+    u32 less = w[k][0][0] < w[k][1][0] ? w[k][0][0] : w[k][1][0];
+    least = less < least ? less : least;
+  }
+  if (least < TAIL)  // once in hundreds of thousands
+#pragma unroll
+    for (int k = 0; k < PER; k++) {
+      normal_pair(a0, a1, c + (u32)k * step, a[k][0], a[k][1]);
+      normal_pair(b0, b1, c + (u32)k * step, b[k][0], b[k][1]);
+    }
 }
 
 struct Normals {  // rows of normals, for tests and tables
@@ -248,6 +284,7 @@ KERNEL look(const Look* all) {
 
 // ---- eq. (6), and what its numbers are in a round
 
+struct float4_ { float a, b, c, d; };
 struct Numbers { float scale, threshold, weight, push; };
 struct Slept { double rise, fixed; float near_by, far_off; i64 unused; };  // between two waking rounds
 
@@ -264,7 +301,7 @@ KERNEL numbers(const Steps* all) {
   const Steps w = *all;
   for (i64 p = BLOCK_NUMBER * THREADS + THREAD; p < w.places; p += BLOCKS * THREADS) {
     const Place place = w.place[p];
-    int t = place.t, before = place.before, at = w.frozen ? before : t - 1;
+    int t = place.t, before = place.before, at = w.frozen && before < t ? before : t - 1;
     double scale = w.descent ? -1.0 : 1.0 / (w.s[at] * w.mu + w.gamma[at]), dA = w.A[t] - w.A[before];
     Numbers found;
     found.scale = (float)scale;
@@ -276,14 +313,16 @@ KERNEL numbers(const Steps* all) {
     Slept slept;
     slept.rise = w.P[t] - w.P[before];
     slept.fixed = w.phi * (w.Q[t] - w.Q[before]);
-    slept.near_by = (float)(w.phi * w.s[before]);
+    slept.near_by = (float)(w.phi * w.s[before < t ? before : t - 1]);
     slept.far_off = (float)(w.phi * w.s[t - 1]);
     slept.unused = 0;
     w.slept[p] = slept;
   }
 }
 
-struct Turn { int first, size, speakers, flat; i64 corner; int pair, unused; };  // nodes of a round that hear each other
+// Nodes of a round that hear each other. `pair` says in which way: 1 for two, 2 for several, with a record each at the
+// most, and 0 for any other.
+struct Turn { int first, size, speakers, flat; i64 corner; int pair, unused; };
 struct About { float y, norm, weight, unused; };  // of a row
 
 struct Run {
@@ -331,10 +370,6 @@ struct Run {
 #ifndef LOSS
 #define LOSS run.loss
 #endif
-#ifndef PER
-#define PER 2  // counters of a thread in the path of two nodes
-#endif
-
 INSIDE float soft(float z, float threshold) {  // of -z
   float below = threshold - z, above = -threshold - z;
   return (below < 0.0f ? below : 0.0f) + (above > 0.0f ? above : 0.0f);
@@ -563,7 +598,7 @@ INSIDE void ask_turn(const Run& run, i64 at, Rings* rings) {
 
 INSIDE void ask_slot(const Run& run, i64 at, Rings* rings) {
   const Turn& turn = rings->turns[at & 7];
-  if (!turn.pair) return;
+  if (turn.pair != 1) return;
   Slot* slot = &rings->slots[at & 3];
   for (int w = THREAD; w < WORDS_OF_SLOT; w += THREADS) {
     const u32* from = (const u32*)(run.places + turn.first) + w;
@@ -575,7 +610,7 @@ INSIDE void ask_slot(const Run& run, i64 at, Rings* rings) {
 }
 
 INSIDE void fetch(const Run& run, i64 at, int half, const Rings* rings, Rows& rows) {
-  if (!rings->turns[at & 7].pair) return;
+  if (rings->turns[at & 7].pair != 1) return;
   const Slot& slot = rings->slots[at & 3];
   i64 row_a = slot.place[0].row, row_b = slot.place[1].row;
   const About nobody = {0.0f, 0.0f, 0.0f, 0.0f};
@@ -590,6 +625,15 @@ INSIDE void fetch(const Run& run, i64 at, int half, const Rings* rings, Rows& ro
       rows.a[k][side] = mine && row_a >= 0 ? entry(run, row_a, j) : 0.0f;
       rows.b[k][side] = mine && row_b >= 0 ? entry(run, row_b, j) : 0.0f;
     }
+}
+
+INSIDE void noise_of_two(float loud_a, float loud_b, const Place& a, const Place& b, int c, float na[PER][2], float nb[PER][2]) {
+  if (loud_a != 0.0f || loud_b != 0.0f) {
+    normals_of_two(a.k0, a.k1, b.k0, b.k1, (u32)c, (u32)THREADS, na, nb);
+    return;
+  }
+#pragma unroll
+  for (int k = 0; k < PER; k++) na[k][0] = na[k][1] = nb[k][0] = nb[k][1] = 0.0f;
 }
 
 INSIDE void pair(const Run& run, i64 number, const Rows& rows, int half, float* Z, const float* loudness, float* partial, Rings* rings) {
@@ -616,21 +660,14 @@ INSIDE void pair(const Run& run, i64 number, const Rows& rows, int half, float* 
   ua = warp_sum(ua);
   ub = warp_sum(ub);
   if (LANE == 0) { partial[2 * WARP] = ua; partial[2 * WARP + 1] = ub; }
-#pragma unroll
-  for (int k = 0; k < PER; k++) {  // while the others come
-    u32 c = (u32)(THREAD + k * THREADS);
-    na[k][0] = na[k][1] = nb[k][0] = nb[k][1] = 0.0f;
-    if (c < (u32)half) {
-      if (loud_a != 0.0f) normal_pair(slot.place[0].k0, slot.place[0].k1, c, na[k][0], na[k][1]);
-      if (loud_b != 0.0f) normal_pair(slot.place[1].k0, slot.place[1].k1, c, nb[k][0], nb[k][1]);
-    }
-  }
+  noise_of_two(loud_a, loud_b, slot.place[0], slot.place[1], THREAD, na, nb);  // while the others come
   asked_is_here();
   BARRIER();
   ask_turn(run, number + 4, rings);
   ask_slot(run, number + 3, rings);
   ua = ub = 0.0f;
-  for (int w = 0; w < WARPS; w++) { ua += partial[2 * w]; ub += partial[2 * w + 1]; }
+#pragma unroll
+  for (int w = 0; w < ALL_WARPS; w++) { ua += partial[2 * w]; ub += partial[2 * w + 1]; }
   float pull_a = slot.place[0].count ? at_a.push * loudness[n + a] * clipped(run, ua, rows.about_a) : 0.0f;
   float pull_b = slot.place[1].count ? at_b.push * loudness[n + b] * clipped(run, ub, rows.about_b) : 0.0f;
   float w00 = slot.w[0], w01 = slot.w[1], w10 = slot.w[2], w11 = slot.w[3];
@@ -655,11 +692,198 @@ INSIDE void pair(const Run& run, i64 number, const Rows& rows, int half, float* 
     }
 }
 
+// Two nodes whose rows are sparse, or longer than a thread has registers for: z and sums stream by, a tile at a time.
+INSIDE void stream(const Run& run, i64 number, int half, float* Z, const float* loudness, float* partial, Rings* rings) {
+  int m = (int)run.m, n = (int)run.n;
+  const Slot& slot = rings->slots[number & 3];
+  const Numbers at_a = slot.at[0], at_b = slot.at[1];
+  int a = slot.place[0].node, b = slot.place[1].node, speakers = rings->turns[number & 7].speakers;
+  float *za = Z + (i64)a * m, *zb = Z + (i64)b * m, *ta = run.total + (i64)a * m, *tb = run.total + (i64)b * m;
+  float loud_a = speakers > 0 ? at_a.push * loudness[a] : 0.0f, loud_b = speakers > 1 ? at_b.push * loudness[b] : 0.0f;
+  i64 row_a = slot.place[0].row, row_b = slot.place[1].row;
+  asked_is_here();
+  BARRIER();  // z of the last turn is here
+  if (WARP == 0 || WARPS == 1) {
+    float u = row_a >= 0 ? margin(run, at_a, za, row_a) : 0.0f;
+    if (LANE == 0) partial[0] = row_a >= 0 ? at_a.push * loudness[n + a] * clipped(run, u, run.about[row_a]) : 0.0f;
+  }
+  if (WARP == 1 || WARPS == 1) {
+    float u = row_b >= 0 ? margin(run, at_b, zb, row_b) : 0.0f;
+    if (LANE == 0) partial[1] = row_b >= 0 ? at_b.push * loudness[n + b] * clipped(run, u, run.about[row_b]) : 0.0f;
+  }
+  BARRIER();
+  ask_turn(run, number + 4, rings);
+  ask_slot(run, number + 3, rings);
+  float w00 = slot.w[0], w01 = slot.w[1], w10 = slot.w[2], w11 = slot.w[3];
+  for (int first = THREAD; first < half; first += PER * THREADS) {
+    float va[PER][2], vb[PER][2], oa[PER][2], ob[PER][2], na[PER][2], nb[PER][2];
+#pragma unroll
+    for (int k = 0; k < PER; k++)
+#pragma unroll
+      for (int side = 0; side < 2; side++) {
+        int c = first + k * THREADS, j = c + side * half;
+        bool mine = c < half && j < m;
+        va[k][side] = mine ? za[j] : 0.0f;
+        vb[k][side] = mine ? zb[j] : 0.0f;
+        oa[k][side] = mine ? once(ta + j) : 0.0f;
+        ob[k][side] = mine ? once(tb + j) : 0.0f;
+      }
+    noise_of_two(loud_a, loud_b, slot.place[0], slot.place[1], first, na, nb);
+#pragma unroll
+    for (int k = 0; k < PER; k++)
+#pragma unroll
+      for (int side = 0; side < 2; side++) {
+        int c = first + k * THREADS, j = c + side * half;
+        if (!(c < half && j < m)) continue;
+        float x = va[k][side], y = vb[k][side];
+        ta[j] = oa[k][side] + caught_up(run, slot.place[0], at_a, slot.slept[0], x);
+        tb[j] = ob[k][side] + caught_up(run, slot.place[1], at_b, slot.slept[1], y);
+        float said_a = loud_a * na[k][side], said_b = loud_b * nb[k][side];
+        if (!AFTER) { x += said_a; y += said_b; }
+        float new_a = w00 * x + w01 * y, new_b = w10 * x + w11 * y;
+        if (AFTER) { new_a += said_a; new_b += said_b; }
+        za[j] = new_a;
+        zb[j] = new_b;
+      }
+  }
+  for (int p = 0; p < 2; p++) {  // what the records add to few coordinates, after mixing
+    BARRIER();
+    float pull = partial[p], share_a = AFTER ? (p == 0 ? 1.0f : 0.0f) : slot.w[p], share_b = AFTER ? (p == 1 ? 1.0f : 0.0f) : slot.w[2 + p];
+    if (pull == 0.0f) continue;
+    i64 row = p ? row_b : row_a, end = run.indptr[row + 1];
+    for (i64 e = run.indptr[row] + THREAD; e < end; e += THREADS) {
+      int j = run.indices[e];
+      float value = pull * run.values[e];
+      za[j] += share_a * value;
+      zb[j] += share_b * value;
+    }
+    if (THREAD == 0 && run.intercept != 0.0) {
+      za[m - 1] += share_a * pull * (float)run.intercept;
+      zb[m - 1] += share_b * pull * (float)run.intercept;
+    }
+  }
+  if (DESCENT) BARRIER();
+  for (int j = THREAD; DESCENT && j < m; j += THREADS) {
+    if (speakers > 0) za[j] = shrunk(run, -at_a.push, za[j]);
+    if (speakers > 1) zb[j] = shrunk(run, -at_b.push, zb[j]);
+  }
+}
+
+// Several nodes with a dense row each at the most; a thread has its own coordinates of all of them.
+#define CROWD 32
+struct Stage { Place place[CROWD]; Numbers at[CROWD]; Slept slept[CROWD]; About about[CROWD]; };
+
+INSIDE void crowd(const Run& run, const Turn& turn, int half, float* Z, const float* loudness, float* partial, Stage* stage) {
+  int m = (int)run.m, n = (int)run.n, size = turn.size;
+  for (int p = THREAD; p < size; p += THREADS) {
+    const About nobody = {0.0f, 0.0f, 0.0f, 0.0f};
+    Place place = run.places[turn.first + p];
+    stage->place[p] = place;
+    stage->at[p] = run.numbers[turn.first + p];
+    if (!LINEAR && !FROZEN) stage->slept[p] = run.slept[turn.first + p];
+    stage->about[p] = place.row >= 0 ? run.about[place.row] : nobody;
+  }
+  BARRIER();
+  for (int first = 0; first < size; first += 4) {  // margins, four at a time
+    float u[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+#pragma unroll
+    for (int q = 0; q < 4; q++) {
+      int p = first + q < size ? first + q : first;
+      i64 row = stage->place[p].row;
+      const float* z = Z + stage->place[p].node * m;
+#pragma unroll
+      for (int k = 0; k < PER; k++)
+#pragma unroll
+        for (int side = 0; side < 2; side++) {
+          int c = THREAD + k * THREADS, j = c + side * half;
+          if (row >= 0 && c < half && j < m) u[q] += entry(run, row, j) * primal(run, stage->at[p], z[j]);
+        }
+    }
+#pragma unroll
+    for (int q = 0; q < 4; q++) {
+      u[q] = warp_sum(u[q]);
+      if (LANE == 0 && first + q < size) partial[(first + q) * WARPS + WARP] = u[q];
+    }
+  }
+  BARRIER();
+  for (int p = THREAD; p < size; p += THREADS) {
+    float u = 0.0f;
+    for (int w = 0; w < WARPS; w++) u += partial[p * WARPS + w];
+    bool pulls = p < turn.speakers && stage->place[p].count > 0;
+    stage->about[p].unused = pulls ? stage->at[p].push * loudness[n + stage->place[p].node] * clipped(run, u, stage->about[p]) : 0.0f;
+  }
+  BARRIER();
+  float sum[PER][2];
+#pragma unroll
+  for (int k = 0; k < PER; k++) sum[k][0] = sum[k][1] = 0.0f;
+  for (int first = 0; first < size; first += 2) {
+    int second = first + 1 < size ? first + 1 : first;
+    const Place &a = stage->place[first], &b = stage->place[second];
+    bool two = second > first;
+    float loud_a = first < turn.speakers ? stage->at[first].push * loudness[a.node] : 0.0f;
+    float loud_b = second < turn.speakers && two ? stage->at[second].push * loudness[b.node] : 0.0f;
+    float pull_a = stage->about[first].unused, pull_b = two ? stage->about[second].unused : 0.0f;
+    float na[PER][2], nb[PER][2], ra[PER][2], rb[PER][2], oa[PER][2], ob[PER][2];
+    float *ta = run.total + (i64)a.node * m, *tb = run.total + (i64)b.node * m, *za = Z + a.node * m, *zb = Z + b.node * m;
+#pragma unroll
+    for (int k = 0; k < PER; k++)
+#pragma unroll
+      for (int side = 0; side < 2; side++) {
+        int c = THREAD + k * THREADS, j = c + side * half;
+        bool mine = c < half && j < m;
+        ra[k][side] = mine && pull_a != 0.0f ? entry(run, a.row, j) : 0.0f;
+        rb[k][side] = mine && pull_b != 0.0f ? entry(run, b.row, j) : 0.0f;
+        oa[k][side] = mine ? once(ta + j) : 0.0f;
+        ob[k][side] = mine && two ? once(tb + j) : 0.0f;
+      }
+    noise_of_two(loud_a, loud_b, a, b, THREAD, na, nb);
+#pragma unroll
+    for (int k = 0; k < PER; k++)
+#pragma unroll
+      for (int side = 0; side < 2; side++) {
+        int c = THREAD + k * THREADS, j = c + side * half;
+        if (!(c < half && j < m)) continue;
+        float x = za[j], y = zb[j];
+        ta[j] = oa[k][side] + caught_up(run, a, stage->at[first], stage->slept[first], x);
+        if (two) tb[j] = ob[k][side] + caught_up(run, b, stage->at[second], stage->slept[second], y);
+        float said_a = pull_a * ra[k][side] + loud_a * na[k][side], said_b = pull_b * rb[k][side] + loud_b * nb[k][side];
+        if (turn.flat && !AFTER) {
+          sum[k][side] += x + said_a + (two ? y + said_b : 0.0f);
+        } else {  // what is said stands behind what it is mixed with
+          run.said[(i64)first * m + j] = AFTER ? x : x + said_a;
+          if (two) run.said[(i64)second * m + j] = AFTER ? y : y + said_b;
+          if (AFTER) {
+            za[j] = said_a;
+            if (two) zb[j] = said_b;
+          }
+        }
+      }
+  }
+  const float* W = run.weights + turn.corner;
+  for (int q = 0; q < size; q++) {
+    float* z = Z + stage->place[q].node * m;
+#pragma unroll
+    for (int k = 0; k < PER; k++)
+#pragma unroll
+      for (int side = 0; side < 2; side++) {
+        int c = THREAD + k * THREADS, j = c + side * half;
+        if (!(c < half && j < m)) continue;
+        float x = sum[k][side] / (float)size;
+        if (!(turn.flat && !AFTER)) {
+          x = AFTER ? z[j] : 0.0f;
+          for (int p = 0; p < size; p++) x += W[q * size + p] * run.said[(i64)p * m + j];
+        }
+        z[j] = DESCENT && q < turn.speakers ? shrunk(run, -stage->at[q].push, x) : x;
+      }
+  }
+}
+
 KERNEL BOUNDED rounds(const Run* runs) {
   const Run run = runs[BLOCK_NUMBER];
   int half = (int)((run.m + 1) / 2), n = (int)run.n, numbers_of_z = (int)(run.n * run.m);
   Rings* rings = (Rings*)ROOM;
-  float *partial = (float*)(rings + 1), *loudness = partial + 4 * WARPS, *Z = ON_CHIP ? loudness + 2 * n : run.z;
+  Stage* stage = (Stage*)(rings + 1);
+  float *partial = (float*)(stage + 1), *loudness = partial + CROWD * WARPS, *Z = ON_CHIP ? loudness + 2 * n : run.z;
   for (int i = THREAD; i < n; i += THREADS) { loudness[i] = run.loud[i]; loudness[n + i] = run.share[i]; }
   for (int j = THREAD; ON_CHIP && j < numbers_of_z; j += THREADS) Z[j] = run.z[j];
   for (int k = 0; k < 4; k++) ask_turn(run, run.turns_first + k, rings);
@@ -669,10 +893,13 @@ KERNEL BOUNDED rounds(const Run* runs) {
   asked_is_here();
   BARRIER();
   Rows rows, coming;
-  fetch(run, run.turns_first, half, rings, rows);
+  if (!SPARSE) fetch(run, run.turns_first, half, rings, rows);
   for (i64 at = run.turns_first; at < run.turns_last; at++) {  // four turns stand after the last, and are no pairs
-    fetch(run, at + 1, half, rings, coming);
-    if (rings->turns[at & 7].pair) {
+    if (!SPARSE) fetch(run, at + 1, half, rings, coming);
+    int way = rings->turns[at & 7].pair;
+    if (way == 1 && SPARSE) {
+      stream(run, at, half, Z, loudness, partial, rings);
+    } else if (way == 1) {
       pair(run, at, rows, half, Z, loudness, partial + (at & 1) * 2 * WARPS, rings);
     } else {
       const Turn turn = rings->turns[at & 7];
@@ -680,12 +907,36 @@ KERNEL BOUNDED rounds(const Run* runs) {
       BARRIER();  // and z of the last turn is here
       ask_turn(run, at + 4, rings);
       ask_slot(run, at + 3, rings);
-      general(run, turn, Z);
+      if (way == 2 && !SPARSE) crowd(run, turn, half, Z, loudness, partial, stage);
+      else general(run, turn, Z);
     }
-    rows = coming;
+    if (!SPARSE) rows = coming;
   }
   BARRIER();
   for (int j = THREAD; ON_CHIP && j < numbers_of_z; j += THREADS) run.z[j] = Z[j];
+}
+
+// ---- what the nodes of a run put out after round t
+
+struct Averages {
+  i64 runs, t;
+  const Run* all;
+  float* out;  // [run][node][coordinate]
+};
+
+KERNEL averages(const Averages* given) {
+  const Averages w = *given;
+  i64 which = BLOCK_NUMBER % w.runs, part = BLOCK_NUMBER / w.runs, parts = BLOCKS / w.runs;
+  const Run run = w.all[which];
+  float inverse = (float)(1.0 / run.A[w.t]);
+  for (i64 j = part * THREADS + THREAD; j < run.n * run.m; j += parts * THREADS) {
+    i64 node = j / run.m;
+    const Place place = run.places[node];
+    Slept slept;
+    if (!LINEAR && !FROZEN) slept = run.slept[node];
+    float more = place.before < place.t ? caught_up(run, place, run.numbers[node], slept, run.z[j]) : 0.0f;
+    w.out[which * run.n * run.m + j] = (run.total[j] + more) * inverse;
+  }
 }
 
 #ifndef __CUDACC__

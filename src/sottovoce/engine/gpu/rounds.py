@@ -9,13 +9,16 @@ share their draws share what was looked up.
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
+from typing import cast as typed
 from weakref import WeakKeyDictionary, ref
 
 import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from sottovoce import rows
-from sottovoce._types import IntArray
+from sottovoce._types import Array, IntArray
 from sottovoce.algorithm.method import State
 from sottovoce.engine.compiled import parts
 from sottovoce.engine.gpu.machine import Machine
@@ -31,6 +34,8 @@ LOOKING = 256
 """Threads of a block that looks things up."""
 PLACES, PICKS = 1 << 23, 1 << 27
 """Places and records that are looked up at a time."""
+CROWD = 32
+"""Nodes of a turn that the kernel has on its stage."""
 AHEAD = 4
 """Turns by which the kernel asks ahead of time."""
 TABLES = ("push", "gamma", "s", "A", "P", "Q")
@@ -45,6 +50,45 @@ class Records(NamedTuple):
     values: Any
     indices: Any
     indptr: Any
+
+
+class Held(NDArrayOperatorsMixin):
+    """An array of numbers that stays on its machine until somebody looks at it: to NumPy it is what it holds."""
+
+    def __init__(self, machine: Machine, values: Any) -> None:
+        self.machine, self.values = machine, values
+        self.shape, self.ndim, self.size = values.shape, values.ndim, values.size
+
+    @cached_property
+    def _here(self) -> Array:
+        with self.machine.working():
+            return self.machine.get(self.values).astype(np.float64)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        """In float64, as all engines give their states."""
+        return self._here.astype(dtype or np.float64, copy=bool(copy))
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *given: Any, **named: Any) -> Any:
+        """Of what it holds."""
+        return getattr(ufunc, method)(*(g._here if isinstance(g, Held) else g for g in given), **named)
+
+    def __len__(self) -> int:
+        return int(self.shape[0])
+
+    def __getitem__(self, at: Any) -> Any:
+        return self._here[at]
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self._here, name)
+
+
+def stacked(machine: Machine, arrays: Sequence[Any]) -> Any:
+    """A copy of all of them in float32, on the machine."""
+    if all(isinstance(a, Held) and a.machine is machine for a in arrays):
+        return machine.xp.stack([a.values for a in arrays])
+    return machine.put(np.stack([np.asarray(a) for a in arrays]), np.float32)
 
 
 _records: dict[tuple[int, int], tuple[Any, Records]] = {}
@@ -135,17 +179,61 @@ def run_rounds(machine: Machine, jobs: Sequence[Job], states: Sequence[State], s
     with machine.working():
         records = records_of(machine, jobs[0].problem.shards)
         casts = [cast_of(machine, [jobs[place] for place in group]) for group in groups]
-        z = machine.put(np.stack([states[place].z for place in order]), np.float32)
-        total = machine.put(np.stack([states[place].total for place in order]), np.float32)
+        z = stacked(machine, [states[place].z for place in order])
+        total = stacked(machine, [states[place].total for place in order])
         for first, last in _stretches(casts, start, stop):
             _go(machine, records, casts, since, z, total, first, last)
-        ends = machine.get(z).astype(np.float64), machine.get(total).astype(np.float64)
     whose = [k for k, group in enumerate(groups) for _ in group]
     found = {
-        place: State(ends[0][r], ends[1][r], since[whose[r]].copy(), states[place].memory.copy())
+        place: State(
+            typed("Array", Held(machine, z[r])),
+            typed("Array", Held(machine, total[r])),
+            since[whose[r]].copy(),
+            states[place].memory.copy(),
+        )
         for r, place in enumerate(order)
     }
     return [found[place] for place in range(len(jobs))]
+
+
+def averages(machine: Machine, jobs: Sequence[Job], states: Sequence[State], t: int) -> tuple[Array, Array] | None:
+    """(mean model over the nodes, their mean distance from it) of each run, from states after round t.
+
+    None where the states do not lie on the machine, or a method has nothing to average yet.
+    """
+    if not all(isinstance(state.z, Held) for state in states):
+        return None
+    groups = groups_of(jobs)
+    order = [place for group in groups for place in group]
+    with machine.working():
+        casts = [cast_of(machine, [jobs[place] for place in group]) for group in groups]
+        if any(cast.steps.A[q, t] == 0 for cast in casts for q in cast.steps.which):
+            return None
+        z = stacked(machine, [states[place].z for place in order])
+        total = stacked(machine, [states[place].total for place in order])
+        records = records_of(machine, jobs[0].problem.shards)
+        options = _options(records, casts, 1, LOOKING)
+        runs, alive, at = filled("Run", len(order)), [], 0
+        none = machine.xp.zeros(1, np.float32)
+        for cast, group in zip(casts, groups, strict=True):
+            since = states[group[0]].since
+            places = filled("Place", len(since))
+            places["node"], places["t"], places["before"] = np.arange(len(since)), t, np.minimum(since - 1, t)
+            looked = Looked(len(since), machine.put(places.view(np.uint8)), none, none, 0, 1, False)
+            alive.append((looked, _each_numbers(machine, runs, at, records, cast, looked, z, total, options)))
+            at += len(group)
+        out = machine.xp.empty(z.shape, np.float32)
+        given = _with_self(machine, runs)
+        asked = filled("Averages")
+        asked["runs"], asked["t"] = len(runs), t
+        asked["all"], asked["out"] = machine.address(given), machine.address(out)
+        blocks = len(runs) * max(1, min(64, z[0].size // LOOKING))
+        machine.launch("averages", blocks, LOOKING, 0, machine.put(asked.view(np.uint8)), options)
+        means = out.mean(axis=1, dtype=np.float64)
+        apart = machine.xp.sqrt(machine.xp.square(out - means[:, None]).sum(axis=2)).mean(axis=1)
+        found = machine.get(means), machine.get(apart)
+    back = np.argsort(order)
+    return found[0][back], found[1][back]
 
 
 def _stretches(casts: Sequence[Cast], start: int, stop: int) -> Iterator[tuple[int, int]]:
@@ -171,20 +259,9 @@ def _go(
     _, n, m = z.shape
     threads = _threads(machine, m)
     per = -(-((m + 1) // 2) // threads)
-    paired = not records.sparse and per <= machine.per  # else turns of two are gone through as any other
-    model = casts[0].model
-    options = {
-        "SPARSE": int(records.sparse),
-        "LINEAR": int(all(_linear(cast.model) for cast in casts)),
-        "BOXED": int(any(_boxed(cast.model) for cast in casts)),
-        "FROZEN": int(model.frozen),
-        "DESCENT": int(model.descent),
-        "AFTER": int(model.after),
-        "LOSS": code_of(casts[0].jobs[0].problem.loss.name),
-        "PER": per if paired else 1,
-        "MOST": threads,
-    }
-    room = _beside(n, threads)
+    paired = records.sparse or per <= machine.per  # else turns of few records are gone through as any other
+    options = _options(records, casts, 2 if records.sparse else per if paired else 1, threads)
+    room = _beside(n, -(-threads // machine.lanes))
     options["ON_CHIP"] = int(room + 4 * n * m <= machine.room)
     room += 4 * n * m * options["ON_CHIP"]
     runs = filled("Run", len(z))
@@ -192,26 +269,62 @@ def _go(
     at, most, mixed = 0, 1, False
     for cast, mine in zip(casts, since, strict=True):
         looked = _look(machine, cast, mine, first, last, paired, options)
-        alive.append(looked)
+        alive.append((looked, _each_numbers(machine, runs, at, records, cast, looked, z, total, options)))
         most, mixed = max(most, looked.most), mixed or looked.mixed
-        variants: dict[tuple[Any, ...], Any] = {}
-        for r in range(len(cast.jobs)):
-            variant = int(cast.steps.which[r]), *(float(v[r]) for v in (cast.model.phi, cast.model.mu))
-            if variant not in variants:
-                variants[variant] = _numbers(machine, cast, looked, variant, options)
-            _fill(machine, runs[at], records, cast, looked, variants[variant], r, options)
-            runs[at]["z"], runs[at]["total"] = machine.address(z[at]), machine.address(total[at])
-            at += 1
-        alive.append(variants)
+        at += len(cast.jobs)
     pulls = machine.xp.empty((len(z), most), np.float32)
     said = machine.xp.empty((len(z), max(cast.plan.widest for cast in casts) if mixed else 0, m), np.float32)
     for r in range(len(z)):
         runs[r]["pulls"], runs[r]["said"] = machine.address(pulls[r]), machine.address(said[r])
+    machine.launch("rounds", len(runs), threads, room, _with_self(machine, runs), options)
+    machine.wait()
+
+
+def _options(records: Records, casts: Sequence[Cast], per: int, threads: int) -> dict[str, int]:
+    """What the kernels are compiled for."""
+    model = casts[0].model
+    return {
+        "SPARSE": int(records.sparse),
+        "LINEAR": int(all(_linear(cast.model) for cast in casts)),
+        "BOXED": int(any(_boxed(cast.model) for cast in casts)),
+        "FROZEN": int(model.frozen),
+        "DESCENT": int(model.descent),
+        "AFTER": int(model.after),
+        "LOSS": code_of(casts[0].jobs[0].problem.loss.name),
+        "ON_CHIP": 0,
+        "PER": per,
+        "MOST": threads,
+    }
+
+
+def _with_self(machine: Machine, runs: Any) -> Any:
+    """The structs on the machine; each knows where it lies."""
     given = machine.xp.empty(runs.nbytes, np.uint8)
     runs["self"] = machine.address(given) + np.arange(len(runs), dtype=np.uint64) * np.uint64(runs.itemsize)
     given[...] = machine.put(runs.view(np.uint8))
-    machine.launch("rounds", len(runs), threads, room, given, options)
-    machine.wait()
+    return given
+
+
+def _each_numbers(
+    machine: Machine,
+    runs: Any,
+    at: int,
+    records: Records,
+    cast: Cast,
+    looked: "Looked",
+    z: Any,
+    total: Any,
+    options: Mapping[str, int],
+) -> Any:
+    """Fill the structs of a cast's runs, and make the numbers of its places, once for all runs that share them."""
+    variants: dict[tuple[Any, ...], Any] = {}
+    for r in range(len(cast.jobs)):
+        variant = int(cast.steps.which[r]), *(float(v[r]) for v in (cast.model.phi, cast.model.mu))
+        if variant not in variants:
+            variants[variant] = _numbers(machine, cast, looked, variant, options)
+        _fill(machine, runs[at + r], records, cast, looked, variants[variant], r, options)
+        runs[at + r]["z"], runs[at + r]["total"] = machine.address(z[at + r]), machine.address(total[at + r])
+    return variants
 
 
 def _threads(machine: Machine, m: int) -> int:
@@ -219,12 +332,11 @@ def _threads(machine: Machine, m: int) -> int:
     return max(1, min(machine.threads, -(-((m + 1) // 2) // 32) * 32))
 
 
-def _beside(n: int, threads: int) -> int:
-    """Bytes on the chip beside z: the rings, partial sums of margins, two numbers a node."""
-    rings = 8 * struct("Turn").itemsize + 4 * (
-        2 * (struct("Place").itemsize + struct("Numbers").itemsize + struct("Slept").itemsize) + 16
-    )
-    return rings + 4 * (4 * threads + 2 * n)
+def _beside(n: int, warps: int) -> int:
+    """Bytes on the chip beside z: the rings, the stage, partial sums of margins, two numbers a node."""
+    place, numbers, slept, about, turn = (struct(s).itemsize for s in ("Place", "Numbers", "Slept", "About", "Turn"))
+    rings = 8 * turn + 4 * (2 * (place + numbers + slept) + 16)
+    return rings + CROWD * (place + numbers + slept + about) + 4 * (CROWD * warps + 2 * n)
 
 
 def _linear(model: Model) -> bool:
@@ -257,6 +369,7 @@ def _look(
 ) -> Looked:
     """Records, keys and turns of rounds first … last; `since` is brought up to date."""
     plan, noise, kept, put, xp = cast.plan, cast.noise, cast.kept, machine.put, machine.xp
+    sparse, after = bool(options["SPARSE"]), bool(options["AFTER"])
     begin, end = int(plan.starts[first - 1]), int(plan.starts[last])
     nodes, k = plan.active[begin:end], np.diff(plan.starts[first - 1 : last + 1])
     t = np.repeat(np.arange(first, last + 1, dtype=np.int32), k)
@@ -304,20 +417,23 @@ def _look(
     own["flat"] = plan.flat[pattern]
     own["corner"] = plan.corners[pattern] + number * own["size"].astype(np.int64) ** 2
     on_machine = put(turns.view(np.int32).reshape(len(turns), -1))
-    cumulated = xp.zeros(len(nodes) + 1, np.int64)
-    cumulated[1:] = xp.cumsum(counts)
     heads = put(own["first"].astype(np.int64))
     tails = heads + put(own["size"].astype(np.int64))
-    many = cumulated[tails] - cumulated[heads]
-    two = put(own["size"] == 2)
-    if paired and len(own):
-        last_place = xp.minimum(heads + 1, len(nodes) - 1)
-        on_machine[: len(own), 6] = two & (counts[heads] <= 1) & (counts[last_place] <= 1)
-    alone = bool(two.all()) if paired else False
-    mixed = not bool(own["flat"].all()) and not (alone and bool(on_machine[: len(own), 6].all()))
-    most = int(many.max()) if len(own) else 1
+    records, many = (_ends(xp, v)[tails] - _ends(xp, v)[heads] for v in (counts, (counts > 1).astype(np.int64)))
+    size = put(own["size"])
+    way = xp.where(many == 0, xp.where(size == 2, 1, xp.where(size <= CROWD, 2, 0)), 0) * int(paired)
+    on_machine[: len(own), 6] = xp.where((way == 2) & sparse, 0, way)
+    mixed = bool(((on_machine[: len(own), 6] != 1) & ((on_machine[: len(own), 3] == 0) | after)).any())
+    most = int(records.max()) if len(own) else 1
     machine.wait()
     return Looked(len(nodes), places, picks, on_machine, len(own), max(1, most), mixed)
+
+
+def _ends(xp: Any, counts: Any) -> Any:
+    """0 and all partial sums."""
+    found = xp.zeros(len(counts) + 1, np.int64)
+    found[1:] = xp.cumsum(counts)
+    return found
 
 
 def _before(nodes: Any, t: Any, since: IntArray) -> IntArray:

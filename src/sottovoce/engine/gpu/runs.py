@@ -4,14 +4,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from sottovoce._types import Array
+from sottovoce.algorithm.descent import Descent
 from sottovoce.algorithm.dual_averaging import DualAveraging
 from sottovoce.algorithm.method import State
-from sottovoce.engine.compiled import counted
+from sottovoce.engine.compiled import LEVEL, counted
 from sottovoce.engine.gpu.machine import Machine, device
-from sottovoce.engine.gpu.rounds import run_rounds
+from sottovoce.engine.gpu.products import alike, fits, run_products
+from sottovoce.engine.gpu.rounds import averages, run_rounds
 from sottovoce.engine.gpu.source import RUNGS
 from sottovoce.engine.job import Job
 from sottovoce.errors import SpecError
+from sottovoce.privacy.pairs import Pairs
+from sottovoce.problem.losses import SOFTMAX
 from sottovoce.problem.regularisers import Euclidean
 
 
@@ -23,15 +28,20 @@ def unknown(job: Job) -> str | None:
             return "curvature of f"
         if isinstance(method.d, Euclidean) and method.d.centre is not None:
             return "centre of the distance"
-    if problem.outputs > 1:
-        return f"{problem.outputs} outputs of a model"
     if problem.shards.people:
         return "units of several rows"
-    known = RUNGS.get(loss.name)
-    if known is None or known.slope_formula is not loss.slope_formula:
+    known = RUNGS.get(loss.name, SOFTMAX)
+    if known.name != loss.name or known.slope_formula is not loss.slope_formula:
         return f"loss '{loss.name}' (it knows those that it can write in C)"
     if not counted(job):
         return f"randomness {type(job.draws).__name__}"
+    if problem.outputs > 1 and not fits(job):
+        return f"{problem.outputs} outputs of a model, unless all nodes average all messages in every round"
+    law, release = job.release.law, job.release
+    if isinstance(law, Pairs):
+        shared = method.scale * law.parts(release.sigma) if isinstance(method, DualAveraging | Descent) else np.zeros(1)
+        if not fits(job) or np.ptp(shared) > LEVEL * np.max(shared):
+            return "noise of pairs, unless it is gone from the mean of all messages in every round"
     return None
 
 
@@ -39,6 +49,12 @@ def lacking() -> str | None:
     """Why there is no device."""
     found = device()
     return found if isinstance(found, str) else None
+
+
+def about() -> str:
+    """The device's name."""
+    found = device()
+    return found if isinstance(found, str) else found.name
 
 
 def run_together(jobs: Sequence[Job], states: Sequence[State], start: int, stop: int) -> list[State]:
@@ -49,6 +65,12 @@ def run_together(jobs: Sequence[Job], states: Sequence[State], start: int, stop:
     return run_on(found, jobs, states, start, stop)
 
 
+def look(jobs: Sequence[Job], states: Sequence[State], t: int) -> tuple[Array, Array] | None:
+    """(mean model over the nodes, their mean distance from it) of each run; None where the states are not there."""
+    found = device()
+    return None if isinstance(found, str) else averages(found, jobs, states, t)
+
+
 def run_on(machine: Machine, jobs: Sequence[Job], states: Sequence[State], start: int, stop: int) -> list[State]:
     """On a machine: jobs over the same data that are the same but for numbers and seeds."""
     jobs, states = list(jobs), list(states)
@@ -57,4 +79,6 @@ def run_on(machine: Machine, jobs: Sequence[Job], states: Sequence[State], start
             raise SpecError(f"the state is not one from before round {start}; go on from the round after it was left")
         if not 1 <= start <= stop <= min(job.method.T, job.schedule.T):
             raise SpecError(f"rounds {start} to {stop} are not within the schedule's {job.schedule.T} rounds")
+    if all(map(fits, jobs)) and alike(states):
+        return run_products(machine, jobs, states, start, stop)
     return run_rounds(machine, jobs, states, start, stop)

@@ -21,7 +21,8 @@ PLAIN = {"int": np.int32, "u32": np.uint32, "float": np.float32, "i64": np.int64
 @cache
 def source() -> str:
     """All of it, with the slopes of the table."""
-    text = (files("sottovoce.engine.gpu") / "rounds.cu").read_text(encoding="utf-8")
+    folder = files("sottovoce.engine.gpu")
+    text = "".join((folder / name).read_text(encoding="utf-8") for name in ("rounds.cu", "products.cu"))
     head = "".join(f"#define SAMPLER_{name} {code}\n" for name, code in SAMPLERS.items())
     return head + text.replace("//FORMULAS", slopes(RUNGS))
 
