@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from sottovoce.experiments.sweep import sweep
     from sottovoce.node.budget import Budget
     from sottovoce.planner import Facts, plan
+    from sottovoce.plugins import register
     from sottovoce.privacy.planning import account, calibrate
     from sottovoce.privacy.statement import PrivacyStatement
     from sottovoce.problem.shards import Shards, even
@@ -68,6 +69,7 @@ _HOMES = {
     "even": "problem",
     "load": "estimators.saved",
     "plan": "planner",
+    "register": "plugins",
     "save": "estimators.saved",
     "solve": "run.solve",
     "sweep": "experiments.sweep",
@@ -108,6 +110,7 @@ __all__ = [
     "even",
     "load",
     "plan",
+    "register",
     "save",
     "solve",
     "sweep",

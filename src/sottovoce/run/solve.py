@@ -98,7 +98,7 @@ def simulate(
     """
     began = time.perf_counter()
     runs = together(specs, shards, test, f_star, execution, progress, keeper, secure, allow)
-    about = environment(runs[0].engine, time.perf_counter() - began, len(runs))
+    about = environment(runs[0].engine, time.perf_counter() - began, len(runs), specs[0])
     names |= {"environment": about}
     return [
         Result(p.spec, run.models, run.history, p.statement, p.public, statistics=run.statistics, **names)
