@@ -897,6 +897,8 @@ def read_event(data: Mapping[str, Any]) -> Event:
         if odd:
             raise PrivacyError(f"{given} is no event of a release: '{odd[0]}' does not go with the law '{event.law}'")
         return event
+    except PrivacyError:  # says it already
+        raise
     except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
         raise PrivacyError(f"{data!r} is no event of a release ({type(error).__name__})") from None
 
