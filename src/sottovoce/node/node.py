@@ -20,6 +20,7 @@ from sottovoce.algorithm.method import State
 from sottovoce.engine.nodes import Node
 from sottovoce.errors import NetworkError, OldCopy, Paused, StoreError
 from sottovoce.node import budget, entropy
+from sottovoce.node.budget import DATASET as DATASET
 from sottovoce.node.envelope import Envelope, RunKeys
 from sottovoce.node.identity import Identity, OwnKey
 from sottovoce.node.links import Links
@@ -35,8 +36,6 @@ from sottovoce.problem.objective import Problem
 from sottovoce.secure.generator import Generator
 
 SAME = 1e-9  # σ comes from a search, and version 0.1's messages from sums, that another processor rounds otherwise
-DATASET = "records"
-"""The data set's name in the ledger, where the owner gives none."""
 
 
 class Outcome(NamedTuple):
