@@ -58,8 +58,7 @@ NONCE, TAG, SIGNATURE = 12, 16, 64
 OVERHEAD = len(MARK) + NONCE + TAG
 LONGEST = 1 << 14
 """Bytes of an introduction: a certificate takes some thousand."""
-_MARK = len(MARK)
-_NONCE, _SEALED = slice(_MARK, _MARK + NONCE), slice(_MARK + NONCE, None)
+_HEAD = len(MARK) + NONCE
 REMEMBERED = 1024
 """Envelopes of a peer that would be known again; older ones are of rounds that are over."""
 
@@ -322,13 +321,14 @@ class Envelope:
     def open(self, peer: int, topic: str, sealed: bytes | memoryview, reply: bool = False) -> bytes:
         """The letter in an envelope that this very node sealed for this one, under this topic, and only once."""
         pair = self._pairs.get(peer) or self._known(peer)
-        if len(sealed) < OVERHEAD or sealed[:_MARK] != MARK:
+        head = bytes(sealed[:_HEAD])
+        if len(sealed) < OVERHEAD or not head.startswith(MARK):
             raise Refused(Code.FORMAT, "this is no envelope of sottovoce: it does not begin with its mark")
-        nonce = bytes(sealed[_NONCE])
+        nonce = head[len(MARK) :]
         if nonce in pair.recent:
             raise Refused(Code.REPLAY, f"an envelope of node '{self.nodes[peer]}' came a second time; refused")
         try:
-            letter = pair.opens.decrypt(nonce, memoryview(sealed)[_SEALED], _context(topic, reply))
+            letter = pair.opens.decrypt(nonce, memoryview(sealed)[_HEAD:], _context(topic, reply))
         except InvalidTag:
             raise Refused(
                 Code.SEAL,

@@ -280,7 +280,8 @@ class Links:
                 )
             with self._lock:
                 t = self._opened(peer, data, reply)
-                self.nudge()
+                if self._waiting:
+                    self._changed.notify_all()
             return t
         except NetworkError as error:
             with self._lock:
@@ -330,7 +331,7 @@ class Links:
             return self._outbox.get(t, b"") if self.owes(peer, t) else b""
 
     def _opened(self, peer: int, data: bytes | memoryview, reply: bool) -> int:
-        kind = data[: len(REFUSES)]
+        kind = bytes(data[: len(REFUSES)])
         if kind == INTRODUCES:
             self._meet(peer, bytes(data))
             return MEETING
@@ -549,8 +550,9 @@ class Links:
             self._mixed = t
             self._said = max(t, self._said)
             for box in self._inbox.values():
-                for old in [r for r in box if r <= t] if box else ():
-                    del box[old]
+                if box:
+                    for old in [r for r in box if r <= t]:
+                        del box[old]
 
     @property
     def seen(self) -> dict[int, Mark]:

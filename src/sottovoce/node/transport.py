@@ -60,13 +60,16 @@ class NodeTransport(ABC):
     ) -> dict[int, bytes]:
         """Give a round's message to all of its peers at once, and get theirs; raises `Paused` where one is gone."""
         step, hears = self.links.run.step(t, part), tuple(peers if hears is None else hears)
+        skipped = self.skips.skipped
         self._awaited = step, hears, time.monotonic()
         for peer in peers:
-            if not self.skips.skipped(t, peer):
+            if not skipped(t, peer):
                 self.send(peer, payload)
-        heard = {peer: self._wait_for(step, peer, payload if peer in peers else b"", self.timeout) for peer in hears}
+        heard = {}
+        for peer in hears:
+            heard[peer] = self._wait_for(step, peer, payload if peer in peers else b"", self.timeout)
         self._settle(t)
-        return {peer: p for peer, p in heard.items() if p is not None and not self.skips.skipped(t, peer)}
+        return {peer: p for peer, p in heard.items() if p is not None and not skipped(t, peer)}
 
     def waiting(self, t: int) -> tuple[tuple[int, ...], float]:
         """The peers whose messages of round t, or words on them, this node lacks, and for how many seconds it waits."""
