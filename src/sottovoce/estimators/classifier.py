@@ -66,6 +66,8 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
     engine : "auto", "reference" or "nodes"; "compiled" is for runs that are not secure
     track : whether to keep `history_`, in simulations only
     warm_start : whether a further `fit` starts from the model of the last one; see `spent_`
+    budget : a `Budget(epsilon, delta, path)` that every fit and evaluation is paid from, before it is made; what would
+        pass it is refused. The same ledger serves other estimators, processes and the command
 
     Attributes
     ----------
@@ -128,6 +130,7 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
         engine: str = "auto",
         track: bool = False,
         warm_start: bool = False,
+        budget: Any = None,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -156,6 +159,7 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
         self.engine = engine
         self.track = track
         self.warm_start = warm_start
+        self.budget = budget
 
     def fit(self, X: Any, y: Any, nodes: Any = None, units: Any = None, sample_weight: Any = None) -> Self:
         """Train on everybody's records.
