@@ -225,7 +225,7 @@ def train(
     data: DataFlags, model: ModelFlags, network: NetworkFlags, steps: StepFlags, privacy: PrivacyFlags, run: RunFlags
 ) -> None:
     """Train a linear model on FILE by gossip between simulated nodes."""
-    screen.writable(run.out)
+    screen.writable(run.out, make=False)
     clipped, planned = privacy.on_violation == "clip", model.preset == "auto" and isinstance(privacy.scale, Private)
     with screen.reading(data.file, run.json) as told:
         dealt = data.dealt(model.given_loss, run.seed, planned, clipped, model.weighed, told)

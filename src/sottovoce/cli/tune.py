@@ -41,7 +41,7 @@ def tune(
         PrivateSearchCV,
     )
 
-    screen.writable(out)
+    screen.writable(out, make=False)
     records = data.records(file)
     records.refuse_long()
     fixed: dict[str, Any] = {"row_norm": records.bound, "on_violation": "raise"}

@@ -24,9 +24,7 @@ class Checkpoint:
     def __init__(self, folder: str | Path, spec: Spec, shards: Shards) -> None:
         if spec.seed is None:
             raise SpecError("a run without a seed keeps its noise key nowhere and cannot be resumed; give a seed")
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        self.path = folder / "checkpoint.npz"
+        self.path = Path(folder) / "checkpoint.npz"
         digest = hashlib.blake2b(spec.to_json().encode(), digest_size=32)  # reads gigabytes in seconds
         X = shards.X
         data = (X.data, X.indices, X.indptr) if is_sparse(X) else (X,)
@@ -51,6 +49,7 @@ class Checkpoint:
 
     def write(self, t: int, state: State, history: History) -> None:
         """Replace the checkpoint, whole."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
         buffer = io.BytesIO()
         head = json.dumps({"digest": self.digest, "t": t, "history": history.rows})
         np.savez(buffer, head=np.array(head), **state._asdict())
