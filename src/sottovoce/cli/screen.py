@@ -218,28 +218,23 @@ def _range(counts: list[int]) -> str:
     return f"{counts[0]:,}" if min(counts) == max(counts) else f"{min(counts):,} to {max(counts):,}"
 
 
-def writable(out: Path | None, make: bool = True) -> None:
+def writable(out: Path | None, keep: bool = True) -> None:
     """Refuse an output folder that cannot be made or written to, before any work is done for it.
 
-    Unless it is to be made at once, it is made when there is something to put into it.
+    Where it is not to be kept, folders that were made to find that out are gone again: work that fails leaves none.
     """
     if out is None:
         return
     try:
-        if make:
-            out.mkdir(parents=True, exist_ok=True)
-        there = out
-        while not there.exists() and there != there.parent:
-            there = there.parent
-        wrong = not there.is_dir() or not os.access(there, os.W_OK | os.X_OK) or "\0" in str(out)
-        if not wrong and there == out:
-            probe = out / ".probe"
-            probe.touch()
-            probe.unlink()
-    except (OSError, ValueError):
-        wrong = True
-    if wrong:
-        raise SpecError(f"the folder '{out}' cannot be written to; give another one with --out")
+        made = [folder for folder in (out, *out.parents) if not folder.exists()]
+        out.mkdir(parents=True, exist_ok=True)
+        probe = out / ".probe"
+        probe.touch()
+        probe.unlink()
+        for folder in made if not keep else ():
+            folder.rmdir()
+    except OSError:
+        raise SpecError(f"the folder '{out}' cannot be written to; give another one with --out") from None
 
 
 def writable_file(out: Path | None, option: str = "--out") -> None:

@@ -75,6 +75,11 @@ class Administrator:
             time.sleep(0.5)
             last = self._heard()
 
+    def missing(self, since: float = 0.0) -> list[str]:
+        """Sites that the server has not heard of since then, by its own clock (seconds since 1970), without waiting."""
+        heard = self._heard()
+        return [name for name in self._names if heard.get(name, -1.0) < since]
+
     @property
     def _names(self) -> list[str]:
         return [site.name for site in self.agreement.sites]
