@@ -301,8 +301,8 @@ def check_rows(spec: ProblemSpec, shards: Shards, refuse: bool = False) -> None:
         worst = math.sqrt(max(0.0, float(shards.norms[over[0]]) ** 2 - spec.intercept**2))
         raise DataError(
             f"{over.size} of {len(shards.y)} rows are over the public bound {spec.row_norm:g} (row {over[0]} has norm "
-            f"{worst:.4g}); scale the rows (--unit-rows), give a larger bound (--row-norm), or have their subgradients "
-            "clipped (--on-violation clip)"
+            f"{worst:.4g}); bring columns to a common scale by public bounds, give a larger bound (row_norm), or have "
+            "their subgradients clipped (on_violation='clip')"
         )
 
 
