@@ -239,7 +239,9 @@ def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None, secure
         reason = refusal(problem, method, release)
         if reason is not None:
             raise PrivacyError(reason)
-        sums = exact_sums(problem, release, spec.problem.row_norm, spec.problem.intercept, int(shards.sizes.max()))
+        batches = np.array([sampling.batch(int(q)) for q in shards.sizes])
+        public_bounds = spec.problem.row_norm, spec.problem.intercept, int(shards.sizes.max())
+        sums = exact_sums(problem, release, *public_bounds, reads=float(spoken @ batches))
         drawn = len(schedule.active) * numbers
         draws = SecureDraws(release, sums, keys, shards.sizes, numbers, compiled=drawn >= WORTH)
     job = Job(problem, method, schedule, release, draws)
