@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo consortium-demo test lint format bench docs pictures dist lock clean
+.PHONY: help setup demo consortium-demo test lint format bench docs pictures dist lock clean test-gpu bench-gpu
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -52,8 +52,17 @@ format: $(READY)  ## let ruff rewrite what it can
 bench: $(READY)  ## benchmarks: ratios against a baseline of the same run
 	$(BIN)/python benchmarks/run.py $(ARGS)
 
-docs: $(READY)  ## the API's pages into build/docs
-	$(BIN)/pdoc --docformat numpy --output-directory build/docs sottovoce
+test-gpu:  ## the engines' contract on the CUDA device of this machine (PYTHON has CuPy, pytest and the package)
+	$(PYTHON) -m pytest -q -m gpu tests/engine/test_gpu.py $(ARGS)
+
+bench-gpu:  ## what the gpu engine takes, beside what the device allows
+	$(PYTHON) benchmarks/gpu.py alone
+	$(PYTHON) benchmarks/gpu.py default
+	$(PYTHON) benchmarks/gpu.py figures epsilon-like
+
+docs: $(READY)  ## the site into build/docs: pages, gallery, API; no network, warnings are errors
+	$(BIN)/sphinx-build -q -W --keep-going -b html docs build/docs
+	@echo "open build/docs/index.html"
 
 pictures: $(READY)  ## draw the README's pictures anew
 	$(BIN)/python docs/pictures.py
@@ -68,5 +77,5 @@ lock: $(READY)  ## pin the newest versions that fit pyproject.toml (needs uv)
 	  --no-emit-index-url --no-header --quiet -o constraints.txt
 
 clean:  ## remove everything that was made here
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist docs/api docs/gallery docs/sg_execution_times.rst .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -91,6 +91,14 @@ void many_normals(long count, float *out) {
     for (long done = 0; done < count; done += 2 * BLOCK) normals((uint32_t)done, 7, 0, BLOCK, out, out + BLOCK);
 }
 
+/* count normals, each added to something */
+void add_normals(long count, float *restrict out, double *restrict total) {
+    for (long done = 0; done < count; done += 2 * BLOCK) {
+        normals((uint32_t)done, 7, 0, BLOCK, out, out + BLOCK);
+        for (int j = 0; j < 2 * BLOCK; j++) total[j] += 0.5 * out[j];
+    }
+}
+
 /* Rounds 1 ... T of the hinge loss with h = mu/2 |x|^2, a_t = t, gamma constant. indptr NULL: X is dense, (N, m). */
 void rounds(long T, long m, const int32_t *pairs, const int64_t *rows, const float *X, const int32_t *indices,
             const int32_t *indptr, const double *y, double mu, double gamma, double iota, double sigma,

@@ -18,11 +18,15 @@ if TYPE_CHECKING:
         PrivateClassifier,
         PrivateRegressor,
         PrivateSearchCV,
+        PublicEncoder,
         PublicScaler,
         RowNormalizer,
     )
+    from sottovoce.estimators.saved import load, save
     from sottovoce.experiments.sweep import sweep
+    from sottovoce.node.budget import Budget
     from sottovoce.planner import Facts, plan
+    from sottovoce.plugins import register
     from sottovoce.privacy.planning import account, calibrate
     from sottovoce.privacy.statement import PrivacyStatement
     from sottovoce.problem.shards import Shards, even
@@ -41,6 +45,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "AlgorithmSpec": "run",
     "Audit": "auditing",
+    "Budget": "node.budget",
     "Execution": "run",
     "Facts": "planner",
     "History": "run",
@@ -51,6 +56,7 @@ _HOMES = {
     "PrivateRegressor": "estimators",
     "PrivateSearchCV": "estimators",
     "ProblemSpec": "run",
+    "PublicEncoder": "estimators",
     "PublicScaler": "estimators",
     "Result": "run",
     "RowNormalizer": "estimators",
@@ -61,7 +67,10 @@ _HOMES = {
     "calibrate": "privacy.planning",
     "embedded": "data.embedded",
     "even": "problem",
+    "load": "estimators.saved",
     "plan": "planner",
+    "register": "plugins",
+    "save": "estimators.saved",
     "solve": "run.solve",
     "sweep": "experiments.sweep",
 }
@@ -70,6 +79,7 @@ _HOMES = {
 __all__ = [
     "AlgorithmSpec",
     "Audit",
+    "Budget",
     "DataError",
     "Execution",
     "Facts",
@@ -84,6 +94,7 @@ __all__ = [
     "PrivateRegressor",
     "PrivateSearchCV",
     "ProblemSpec",
+    "PublicEncoder",
     "PublicScaler",
     "Result",
     "RowNormalizer",
@@ -97,7 +108,10 @@ __all__ = [
     "calibrate",
     "embedded",
     "even",
+    "load",
     "plan",
+    "register",
+    "save",
     "solve",
     "sweep",
 ]

@@ -1,12 +1,15 @@
 """The command, run in this process, and a small file to train on."""
 
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 from sklearn.datasets import dump_svmlight_file
 
 from sottovoce.cli import main as cli
+
+sys.path.insert(0, str(Path(__file__).parent))  # `attempts` is a module beside the tests
 
 
 @pytest.fixture

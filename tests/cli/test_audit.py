@@ -3,9 +3,11 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from sottovoce import AlgorithmSpec, Spec
 from sottovoce.auditing import concluded
 from sottovoce.cli import audit as verb
 from sottovoce.cli.main import app
@@ -93,3 +95,18 @@ def test_a_statement_that_is_passed_is_exit_code_7(monkeypatch):
 )
 def test_what_cannot_be_audited_is_one_sentence(arguments, message):
     assert message in str(runner.invoke(app, arguments).exception)
+
+
+def test_what_is_let_out_once_is_attacked_too():
+    """The look at the shape of the data beside the rounds, and statistics in their place."""
+    spec = Spec(AlgorithmSpec(1), seed=1).but(
+        privacy__noise="private(8)", privacy__sampling="full", network__activation="everyone"
+    )
+    aim = verb.Target("a test", spec, np.array([12]), 3)
+    options = {"runs": 300, "confidence": 0.95, "seed": 1}
+    assert verb._before(aim, spec, **options) is None
+    found = verb._before(aim, spec.but(privacy__moments="moments(0, 0.4)"), **options)
+    assert found is not None and not found.broken and 1.0 < found.at_least < found.stated < 8.0
+    statistics = spec.but(algorithm__method="statistics", problem__loss="squared")
+    found = verb._run(aim, True, spec=statistics, attack="transcript", engine="reference", **options)
+    assert not found.broken and 2.0 < found.at_least < found.stated == pytest.approx(8.0)

@@ -77,7 +77,7 @@ def test_the_schema_and_options_do_not_contradict(sottovoce, messy, tmp_path):
     for args, words in (
         (("train", messy, "--schema", schema, "--label", "krank"), "the schema says what --label would"),
         (("train", messy, "--schema", schema, "--loss", "huber:1"), "is for the other kind"),
-        (("train", messy, "--schema", schema, "--row-norm", 3), "row_norm is the schema's"),
+        (("train", messy, "--schema", schema, "--row-norm", 3), "the schema says what --row-norm would"),
         (("predict", tmp_path, messy, "--out", tmp_path / "none" / "x"), "cannot be written"),
     ):
         code, _, err = sottovoce(*args)

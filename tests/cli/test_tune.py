@@ -35,7 +35,8 @@ def test_a_run_is_evaluated_once_and_its_statement_says_so(sottovoce, files, tmp
     result = Result.load(out)
     assert result.statement.held_out and result.statement.epsilon == pytest.approx(2.0, rel=1e-3)
     assert np.mean(result.decide(np.array([[0.9, 0.0]])) >= found["threshold"]) == 1
-    assert sottovoce("account", "--verify", out)[0] == 0
+    code, _, err = sottovoce("account", "--verify", out)
+    assert code == 0, err
     code, _, err = sottovoce("evaluate", out, held, *who)
     assert code != 0 and "already has an evaluation" in err
     assert sottovoce("report", out)[0] == 0
@@ -71,7 +72,8 @@ def test_plans_are_tuned_at_one_price_and_the_folder_verifies(sottovoce, files, 
     found = json.loads(said)
     assert code == 0 and found["best"]["rounds"] in ("5", "20") and found["run_epsilon"] < 1
     assert found["privacy"]["epsilon"] <= 1.0 and "foreseen to cost" in found["worth"]
-    assert sottovoce("account", "--verify", out)[0] == 0
+    code, _, err = sottovoce("account", "--verify", out)
+    assert code == 0, err
     result = Result.load(out)
     assert result.classes == ("no", "yes") and result.features == ("age", "dose") and result.nodes == ("north", "south")
     assert result.predict(np.array([[0.9, 0.0], [-0.9, 0.0]])).tolist() == ["yes", "no"]
@@ -96,4 +98,5 @@ def test_people_are_asked_about_one_record_each(sottovoce, files, tmp_path):
     code, said, _ = sottovoce("evaluate", out, held, "--ask", "right", "--json")
     assert code == 0 and json.loads(said)["records"] == 100
     assert Result.load(out).statement.unit == "one person"
-    assert sottovoce("account", "--verify", out)[0] == 0
+    code, _, err = sottovoce("account", "--verify", out)
+    assert code == 0, err

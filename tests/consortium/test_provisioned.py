@@ -22,6 +22,7 @@ from sottovoce.consortium.job import Code, write_job
 from sottovoce.consortium.node import own_records
 from sottovoce.consortium.project import provision
 from sottovoce.consortium.submit import COMPLETED, administrator
+from sottovoce.errors import NetworkError
 from sottovoce.node.envelope import MARK
 from sottovoce.node.message import MAGIC, Header, pack
 from sottovoce.node.site import read_site
@@ -40,11 +41,14 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def wait_for_all(admin, since=0.0):
+def missing(admin, patience=10):
+    return [each.site for each in admin.who(patience) if not each.connected]
+
+
+def wait_for_all(admin):
     until = time.monotonic() + 120
-    while admin.missing(since):
-        assert time.monotonic() < until, f"{admin.missing(since)} did not connect"
-        time.sleep(0.3)
+    while missing(admin):
+        assert time.monotonic() < until, f"{missing(admin)} did not connect"
 
 
 class Running(NamedTuple):
@@ -117,7 +121,7 @@ def test_a_server_s_commands_are_not_obeyed(running):
     answers = running.order(*(["ash", "_net_manager", topic, None, None] for topic in net))
     answers += running.order(["ash", "aux_communication", "anything", None, {}], ["ash", "none", "none", None, {}])
     assert {code for code, _ in answers} == {"process_exception"}, answers  # FLARE's word where nobody listens
-    assert not (running.hostile / "done").exists() and running.admin.missing(time.time() - 60) == []
+    assert not (running.hostile / "done").exists() and missing(running.admin) == []
 
 
 def bring(running, folder, name, files, meta=None):
@@ -159,9 +163,12 @@ def train(admin, trial, victim=None):
         done = status.progress.get(victim, {}).get("round", 0)
         if 0 < done < ROUNDS:
             trial.kill(victim)
-            began = time.time()
+            began = time.monotonic()
+            with pytest.raises(NetworkError, match=f"not connected: {victim};"):
+                admin.submit(10)
+            assert time.monotonic() - began < 60 and admin.status(job).over and admin.stop() == []
             trial.start(victim)
-            wait_for_all(admin, began)
+            wait_for_all(admin)
             return train(admin, trial)[0], done
     assert status.state == COMPLETED, status
     return admin.results(job), None

@@ -170,7 +170,7 @@ def test_an_engine_is_one_entry(make_shards, monkeypatch):
     assert solve(other, shards).environment["engine"] == "reference"
     with pytest.raises(SpecError, match="the mine engine does not know the method DualAveraging; use engine='ref"):
         solve(other, shards, execution=how)
-    with pytest.raises(SpecError, match="choose one of auto, reference, nodes, compiled, mine"):
+    with pytest.raises(SpecError, match="choose one of auto, reference, nodes, compiled, gpu, mine"):
         choose("yours", job_of(BASE, make_shards, rounds=3))
 
 

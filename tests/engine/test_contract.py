@@ -16,7 +16,9 @@ from sottovoce.problem.regularisers import Euclidean, Separable
 from sottovoce.run.build import prepare
 from sottovoce.run.spec import AlgorithmSpec, Spec
 
-OTHERS = sorted(set(ENGINES) - {"reference"})
+HERE = sorted(name for name, engine in ENGINES.items() if engine.lacking is None)
+"""Engines that need nothing of a machine; test_gpu.py holds the other one to the contract."""
+OTHERS = sorted(set(HERE) - {"reference"})
 
 
 def under(law):
@@ -87,7 +89,7 @@ def test_ours_refuse_methods_alone(make_shards):
     assert not any(ENGINES[name].refusal(job) for name in ("reference", "nodes", "compiled") for job in jobs)
 
 
-@pytest.mark.parametrize("engine", sorted(ENGINES))
+@pytest.mark.parametrize("engine", HERE)
 @pytest.mark.parametrize("law", ["gaussian", "pairs(2)"])
 def test_several_jobs_end_as_each_alone(engine, law, make_shards):
     job = first_job(ENGINES[engine], make_shards, rounds=20, **under(law))
@@ -143,11 +145,11 @@ def test_auto_takes_what_is_worth_loading_and_does_not_refuse(make_shards, monke
     assert choose("auto", job).name == "compiled"
     monkeypatch.setitem(ENGINES, "compiled", replace(ENGINES["compiled"], worth=work(job)))
     assert choose("auto", job).name == "reference"
-    with pytest.raises(SpecError, match="there is no engine 'gpu'; choose one of auto, reference, nodes, compiled"):
-        choose("gpu", job)
+    with pytest.raises(SpecError, match="'abacus'; choose one of auto, reference, nodes, compiled, gpu"):
+        choose("abacus", job)
 
 
-@pytest.mark.parametrize("engine", sorted(ENGINES))
+@pytest.mark.parametrize("engine", HERE)
 def test_cutting_a_run_into_pieces_changes_nothing(engine, make_shards):
     job = first_job(ENGINES[engine], make_shards, rounds=30)
     (whole,) = ENGINES[engine].run([job], [job.start()], 1, 30)

@@ -104,7 +104,7 @@ def test_everything_at_tiny_size_and_again_from_what_was_kept(tmp_path, monkeypa
     def no_run(*_):
         raise AssertionError("what was kept must not be run again")
 
-    monkeypatch.setattr(collecting, "run_group", no_run)
+    monkeypatch.setattr(collecting, "run_groups", no_run)
     again = CliRunner().invoke(app, ["reproduce", "fig2", *options])
     assert again.exit_code == 0, again.output
 
@@ -121,7 +121,7 @@ def test_what_an_earlier_version_kept_is_not_run_again(tmp_path, monkeypatch):
     assert collecting.optima(data, data.deal(), {"l2"}, tmp_path) == {"l2": 0.125}
     rows = [head | {"round": 7} for head in group.heads(data, ("paper", "honest"))]
     save_rows(rows, folder / "l2-everyone-0.parquet")
-    monkeypatch.setattr(collecting, "run_group", None)
+    monkeypatch.setattr(collecting, "run_groups", None)
     assert collecting.collect(data, [group], ("paper", "honest"), tmp_path) == rows
 
 

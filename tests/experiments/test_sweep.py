@@ -20,7 +20,7 @@ GRID = [
 ]
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", sorted(set(ENGINES) - {"gpu"}))
 def test_a_sweep_is_its_runs(engine, make_shards):
     shards, how = make_shards(), Execution(engine, 3)
     found = sweep(GRID, shards, execution=how, jobs=2)

@@ -146,7 +146,7 @@ class Target:
             assert np.linalg.norm(array_of(payload)) <= RUN.bounds[t - 1]
         assert all(j == PEER or not box for j, box in links._inbox.items())
         assert len(links.refused) <= 100 and len(links.reasons) <= RUN.n
-        assert len(links.envelope._pairs[PEER]._recent) <= 1024
+        assert len(links.envelope._pairs[PEER].recent) <= 1024
         assert not any(self.skips.skipped(t, PEER) for t in ROUNDS)
         assert threading.active_count() == self.threads
         try:  # and the node goes on, or is told that the peer is a stranger

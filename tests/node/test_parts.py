@@ -3,7 +3,6 @@
 import queue
 import threading
 from contextlib import contextmanager
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,6 +13,7 @@ from net import Net, envelopes, keys, linked, open_node, overheard, play, record
 from sottovoce.errors import NetworkError, OldCopy, SpecError
 from sottovoce.network.averaging import Exact
 from sottovoce.network.mixing import GOSSIP, Gossip, metropolis
+from sottovoce.network.schedule import Schedule
 from sottovoce.node import transport
 from sottovoce.node.bounds import SUMMED, partial_shares
 from sottovoce.node.links import _ABOUT, MESSAGE, own_proof
@@ -124,7 +124,8 @@ def test_the_check_tells_three_exchanges_from_one(tmp_path):
     run = run_with(4, "gossip(3)", network__graph="ring")
     tables = records(run)
     ends = play(Net(), {name: open_node(run, name, tables, tmp_path / name) for name in run.nodes})
-    once = replace(run.prepared.job.schedule, averaging=GOSSIP)
+    drawn = run.prepared.job.schedule
+    once = Schedule(drawn.n, drawn.starts, drawn.active, drawn.pattern, drawn.patterns, averaging=GOSSIP)
     found = np.stack([ends[name].model for name in run.nodes])
     assert not np.allclose(found, simulated(run, tables, keys(run, tmp_path), once), rtol=1e-3)
 

@@ -5,6 +5,7 @@ import pytest
 
 from sottovoce.algorithm.method import SEQUENCES, StepSizes
 from sottovoce.engine import reference
+from sottovoce.planner import Facts, choose
 from sottovoce.planner.price import noise_variance, price
 from sottovoce.run.build import prepare, rounds_for_epochs
 from sottovoce.run.presets import paper_l2
@@ -76,3 +77,19 @@ def test_weights_by_records_quieten_small_nodes():
     plans = [full.but(problem__weights=w) for w in ("nodes", "records", "records(300)")]
     noises = [price(plan, sizes, 5, 1.0).noise_in_model for plan in plans]
     assert noises == sorted(noises, reverse=True) and noises[2] < 0.9 * noises[1]
+
+
+@pytest.mark.parametrize("adversary", ["transcript", "secret_pairs(1)"])
+def test_the_shape_step_is_in_the_price_as_it_is_in_a_fit(adversary, make_shards):
+    """σ of the rounds and of the look are those of the run itself, and the rounds alone would be cheaper."""
+    sizes, features, epsilon = np.full(4, 500), 6, 1.0
+    facts = Facts(tuple(sizes.tolist()), features, epsilon, 1e-5, adversary=adversary, intercept=0.25, shape=True)
+    spec = choose(facts).spec
+    assert spec.privacy.moments.total > 0.05
+    found = price(spec, sizes, features, epsilon)
+    job = prepare(spec.but(seed=1), make_shards(n=4, q=500, m=features - 1)).job
+    assert found.moments == str(spec.privacy.moments)
+    assert job.release.before is not None and found.moments_sigma == pytest.approx(max(job.release.before.sigma))
+    assert found.sigma == pytest.approx(max(job.release.sigma), rel=2e-3)
+    alone = price(spec.but(privacy__moments="none"), sizes, features, epsilon)
+    assert alone.moments_sigma == 0 and alone.sigma < 0.98 * found.sigma

@@ -17,6 +17,7 @@ from sottovoce.errors import DataError
 from sottovoce.report import Section, page
 from sottovoce.report.document import tag
 from sottovoce.run.result import History, Result
+from sottovoce.run.scale import Scale
 
 LARGEST = 3_000_000
 
@@ -129,6 +130,47 @@ def test_a_run_that_nobody_looked_at_has_a_report_too(one, several, tmp_path):
     for results in (replace(one, history=History()), dark):
         text = report.write(results, tmp_path / "dark.html").read_text("utf-8")
         assert "not private: a simulation" not in text and "Budget" in text and "sent in" not in text
+
+
+def test_a_real_nodes_result_has_a_report(one, several, tmp_path):
+    """It knows its own name and model alone, of as many nodes as there are."""
+    for results in (one, several):
+        mine = [
+            replace(result, nodes=("north",), models=result.models[:1], history=History())
+            for result in ([results] if results is one else results)
+        ]
+        text = report.write(mine, tmp_path / "node.html").read_text("utf-8")
+        assert "node 4" in text
+
+
+def test_a_report_says_when_and_which_class_is_positive(one, several, tmp_path):
+    text = visible(report.write(one, tmp_path / "r.html").read_text("utf-8"))
+    assert f"run on {one.environment['date']}" in text and re.fullmatch(r"\d{4}-\d\d-\d\d", one.environment["date"])
+    assert "0 or more answers 'yes', the positive class" in text and "a lower one 'no'" in text
+    assert "the positive class" in visible(report.write(several, tmp_path / "r.html").read_text("utf-8"))
+    moved = replace(one, scale=Scale(threshold=0.25), environment={})
+    text = visible(report.write(moved, tmp_path / "r.html").read_text("utf-8"))
+    assert "0.25 or more answers 'yes'" in text and "run on" not in text
+    three = replace(one, classes=("a", "b", "c"), models=np.tile(one.models, 3), spec=one.spec.but(problem__outputs=3))
+    assert "The largest of 3 scores answers: a, b, c." in report.write(three, tmp_path / "r.html").read_text("utf-8")
+
+
+def test_rows_over_the_bound_are_told_as_what_became_of_them(one, tmp_path):
+    def told(result):
+        text = visible(report.write(result, tmp_path / "r.html").read_text("utf-8"))
+        return re.search(r"a row over the bound</dt><dd>([^<]*)", text)[1]
+
+    assert told(one) == "refused"
+    assert told(replace(one, scale=Scale(bound=1.0))) == "scaled down to it"
+    assert told(replace(one, spec=one.spec.but(problem__on_violation="clip"))) == "its subgradient clipped"
+
+
+def test_what_was_seen_of_a_run_with_a_guarantee_is_not_drawn(make, tmp_path):
+    result = make(seed=None)
+    assert len(result.history) and not result.statement.simulation
+    for results in (result, [result, make(seed=None, privacy__noise="private(1.0)")]):
+        text = report.write(results, tmp_path / "r.html").read_text("utf-8")
+        assert "not private: a simulation" not in text and str(result.history.last["objective"])[:12] not in text
 
 
 def test_pages_can_be_put_together_otherwise(several):

@@ -60,7 +60,7 @@ def test_saved_and_loaded_are_equal(make_shards, tmp_path, classes):
     other = replace(result, models=result.models + 1e-15)
     assert other != result
     head = json.loads((tmp_path / "deep" / "run" / "result.json").read_text())
-    assert head["format"] == 1 and head["spec"] == json.loads(SPEC.to_json())
+    assert head["format"] == 2 and head["spec"] == json.loads(SPEC.to_json())
     metadata = pq.read_schema(tmp_path / "deep" / "run" / "history.parquet").metadata
     assert metadata[b"privacy"].decode() == NOT_PRIVATE
 
@@ -70,7 +70,7 @@ def test_loading_something_else_is_one_sentence(make_shards, tmp_path):
         Result.load(tmp_path)
     folder = run(SPEC, make_shards()).save(tmp_path)
     text = (folder / "result.json").read_text()
-    (folder / "result.json").write_text(text.replace('"format": 1', '"format": 99'))
+    (folder / "result.json").write_text(text.replace('"format": 2', '"format": 99'))
     with pytest.raises(DataError, match="another version"):
         Result.load(folder)
     (folder / "result.json").write_text(text[: len(text) // 2])

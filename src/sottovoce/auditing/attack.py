@@ -284,7 +284,7 @@ def audit(
         threshold=test.threshold,
         node=first.node,
         engine=engine,
-        attained=_attained(scores, worlds),
+        attained=attained(scores, worlds),
         notes=notes,
     )
 
@@ -436,7 +436,7 @@ def best_threshold(scores: Array, worlds: IntArray, family: Family) -> tuple[flo
     return float(cuts[best]), math.exp(float(promise[best]))
 
 
-def _attained(scores: Array, worlds: IntArray) -> tuple[tuple[float, float], ...]:
+def attained(scores: Array, worlds: IntArray) -> tuple[tuple[float, float], ...]:
     """(false alarms, true alarms) at many thresholds."""
     cuts = np.quantile(scores, np.linspace(0.0, 1.0, 101))
     low, high = np.sort(scores[worlds == 0]), np.sort(scores[worlds == 1])

@@ -29,6 +29,7 @@ from sottovoce.engine import ENGINES
 from sottovoce.engine.job import Job
 from sottovoce.engine.secure import ExactSums, SecureDraws
 from sottovoce.errors import SpecError
+from sottovoce.network.mixing import listed
 from sottovoce.network.schedule import Schedule
 from sottovoce.privacy.pairs import Pairs
 from sottovoce.privacy.release import Draws, Law, Shaped, Tree
@@ -175,7 +176,7 @@ class Stage:
             if old.speakers or self.engine == "compiled":
                 W = np.eye(1)
             else:
-                W = old.weights(t)[np.ix_(here, here)]
+                W = listed(old.weights(t))[np.ix_(here, here)]
                 W = W + np.diag(1.0 - W.sum(axis=1))
             key = W.tobytes()
             if key not in known:

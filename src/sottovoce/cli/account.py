@@ -13,6 +13,7 @@ import numpy as np
 import typer
 from rich.table import Table
 
+from sottovoce import within
 from sottovoce.cli import screen
 from sottovoce.errors import PrivacyError, SpecError
 from sottovoce.privacy import planning
@@ -247,10 +248,15 @@ def compare_theorem1(
     json: bool,
 ) -> None:
     """Judge Theorem 1 for nodes of these sizes; the worst of them is shown."""
+    within.check_count("the number of nodes", nodes, within.NODES)
     if len(records) not in (1, nodes):
         raise SpecError(f"give --records once, or once for each of the {nodes} nodes, not {len(records)} times")
-    if nodes < 1 or rounds < 0 or not (rounds or epochs > 0):
-        raise SpecError(f"nodes, and epochs or rounds, must be over 0, not {nodes}, {epochs} and {rounds}")
+    if rounds < 0 or not (rounds or epochs > 0):
+        raise SpecError(f"epochs or rounds must be over 0, not {epochs} and {rounds}")
+    for q in records:
+        within.check_count("the number of records", q, within.RECORDS)
+    within.check_count("the number of rounds", rounds, within.ROUNDS, 0)
+    within.check_length("the bound on a subgradient", lipschitz)
     sizes = np.array(records * nodes if len(records) == 1 else records)
     spec = paper_l2(1).but(network__activation=activation)
     T = rounds or rounds_for_epochs(spec, sizes, epochs)

@@ -14,8 +14,9 @@ import typer
 from rich.panel import Panel
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from sottovoce import plugins, within
 from sottovoce._types import IntArray
-from sottovoce.auditing import Audit
+from sottovoce.auditing import Audit, audit_look, audit_statistics
 from sottovoce.auditing import audit as attack_run
 from sottovoce.auditing.attack import ATTACKS, NO_PROOF, RUNS
 from sottovoce.auditing.bounds import CONFIDENCE
@@ -26,12 +27,16 @@ from sottovoce.errors import Interrupted, SpecError
 from sottovoce.network.schedule import Schedule
 from sottovoce.node.runfile import read_run
 from sottovoce.planner import Facts, choose
+from sottovoce.privacy.moments import NO_MOMENTS
 from sottovoce.privacy.release import ADVERSARIES
+from sottovoce.privacy.sampling import Full
 from sottovoce.privacy.statement import PERSON, number
 from sottovoce.run.result import Result, write_atomically
 from sottovoce.run.spec import Spec
 from sottovoce.run.verify import again
 
+ONCE = ("statistics", "mean")
+"""Methods that let out statistics, once."""
 BROKEN = 7
 """The exit code of an audit whose bound passes the statement."""
 
@@ -76,11 +81,14 @@ def audit(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Attack a run as it would be made, and tell what ε it has at least. It proves no privacy."""
-    if engine not in ENGINES:
+    if engine not in ENGINES and not plugins.found("engine", engine, ENGINES):
         raise SpecError(f"there is no engine '{engine}' to audit; choose one of {', '.join(ENGINES)}")
     if (target is None) == (not plan):
         raise SpecError("give a run file or a saved run, or --plan with public numbers, and not both")
+    screen.writable_file(plot, "--plot")
+    within.check_count("--runs", runs, 10**8)
     if target is None:
+        within.check_count("the number of nodes", nodes, within.NODES)
         chosen = choose(Facts((records,) * nodes, features, epsilon, delta, loss), sampling=sampling, rounds=rounds)
         aim = Target("the plan", chosen.spec, np.full(nodes, records), features)
     else:
@@ -93,7 +101,10 @@ def audit(
         aim, json, spec=aim.spec.but(seed=drawn_from if simulate else None), runs=runs, confidence=confidence,
         attack=attack, engine=engine, seed=seed,
     )  # fmt: skip
+    spec = aim.spec.but(seed=drawn_from if simulate else None)
+    before = _before(aim, spec, runs=runs, confidence=confidence, seed=seed)
     told = {"audited": aim.name, "adversary": aim.spec.privacy.adversary.name} | found.to_dict()
+    told |= {} if before is None else {"before": before.to_dict()}
     if aim.folder is not None:
         write_atomically(aim.folder / AUDITED, json_.dumps(told, ensure_ascii=False, indent=2).encode())
     if plot is not None:
@@ -105,10 +116,20 @@ def audit(
         screen.say_json(told)
     else:
         _show(aim, found)
+        if before is not None:
+            screen.out.print(f"before the first round: {before.verdict()}", soft_wrap=True, highlight=False)
         if aim.folder is not None:
             screen.out.print(f"kept in {aim.folder / AUDITED}; `sottovoce report` draws it", soft_wrap=True)
-    if found.broken:
+    if found.broken or (before is not None and before.broken):
         raise typer.Exit(BROKEN)
+
+
+def _before(aim: Target, spec: Spec, **how: Any) -> Audit | None:
+    """What is let out of the shape of the data before the first round, attacked by itself."""
+    alone = not spec.privacy.adversary.among(len(aim.sizes)).name.startswith("secret_pairs")
+    if spec.privacy.moments == NO_MOMENTS or not alone:
+        return None
+    return audit_look(spec, aim.sizes, aim.features, **how)
 
 
 def _aim(path: Path) -> Target:
@@ -129,6 +150,9 @@ def _aim(path: Path) -> Target:
 
 def _run(aim: Target, quiet: bool, *, spec: Spec, **options: Any) -> Audit:
     def go(progress: Any) -> Audit:
+        if isinstance(spec.privacy.sampling, Full) and str(spec.algorithm.method).partition("(")[0] in ONCE:
+            how = {name: options[name] for name in ("runs", "confidence", "seed")}
+            return audit_statistics(spec, aim.sizes, aim.features, **how)
         return attack_run(
             spec, aim.sizes, aim.features, schedule=aim.schedule, people=aim.people, progress=progress, **options
         )

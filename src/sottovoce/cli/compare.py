@@ -6,28 +6,35 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 from rich.table import Table
 
+from sottovoce import within
 from sottovoce.cli import screen
-from sottovoce.cli.flags import Label
+from sottovoce.cli.flags import RecordFlags, grouped
+from sottovoce.data.embedded import EMBEDDED
+from sottovoce.data.tables import Table as Records
+from sottovoce.errors import SpecError
 from sottovoce.experiments.baselines import BASELINES
 from sottovoce.experiments.compare.ranking import TUNED, Line, figure, shown, summarise
 from sottovoce.experiments.compare.study import Study
 from sottovoce.experiments.compare.study import compare as run_study
-from sottovoce.experiments.data import load
+from sottovoce.experiments.data import MADE, REAL, Dataset, load, split
 from sottovoce.experiments.table import Row
 from sottovoce.figure import draw
 from sottovoce.privacy.events import ADJACENCY
 from sottovoce.privacy.release import ADVERSARIES
 from sottovoce.privacy.statement import number
-from sottovoce.problem.losses import LOSSES
+from sottovoce.problem.losses import LOSSES, Loss
 from sottovoce.run.result import NOT_PRIVATE
 
 STOPPED = "stopped; started again with the same --out, a comparison goes on from here"
 
 
+@grouped
 def compare(
+    flags: RecordFlags,
     data: Annotated[
         list[str] | None, typer.Option("--data", help="a9a, rcv1, synthetic, … or a file; several times.")
     ] = None,
@@ -44,7 +51,7 @@ def compare(
     batch: Annotated[int, typer.Option("--batch", help="Expected records of a node's Poisson batch.")] = 64,
     graph: Annotated[str, typer.Option("--graph", help="Who is linked with whom.")] = "complete",
     radius: Annotated[float | None, typer.Option("--radius", help="Public bound of the optimum's norm.")] = None,
-    label: Label = None,
+    intercept: Annotated[float, typer.Option("--intercept", help="Value of the intercept's column; 0: none.")] = 0.0,
     tuned: Annotated[
         bool, typer.Option("--tuned", help="Also with step sizes tuned on the data (not private).")
     ] = False,
@@ -58,6 +65,10 @@ def compare(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Run algorithms side by side at an equal, true (ε, δ), and rank them for each adversary."""
+    within.check_count("--jobs", jobs, 1024)
+    within.check_count("--seeds", seeds, 10**6)
+    within.check_count("--nodes", nodes, within.NODES)
+    screen.writable_file(out)
     names = list(BASELINES) if algorithms == "all" else [name.strip() for name in algorithms.split(",")]
     settings: dict[str, Any] = {
         "delta": delta,
@@ -67,12 +78,15 @@ def compare(
         "h": h,
         "graph": graph,
         "radius": radius,
+        "intercept": intercept,
     }
+    if flags.unit is not None:
+        raise SpecError("the runs of a comparison protect records, and have no people; leave --unit out")
     screen.writable(None if out is None else out.parent)
     rows: list[Row] = []
     refused: dict[str, str] = {}
     for name in data or ["synthetic"]:
-        dataset = load(name, loss=LOSSES.read(loss), label=label)
+        dataset = _dataset(name, LOSSES.read(loss), flags)
         study = Study.of(dataset, names, settings, nodes, epsilons=tuple(epsilon or [1.0]), seeds=seeds, tuned=tuned)
         refused |= study.refused
         with screen.works(dataset.name, "algorithm", json, STOPPED) as done:
@@ -100,6 +114,21 @@ def compare(
     _show(lines, delta, refused)
     if out is not None:
         screen.out.print(f"{len(rows)} runs in {out}; to look at: {', '.join(pictures)}", soft_wrap=True)
+
+
+def _dataset(name: str, loss: Loss, flags: RecordFlags) -> Dataset:
+    """A set by its name, or a file as `train` would read it: by a schema, or clean numbers within their bound."""
+    if name in (*MADE, *REAL, *EMBEDDED) or not Path(name).is_file():
+        return load(name, loss=loss)
+    records = flags.records(Path(name), loss)
+    records.refuse_long()
+    if records.outputs > 1 or records.units is not None:
+        what = "several classes" if records.outputs > 1 else "people"
+        raise SpecError(f"{name}: a comparison is of models of two classes, or of numbers, for records, not of {what}")
+    records.loss(loss, planned=False)
+    X, y = records.posed()
+    groups = None if records.groups is None else np.asarray(records.groups).astype(np.str_)
+    return split(Records(X, y, groups, records.features, name), owned=True)
 
 
 def _show(lines: list[Line], delta: float, refused: dict[str, str]) -> None:

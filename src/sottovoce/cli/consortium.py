@@ -1,7 +1,9 @@
 """`sottovoce consortium`: kits for everybody, a server or site started, runs submitted, followed and fetched."""
 
 import os
+import sys
 from contextlib import suppress
+from datetime import datetime
 from math import inf
 from pathlib import Path
 from time import monotonic
@@ -17,11 +19,11 @@ from sottovoce.consortium import check as checks
 from sottovoce.consortium import project as projects
 from sottovoce.consortium.agreement import FILE, read_agreement, serial_number
 from sottovoce.consortium.certificates import write_revoked
-from sottovoce.consortium.check import command, member, server_of
+from sottovoce.consortium.check import command, foreground, member, server_of
 from sottovoce.consortium.evaluation import statement
 from sottovoce.consortium.gate import sealed_environment
 from sottovoce.consortium.project import provision
-from sottovoce.consortium.submit import COMPLETED, Administrator, Status, administrator, wait_for
+from sottovoce.consortium.submit import COMPLETED, PATIENCE, Administrator, Status, administrator, wait_for
 from sottovoce.errors import Interrupted, NetworkError, SottovoceError, SpecError
 
 app = typer.Typer(help="Train with other organisations, over NVIDIA FLARE.", no_args_is_help=True)
@@ -93,8 +95,10 @@ def revoke(
 
 @app.command()
 def start(kit: Kit = Path()) -> None:
-    """Run the server or the site that a kit is for, until it is stopped; a site waits for its server."""
+    """Run the server or the site that a kit is for until it is stopped; a site is checked, and waits for its server."""
     line, server = command(kit), server_of(kit)
+    if server is not None:
+        _refuse_unready(checks.check_kit(kit))
     notice = member(kit, read_agreement(kit / "local" / FILE)).announced(certificates.clock())
     if notice:
         screen.err.print(f"[yellow]Note:[/] {screen.plain(notice)}", soft_wrap=True)
@@ -102,10 +106,16 @@ def start(kit: Kit = Path()) -> None:
         try:
             wait_for(*server, monotonic())
         except NetworkError:
-            screen.out.print(f"waiting for the server at {server[0]}:{server[1]}")
-            wait_for(*server, inf)
-    environment, _ = sealed_environment(kit, os.environ)
-    os.execve(line[0], line, environment)
+            screen.out.print(f"waiting for the server at {server[0]}:{server[1]}", soft_wrap=True)
+            try:
+                wait_for(*server, inf)
+            except KeyboardInterrupt:
+                raise Interrupted("stopped waiting for the server; nothing was started") from None
+    environment, pipe = sealed_environment(kit, os.environ)
+    sys.stdout.flush()
+    code = foreground(line, environment, pipe)
+    if code:
+        raise NetworkError(f"it ended by itself, with exit code {code}; the lines above say why")
 
 
 @app.command()
@@ -115,7 +125,7 @@ def submit(
     json: Json = False,
 ) -> None:
     """Start the run, or let a paused one go on where it was."""
-    with administrator(kit) as admin:
+    with administrator(kit, PATIENCE) as admin:
         job = admin.submit()
         if follow:
             _watch(admin, job, json)
@@ -134,7 +144,7 @@ def status(
     json: Json = False,
 ) -> None:
     """Show how far the latest run is at every site."""
-    with administrator(kit) as admin:
+    with administrator(kit, PATIENCE) as admin:
         job = admin.latest()
         if follow:
             _watch(admin, job, json)
@@ -148,9 +158,59 @@ def status(
 
 
 @app.command()
+def watch(
+    kit: Kit = Path(),
+    show: Annotated[bool, typer.Option("--open", help="Open a browser at the page.")] = False,
+    port: Annotated[int, typer.Option("--port", help="Where the page is served; 0: any that is free.")] = 0,
+) -> None:
+    """Serve a page, on this machine alone, of sites, rounds, who waits for whom, budgets and the statement."""
+    from sottovoce.consortium.project import kind_of
+    from sottovoce.pages.server import serve
+    from sottovoce.pages.watch import looking, page
+
+    def ready(address: str) -> None:
+        screen.out.print(f"watching at {address} until Ctrl-C", soft_wrap=True, highlight=False)
+
+    if kind_of(kit) == "admin":
+        with administrator(kit) as admin:
+            agreement, look = looking(kit, admin)
+            serve(page(look, agreement), port, show, ready)
+    else:
+        agreement, look = looking(kit, None)
+        serve(page(look, agreement), port, show, ready)
+
+
+@app.command()
+def stop(kit: AdminKit = Path(), json: Json = False) -> None:
+    """End the run's job, so that all sites rest; nothing is lost, and `submit` lets it go on where it was."""
+    with administrator(kit, PATIENCE) as admin:
+        ended = admin.stop()
+    if json:
+        screen.say_json({"stopped": ended})
+    elif ended:
+        screen.out.print(f"ended {', '.join(ended)}; every site keeps what it has: `submit` lets the run go on")
+    else:
+        screen.out.print("no job of this run is running; there is nothing to stop")
+
+
+@app.command()
+def who(kit: AdminKit = Path(), json: Json = False) -> None:
+    """Tell which sites are connected, which are missing, and when the server last heard of each."""
+    with administrator(kit, PATIENCE) as admin:
+        found = admin.who(PATIENCE)
+    if json:
+        screen.say_json({"sites": [each._asdict() for each in found]})
+        return
+    for each in found:
+        last = "never, since it started" if each.heard is None else f"{datetime.fromtimestamp(each.heard):%Y-%m-%d %X}"
+        mark = "[green]connected[/]" if each.connected else "[red]missing[/]"
+        screen.out.print(f"{screen.plain(each.site)}: {mark}; the server last heard of it: {last}", soft_wrap=True)
+
+
+@app.command()
 def results(kit: AdminKit = Path(), json: Json = False) -> None:
     """Fetch what everybody may know of the latest run: its statement, and how often the model was right."""
-    with administrator(kit) as admin:
+    with administrator(kit, PATIENCE) as admin:
         _show_results(admin.results(admin.latest()), json)
 
 
@@ -158,11 +218,13 @@ def check(
     kit: Annotated[Path, typer.Argument(help="The site's kit.")] = Path(),
     json: Json = False,
 ) -> None:
-    """Look for anything that would keep this site from joining; nothing is sent."""
+    """Look for anything that would keep this site from joining, and greet the server; no record leaves the site."""
     findings = checks.check_kit(kit)
     bad = [finding for finding in findings if not finding.good]
     if json:
-        screen.say_json({"ready": not bad, "findings": [finding._asdict() for finding in findings]})
+        met = any(finding.what == checks.CONNECTION and finding.good and not finding.notice for finding in findings)
+        told = [finding._asdict() for finding in findings]
+        screen.say_json({"ready": not bad, "connected": met, "findings": told})
     else:
         table = Table(box=None, padding=(0, 2), show_header=False)
         table.add_column(no_wrap=True)
@@ -173,6 +235,11 @@ def check(
             mark = "[red]no[/]" if not finding.good else "[yellow]soon[/]" if finding.notice else "[green]ok[/]"
             table.add_row(mark, finding.what, screen.plain(said))
         screen.out.print(table)
+    _refuse_unready(findings)
+
+
+def _refuse_unready(findings: list[checks.Finding]) -> None:
+    bad = [finding for finding in findings if not finding.good]
     if bad:
         raise SpecError(f"this site is not ready: {bad[0].what}: {bad[0].detail}")
 

@@ -10,6 +10,7 @@ import typer
 from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table as Columns
 
+from sottovoce import within
 from sottovoce.cli import screen
 from sottovoce.data.fetch import SOURCES, cache_folder, fetch, found
 from sottovoce.data.standins import epsilon_like, rcv1_like
@@ -117,7 +118,7 @@ def make(
     json: Json = False,
 ) -> None:
     """Make a stand-in for one of the paper's data sets, as an .npz file."""
-    n_records = SIZES[name][0] if records is None else records
+    n_records = SIZES[name][0] if records is None else within.check_count("--records", records, 10**8, 0)
     maker = epsilon_like if name is StandIn.EPSILON else rcv1_like
     path = out if out is not None else Path(f"{name}.t.npz" if test else f"{name}.npz")
     with _bar(name, "writing", json, MofNCompleteColumn(), "stopped; nothing was written") as update:

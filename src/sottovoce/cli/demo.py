@@ -8,9 +8,10 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from sottovoce import within
 from sottovoce.algorithm.method import constant
 from sottovoce.cli import screen
-from sottovoce.cli.flags import ingest
+from sottovoce.cli.records import deal, from_table
 from sottovoce.cli.report import NAME, write_report
 from sottovoce.data.embedded import EMBEDDED, embedded
 from sottovoce.network.activation import Everyone
@@ -24,6 +25,7 @@ from sottovoce.run.build import make_problem, rounds_for_epochs
 from sottovoce.run.presets import paper_l2
 from sottovoce.run.result import NOT_PRIVATE, Result
 from sottovoce.run.solve import solve
+from sottovoce.streams import Streams
 
 EPOCHS, BATCH = 3.0, 64
 
@@ -36,15 +38,18 @@ def demo(
     adversary: Annotated[str, typer.Option(help="Who is watching; runs face 'transcript' only.")] = "transcript",
     seed: Annotated[int, typer.Option(help="Another seed, another run.")] = 1,
     out: Annotated[Path | None, typer.Option(help="Save the results here.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Take the place of other results there.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Watch nodes train an SVM by gossip: without noise, with the paper's noise, with honest noise."""
+    Streams(seed)  # refuses a seed that is none
+    within.check_count("the number of nodes", nodes, within.NODES)
+    screen.writable(out)
     table = embedded(data)
     loss = LOSSES.make("hinge" if data != "diabetes" else "absolute")
-    dealt = ingest(table, loss, nodes=nodes, seed=seed)
+    dealt = deal(from_table(table, 1.0, loss), loss, nodes=nodes, seed=seed)
     base = paper_l2(1).but(problem__loss=loss, problem__h=l2(0.01), privacy__delta=delta, seed=seed)
     base = base.but(privacy__adversary=adversary)
-    screen.writable(out)
     batch = min(BATCH, int(dealt.shards.sizes.min()))
     runs = {
         "no noise": base,
@@ -71,7 +76,7 @@ def demo(
             results[name] = solve(spec, dealt.shards, f_star=f_star, progress=progress, **dealt.names)
     if out is not None:
         for name, result in results.items():
-            result.save(out / name.replace("'s", "").replace(",", "").replace(" ", "-"))
+            result.save(out / name.replace("'s", "").replace(",", "").replace(" ", "-"), force=force)
         report = write_report(list(results.values()), out / NAME, f"{table.name}: four runs", list(results))
         console.print(f"saved in {out}; open {report} in a browser", soft_wrap=True)
     if json:

@@ -3,18 +3,18 @@
 import json as json_
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import typer
 from rich.table import Table
 
-from sottovoce._types import Array, IntArray
+from sottovoce._types import Array, IntArray, Matrix
 from sottovoce.cli import screen
-from sottovoce.cli.flags import Decimal, Encoding, Format, Group, Label, Separator
+from sottovoce.cli.budget import Ledger, mention_budget, overview_of, paid
+from sottovoce.cli.flags import FileFlags, grouped, read_range
 from sottovoce.cli.report import EVALUATION
-from sottovoce.data.dialect import Dialect
-from sottovoce.data.load import as_reals, as_signs, load
+from sottovoce.data.load import as_reals, as_signs
 from sottovoce.data.schema import FILE as SCHEMA_FILE
 from sottovoce.data.schema import read_schema
 from sottovoce.errors import DataError, PrivacyError, SpecError
@@ -22,13 +22,18 @@ from sottovoce.evaluation import Evaluation, Held, Model, Tally, seeded
 from sottovoce.evaluation import evaluate as ask_all
 from sottovoce.evaluation.curves import public_link
 from sottovoce.privacy.release import ADVERSARIES
-from sottovoce.privacy.statement import PERSON, number, with_held_out
-from sottovoce.run.result import Result, write_atomically
+from sottovoce.privacy.statement import PERSON, RECORD, number, statement_of, with_held_out
+from sottovoce.run.result import Result
 
 
+@grouped
 def evaluate(
     model: Annotated[Path, typer.Argument(help="A folder written by `sottovoce train --out` or `tune --out`.")],
     file: Annotated[Path, typer.Argument(help="Held-out records with their labels: none that was trained on.")],
+    data: FileFlags,
+    unit: Annotated[
+        str | None, typer.Option("--unit", help="The person's column, where the guarantee is for people.")
+    ] = None,
     epsilon: Annotated[
         float | None,
         typer.Option("--epsilon", help="ε of the held-out records; the run's, which covers it."),
@@ -42,13 +47,8 @@ def evaluate(
     target_bounds: Annotated[
         str | None, typer.Option("--target-bounds", help="Of a regression: the public range, as in 0,100.")
     ] = None,
-    label: Label = None,
-    group: Group = None,
-    format: Format = None,
-    separator: Separator = None,
-    decimal: Decimal = None,
-    encoding: Encoding = None,
     seed: Annotated[int | None, typer.Option("--seed", help="Makes the noise a simulation's.")] = None,
+    ledger: Ledger = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Count, with noise, how well a model does on held-out records, in one statement with its training."""
@@ -63,8 +63,8 @@ def evaluate(
             "a seed would let anybody take the noise off this evaluation, and the run's statement, which is of secret "
             "noise, covers it; leave --seed out, or evaluate a simulation"
         )
-    said, dialect = result.statement, Dialect(separator, decimal, encoding)
-    held, public = _held(model, result, file, (format, label, group), dialect, row_norm, target_bounds)
+    said = result.statement
+    held, public, rows = _held(model, result, file, data, unit, row_norm, target_bounds)
     there = np.unique(held.owner)
     own = held._replace(owner=np.searchsorted(there, held.owner))
     budget = said.epsilon if epsilon is None else epsilon
@@ -77,52 +77,62 @@ def evaluate(
         )
     tally = Tally.of(np.bincount(own.owner), budget, said.delta, ADVERSARIES.read(said.adversary))
     kept = seed if seed is not None else result.spec.seed  # of a simulation either way
-    found = ask_all(tally, own, public, seeded(kept), ask)
     whole = with_held_out(said, dict(zip(there.tolist(), tally.events, strict=True)))
-    found = replace(found, statement=whole)
+    whose = PERSON if said.unit == PERSON.name else RECORD
+    alone = statement_of(tally.events, said.delta, said.adversary, kept is not None, whose, kept is None)
+    with paid(ledger, "evaluation", alone, rows.X, np.searchsorted(there, rows.owner)):
+        found = replace(ask_all(tally, own, public, seeded(kept), ask), statement=whole)
     more = {} if recall is None and rate is None else {"threshold": found.threshold(recall=recall, rate=rate)}
     told = found.to_dict() | more | {"held_out_seeded": kept is not None}
-    replace(result, statement=whole).save(model)
-    write_atomically(model / EVALUATION, json_.dumps(told, ensure_ascii=False, indent=2).encode())
+    found_text = json_.dumps(told, ensure_ascii=False, indent=2).encode()
+    replace(result, statement=whole).restate(model, {EVALUATION: found_text})
     if json:
-        screen.say_json(told)
+        screen.say_json(told | ({} if ledger is None else {"budget": overview_of(ledger)}))
         return
     _show(found, more)
     screen.out.print(
         f"written to {model / EVALUATION}; the run's statement covers it: sottovoce account --verify {model}"
     )
+    mention_budget(ledger)
+
+
+class Rows(NamedTuple):
+    """Held-out records before they are asked."""
+
+    X: Matrix
+    owner: IntArray
 
 
 def _held(
     model: Path,
     result: Result,
     file: Path,
-    columns: tuple[str | None, str | None, str | None],
-    dialect: Dialect,
+    data: FileFlags,
+    unit: str | None,
     row_norm: float | None,
     target_bounds: str | None,
-) -> tuple[Held, Model]:
-    """The records as they are asked, and what is public of the model."""
-    format, label, group = columns
+) -> tuple[Held, Model, Rows]:
+    """The records as they are asked, what is public of the model, and the records as they came."""
     groups: Any = None
     people: Any = None
     if (model / SCHEMA_FILE).exists():
-        encoded = read_schema(model / SCHEMA_FILE).read(file, format)
-        X, targets, groups, people = encoded.X, encoded.y, encoded.groups, encoded.units
-        y = (targets + 1.0) / 2 if result.classes is not None and len(result.classes) == 2 else targets
+        schema = data.spoken(read_schema(model / SCHEMA_FILE))
+        encoded = schema.read(file, data.format)
+        X, y, groups, people = encoded.X, encoded.y, encoded.groups, encoded.units
+        if result.classes is not None and schema.label.classes is not None:  # by name: a search may have sorted them
+            numbers = (y + 1.0) / 2 if schema.label.outputs == 1 else y
+            y = _numbered(np.array(schema.label.classes)[numbers.astype(int)], result)
     else:
         width = None if result.features is not None else result.coef.shape[-1]
-        table = load(
-            file, format=format, label=label, group=group, columns=result.features, n_features=width, dialect=dialect
-        )
+        table = data.load(file, columns=result.features, n_features=width, unit=unit)
         assert table.y is not None  # the loader was told to require labels
-        X, groups, y = table.X, table.groups, _numbered(table.y, result)
+        X, groups, people, y = table.X, table.groups, table.units, _numbered(table.y, result)
     scores = result.decide(X)
     owner = _owners(result, len(y), groups)
     if people is None and result.statement.unit == PERSON.name:
         raise PrivacyError(
-            "the run's guarantee is for people, and nothing here says whose each held-out record is; evaluate with "
-            "`model.evaluate` and units, or a run whose schema names the column"
+            "the run's guarantee is for people, and nothing here says whose each held-out record is; name their "
+            "column (--unit), or evaluate a run whose schema does"
         )
 
     def asked(scores: Array, y: Array) -> Held:
@@ -130,13 +140,13 @@ def _held(
         return held if people is None else held.of_people(people)
 
     if result.classes is None:
-        low, high = _range(target_bounds)
-        return asked(*((2 * values - low - high) / (high - low) for values in (scores, y))), Model(0)
-    bound = result.spec.problem.row_norm if row_norm is None else row_norm
+        low, high = _range(target_bounds, result)
+        return asked(*((2 * values - low - high) / (high - low) for values in (scores, y))), Model(0), Rows(X, owner)
+    bound = (result.scale.bound or result.spec.problem.row_norm * result.scale.unit) if row_norm is None else row_norm
     reach = float(np.linalg.norm(np.atleast_2d(result.coef), axis=1)[0]) * bound
     constant = float(np.ravel(result.intercept)[0])
     link = public_link(result.spec.problem.loss.name) if len(result.classes) == 2 else None
-    return asked(scores, y), Model(len(result.classes), constant - reach, constant + reach, link)
+    return asked(scores, y), Model(len(result.classes), constant - reach, constant + reach, link), Rows(X, owner)
 
 
 def _numbered(y: Any, result: Result) -> Array:
@@ -164,14 +174,13 @@ def _owners(result: Result, records: int, groups: Any) -> IntArray:
     return np.array([known[str(name)] for name in groups], dtype=np.int64)
 
 
-def _range(text: str | None) -> tuple[float, float]:
-    try:
-        low, high = (float(part) for part in (text or "").split(","))
-    except ValueError:
-        low, high = 1.0, 0.0
-    if not -np.inf < low < high < np.inf:
+def _range(text: str | None, result: Result) -> tuple[float, float]:
+    """The public range of targets: the run's own, unless another is given."""
+    if text is not None:
+        return read_range(text)
+    if result.scale.targets is None:
         raise SpecError("a regression is evaluated within a public range of its targets; give --target-bounds low,high")
-    return low, high
+    return result.scale.targets
 
 
 def _show(found: Evaluation, more: dict[str, float]) -> None:

@@ -4,41 +4,19 @@ import inspect
 from collections.abc import Callable
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
-import numpy as np
 import typer
 
-from sottovoce.data.dialect import Dialect
-from sottovoce.data.load import as_reals, as_signs, format_of, load
-from sottovoce.data.schema import Encoded, Schema, read_schema
-from sottovoce.data.tables import Table, unit_rows
-from sottovoce.errors import DataError, SpecError
-from sottovoce.notation import Choices, write
+from sottovoce import within
+from sottovoce.cli.records import NODES, Dealt, Records, deal, from_schema, from_table
+from sottovoce.data.dialect import Dialect, found
+from sottovoce.data.load import Told, format_of, load
+from sottovoce.data.schema import Schema, read_schema
+from sottovoce.data.tables import Table
+from sottovoce.errors import SpecError
+from sottovoce.planner.terms import Weighing
 from sottovoce.problem.losses import Loss
-from sottovoce.problem.shards import Partition, Shards, by_group, dirichlet, even
-
-NODES = 20
-"""To how many nodes records are dealt where nobody says."""
-
-
-class Deal(NamedTuple):
-    """A way of dealing records out."""
-
-    deal: Callable[[Any, int, np.random.Generator], Partition]
-    """(targets, nodes, generator) -> whose each record is."""
-    looks: bool = False
-    """Whether it looks at the targets, as only a simulation may."""
-
-
-DEALS: Choices[Deal] = Choices(
-    "way of dealing records out",
-    {
-        "even": lambda: Deal(lambda y, n, rng: even(len(y), n, rng)),
-        "in_order": lambda: Deal(lambda y, n, rng: even(len(y), n)),
-        "dirichlet": lambda alpha: Deal(lambda y, n, rng: dirichlet(y, n, alpha, rng), looks=True),
-    },
-)
 
 
 def option(name: str, text: str, panel: str) -> Any:
@@ -77,238 +55,232 @@ def _parameter(field: "Field[Any]", kind: Any) -> inspect.Parameter:
 
 
 DATA = "Data"
-
-
-Label = Annotated[str | None, option("--label", "The target's column (CSV, Parquet).", DATA)]
-Group = Annotated[str | None, option("--group", "The owner's column: one node for each value.", DATA)]
-Format = Annotated[str | None, option("--format", "svmlight, csv or parquet, if the name lies.", DATA)]
-Separator = Annotated[str | None, option("--separator", "Between columns: comma, semicolon, tab, bar.", DATA)]
-Decimal = Annotated[str | None, option("--decimal", "Before decimals: point or comma.", DATA)]
-Encoding = Annotated[str | None, option("--encoding", "Of a text: utf-8, cp1252, latin-1, utf-16.", DATA)]
-"""Data flags that verbs without a whole group take too. A text's dialect is found from its first lines if not given."""
+Format = Annotated[str | None, option("--format", "svmlight, csv, tsv, parquet or npz, if the name lies.", DATA)]
 
 
 @dataclass(frozen=True)
-class DataFlags:
-    """Which records, whose they are, and what is in their columns."""
+class FileFlags:
+    """How a file of records is written, and which of its columns are the label and the owner."""
 
-    file: Annotated[Path, typer.Argument(help="Training records: svmlight, CSV or Parquet; also .gz, .bz2, .xz.")]
-    test: Annotated[Path | None, option("--test", "Held-out records, for the accuracy shown.", DATA)] = None
-    label: Label = None
+    label: Annotated[str | None, option("--label", "The target's column (CSV, Parquet).", DATA)] = None
+    group: Annotated[str | None, option("--group", "The owner's column: one node for each value.", DATA)] = None
+    format: Format = None
+    separator: Annotated[
+        str | None, option("--separator", "Between columns: comma, semicolon, tab, bar; else found.", DATA)
+    ] = None
+    decimal: Annotated[str | None, option("--decimal", "Before decimals: point or comma; else found.", DATA)] = None
+    encoding: Annotated[
+        str | None, option("--encoding", "Of a text: utf-8, cp1252, latin-1, utf-16; else found.", DATA)
+    ] = None
+
+    @property
+    def dialect(self) -> Dialect:
+        """As much of it as was given; the rest is found from a text's first lines."""
+        return Dialect(self.separator, self.decimal, self.encoding)
+
+    def load(self, path: Path, **more: Any) -> Table:
+        """The records of a file, by these options."""
+        form = {"format": self.format, "label": self.label, "group": self.group, "dialect": self.dialect}
+        return load(path, **form | more)
+
+    def spoken(self, schema: Schema) -> Schema:
+        """A schema in the dialect that was given."""
+        return replace(schema, dialect=self.dialect.over(schema.dialect))
+
+
+@dataclass(frozen=True)
+class RecordFlags(FileFlags):
+    """What is publicly said of the records of a file: a schema, or what clean numbers need."""
+
+    schema: Annotated[
+        Path | None, option("--schema", "What the columns are, publicly: see `sottovoce schema FILE`.", DATA)
+    ] = None
+    unit: Annotated[
+        str | None, option("--unit", "The person's column: the guarantee is for all rows of one.", DATA)
+    ] = None
     classes: Annotated[
-        str | None, option("--classes", "The two labels, −1 first, as in no,yes: public, not read off the data.", DATA)
+        str | None, option("--classes", "The labels, −1 first, as in no,yes: public, not read off the data.", DATA)
     ] = None
     positive: Annotated[str | None, option("--positive", "The label to count as +1.", DATA)] = None
-    group: Group = None
-    nodes: Annotated[int | None, option("--nodes", f"Deal the records to this many nodes ({NODES}).", DATA)] = None
-    deal: Annotated[str, option("--deal", "How: even, in_order or dirichlet:0.3 (skewed labels).", DATA)] = "even"
-    format: Format = None
+    target_bounds: Annotated[
+        str | None, option("--target-bounds", "A regression: the public range of targets, as in 0,100.", DATA)
+    ] = None
+    columns: Annotated[
+        str | None, option("--columns", "The features to take, as in age,bmi; all by default.", DATA)
+    ] = None
+    drop: Annotated[str | None, option("--drop", "Columns to leave alone, as in visit,note.", DATA)] = None
+    row_norm: Annotated[
+        float | None, option("--row-norm", "Public bound on the length of a row (1), by which rows are divided.", DATA)
+    ] = None
+    unit_rows: Annotated[
+        bool, option("--unit-rows", "Scale rows over it down: for directions, not for raw columns.", DATA)
+    ] = False
     features: Annotated[
         int | None, option("--features", "Number of features (svmlight): public, not read off the data.", DATA)
     ] = None
     first_index: Annotated[
         int | None, option("--first-index", "Whether indices count from 0 or 1 (svmlight), likewise.", DATA)
     ] = None
-    unit_rows: Annotated[bool, option("--unit-rows", "Scale rows over the bound down to it.", DATA)] = False
-    schema: Annotated[
-        Path | None, option("--schema", "What the columns are, publicly: see `sottovoce schema FILE`.", DATA)
-    ] = None
-    separator: Separator = None
-    decimal: Decimal = None
-    encoding: Encoding = None
 
-    @property
-    def dialect(self) -> Dialect:
-        """As much of it as was given."""
-        return Dialect(self.separator, self.decimal, self.encoding)
-
-    def columns(self) -> Schema | None:
+    def agreed(self) -> Schema | None:
         """The schema, if one was named, in the dialect that was given."""
         if self.schema is None:
             return None
-        said = ("label", "classes", "positive", "group", "features", "first_index", "unit_rows")
-        twice = [name for name in said if getattr(self, name)]
+        own = {f.name for f in fields(RecordFlags)} - {"format", "separator", "decimal", "encoding", "schema"}
+        twice = [f.name for f in fields(RecordFlags) if f.name in own and getattr(self, f.name)]
         if twice:
             raise SpecError(f"the schema says what --{twice[0].replace('_', '-')} would; leave the option out")
-        schema = read_schema(self.schema)
-        return replace(schema, dialect=self.dialect.over(schema.dialect))
+        return self.spoken(read_schema(self.schema))
 
-    def implied(self) -> dict[str, Any]:
-        """The fields of a spec that follow from the schema; of the loss, what it is if nobody says."""
-        schema = self.columns()
-        if schema is None:
-            return {}
-        label, K = schema.label, schema.label.outputs
-        loss = "softmax" if K > 1 else "hinge"
-        if label.classes is None:  # quadratic up to an eighth of the range
-            loss = write("huber", (label.high - label.low) / 8)
-        return {"problem__loss": loss, "problem__row_norm": schema.row_norm, "problem__outputs": K}
-
-    def read(self, loss: Loss, row_norm: float, seed: int | None) -> "Ingested":
-        """The files, dealt out to the nodes."""
-        if self.group is not None and self.deal != "even":
-            raise SpecError("--group and --deal contradict each other; give one of them")
-        schema = self.columns()
+    def records(
+        self, path: Path, loss: Loss | None = None, told: Told | None = None, like: Records | None = None
+    ) -> Records:
+        """The records of a file; with the classes and the number of features of others, if they are to be alike."""
+        schema = self.agreed()
         if schema is not None:
-            others = None if self.test is None else schema.read(self.test, self.format)
-            return by_schema(schema, schema.read(self.file, self.format), others, self, loss, seed)
-        form: dict[str, Any] = {
-            "format": self.format,
-            "label": self.label,
-            "group": self.group,
-            "first_index": self.first_index,
-            "dialect": self.dialect,
-        }
-        table = load(self.file, **form, n_features=self.features)
-        held_out = None if self.test is None else load(self.test, **form, n_features=table.m)
-        bound = row_norm if self.unit_rows else None
-        return ingest(
-            table,
-            loss,
-            test=held_out,
-            nodes=self.nodes,
-            deal=self.deal,
-            classes=self.public_classes,
-            positive=self.positive,
-            unit_norm=bound,
-            seed=seed,
+            return from_schema(schema, schema.read(path, self.format, told), str(path))
+        table = self.load(
+            path,
+            n_features=self.features if like is None else like.X.shape[1],
+            first_index=self.first_index,
+            unit=self.unit,
+            columns=_listed(self.columns),
+            drop=_listed(self.drop) or (),
+            told=told,
         )
+        bound = 1.0 if self.row_norm is None else self.row_norm
+        classes, positive = (self.public_classes, self.positive) if like is None else (like.classes, None)
+        return from_table(table, bound, loss, classes, positive, self.public_range, shorten=self.unit_rows)
 
     @property
-    def public_classes(self) -> tuple[str, str] | None:
-        """The two labels, if they were given."""
-        if self.classes is None:
-            return None
-        names = [name.strip() for name in self.classes.split(",")]
-        if len(names) != 2 or not all(names):
-            raise SpecError(f"--classes names two labels with a comma between them, as in no,yes, not '{self.classes}'")
-        return names[0], names[1]
+    def public_classes(self) -> tuple[str, ...] | None:
+        """The labels, if they were given."""
+        names = _listed(self.classes)
+        if names is not None and len(names) < 2:
+            raise SpecError(f"--classes names two labels or more, as in no,yes, not '{self.classes}'")
+        return None if names is None else tuple(names)
 
-    def leaks(self, loss: Loss) -> list[str]:
+    @property
+    def public_range(self) -> tuple[float, float] | None:
+        """The range of targets, if it was given."""
+        return None if self.target_bounds is None else read_range(self.target_bounds)
+
+    def leaks(self, path: Path, classified: bool) -> list[str]:
         """What was read off the data although it ought to be public, in the estimators' words."""
-        found: list[str] = []
-        if self.schema is not None:
-            return found
-        if self.classes is None and loss.targets == "binary":
-            found.append(
+        found_out: list[str] = []
+        kind, agreed = format_of(path, self.format), self.agreed()
+        dialect = self.dialect if agreed is None else agreed.dialect
+        if kind in ("csv", "tsv") and not (dialect.separator and dialect.decimal and dialect.encoding):
+            found_out.append(
+                f"the dialect was not given: {found(path, dialect).words} was found from the first lines, and a record "
+                "there may change how all are read; say it (--separator, --decimal, --encoding), or give a schema "
+                "that does."
+            )
+        if agreed is not None:
+            return found_out
+        if self.classes is None and classified:
+            found_out.append(
                 "classes was not given: the classes were read off the data, and that somebody has a rare one may be "
                 "telling; give the public list of classes (--classes no,yes)."
             )
-        if format_of(self.file, self.format) == "svmlight":
+        if kind == "svmlight":
             if self.features is None:
-                found.append(
+                found_out.append(
                     "features was not given: the number of features was read off the data, and whoever has the last of "
                     "them is given away; give the public number (--features)."
                 )
             if self.first_index is None:
-                found.append(
+                found_out.append(
                     "first-index was not given: whether indices count from 0 or from 1 was read off the data, and one "
                     "record can change it for all; say which (--first-index)."
                 )
-        return found
+        return found_out
 
-
-@dataclass(frozen=True)
-class Ingested:
-    """Shards ready to train on, and the names that go into the result."""
-
-    name: str
-    shards: Shards
-    test: Shards | None
-    names: dict[str, Any]
-
-
-def by_schema(
-    schema: Schema, found: Encoded, test: Encoded | None, flags: DataFlags, loss: Loss, seed: int | None
-) -> Ingested:
-    """Records that a schema has encoded, dealt out to their owners or to so many nodes."""
-    label, names = schema.label, {"classes": schema.label.classes, "features": schema.features}
-    if (label.classes is None) != (loss.targets == "real"):
-        raise SpecError(
-            f"the schema's label is {'a number' if label.classes is None else 'one of some classes'}, and loss "
-            f"'{loss}' is for the other kind; choose one that fits, as huber:1 for numbers or hinge for classes"
-        )
-    dealing = DEALS.read(flags.deal)
-    _refuse_looking(dealing, flags.deal, seed)
-    if found.units is not None and found.groups is None and seed is None and flags.nodes != 1:
-        raise SpecError(
-            "people cannot be dealt to simulated nodes in a run with a guarantee: another id in one place would move "
-            "others to other nodes; name the owners with group in the schema, take --nodes 1, or simulate (--seed)"
-        )
-    if found.groups is not None:
-        if flags.nodes is not None:
-            raise SpecError("the schema's group already says whose each record is; leave --nodes out")
-        (offsets, order), owners = by_group(found.groups.astype(np.str_))
-        names["nodes"] = tuple(owners)
-    else:
-        count = flags.nodes if flags.nodes is not None else NODES
-        offsets, order = dealing.deal(found.y, count, np.random.default_rng(seed))
-    shards = Shards.of(found.X, found.y, offsets, order, units=found.units)
-    held_out = None if test is None else Shards.of(test.X, test.y, np.array([0, len(test.y)]))
-    return Ingested(str(flags.file), shards, held_out, names)
-
-
-def _refuse_looking(dealing: Deal, text: str, seed: int | None) -> None:
-    if dealing.looks and seed is None:
-        raise SpecError(
-            f"--deal {text} looks at the labels, so that who has which record tells of them; give --seed, which makes "
-            "the run a simulation, or deal evenly"
+    @property
+    def caution(self) -> str:
+        """What a plan cannot know of these columns; empty where a schema has brought them to a common scale."""
+        if self.schema is not None or not (self.unit_rows or self.row_norm not in (None, 1.0)):
+            return ""
+        what = "scaled down to one length" if self.unit_rows else f"in units of {self.row_norm:g}"
+        return (
+            f"That is beside the best model of rows {what}. What raw columns in different units lose by it, which may "
+            "be nearly all, no public number tells: bring them to a common scale by a schema (sottovoce schema FILE)."
         )
 
 
-def ingest(
-    table: Table,
-    loss: Loss,
-    *,
-    test: Table | None = None,
-    nodes: int | None = None,
-    deal: str = "even",
-    classes: tuple[str, str] | None = None,
-    positive: str | None = None,
-    unit_norm: float | None = None,
-    seed: int | None = None,
-) -> Ingested:
-    """Deal a table out to its nodes: by its group column if it has one, else to the given number of nodes.
+@dataclass(frozen=True, kw_only=True)
+class DataFlags(RecordFlags):
+    """Which records, whose they are, and what is in their columns."""
 
-    Labels become signs, owners nodes. Simulation only: a real node reads its own file.
-    """
-    dealing = DEALS.read(deal)
-    _refuse_looking(dealing, deal, seed)
-    y, found = _targets(table, loss, positive, classes)
-    names: dict[str, Any] = {"classes": found, "features": table.features}
-    X = table.X if unit_norm is None else unit_rows(table.X, unit_norm)
-    if table.groups is not None:
-        if nodes is not None:
-            raise SpecError("the group column already says whose each record is; leave --nodes out")
-        (offsets, order), owners = by_group(table.groups)
-        names["nodes"] = tuple(owners)
-    else:
-        offsets, order = dealing.deal(y, nodes if nodes is not None else NODES, np.random.default_rng(seed))
-    shards = Shards.of(X, y, offsets, order)
-    return Ingested(table.name, shards, _test_shards(test, table, found, unit_norm), names)
+    file: Annotated[Path, typer.Argument(help="Training records: svmlight, CSV or Parquet; also .gz, .bz2, .xz, .zst.")]
+    test: Annotated[Path | None, option("--test", "Held-out records, for the accuracy shown.", DATA)] = None
+    nodes: Annotated[int | None, option("--nodes", f"Deal the records to this many nodes ({NODES}).", DATA)] = None
+    deal: Annotated[str, option("--deal", "How: even, in_order or dirichlet:0.3 (skewed labels).", DATA)] = "even"
 
-
-def _targets(
-    table: Table, loss: Loss, positive: str | None, classes: tuple[str, str] | None
-) -> tuple[Any, tuple[Any, Any] | None]:
-    assert table.y is not None  # the loader was told to require labels
-    if loss.targets == "binary":
-        return as_signs(table.y, positive, classes)
-    if classes is not None:
-        raise SpecError(f"--classes goes with a loss for two classes, not with '{loss}'")
-    return as_reals(table.y), None
+    def dealt(
+        self,
+        loss: Loss | None,
+        seed: int | None,
+        planned: bool,
+        clipped: bool = False,
+        weigh: Callable[[tuple[Any, ...]], Weighing] | None = None,
+        told: Told | None = None,
+    ) -> Dealt:
+        """The files, dealt out to the nodes; `clipped` where long rows are taken, and their subgradients clipped."""
+        if seed is not None:
+            within.check_count("--seed", seed, 2**128 - 1, 0)
+        if self.group is not None and self.deal != "even":
+            raise SpecError("--group and --deal contradict each other; give one of them")
+        records = self.records(self.file, loss, told)
+        chosen = records.loss(loss, planned)
+        if not clipped:
+            records.refuse_long()
+        weighing = None
+        if weigh is not None:
+            if records.classes is None:
+                raise SpecError("--class-weight and --prior go with classes, not with a regression; leave them out")
+            weighing = weigh(records.classes)
+        test = None if self.test is None else self.records(self.test, loss, like=records)
+        return deal(
+            records, chosen, test=test, nodes=self.nodes, how=self.deal, seed=seed, weighing=weighing,
+            bounded=not clipped,
+        )  # fmt: skip
 
 
-def _test_shards(
-    test: Table | None, train: Table, classes: tuple[Any, Any] | None, unit_norm: float | None
-) -> Shards | None:
-    if test is None:
+def _listed(text: str | None) -> list[str] | None:
+    """Names with commas between them."""
+    if text is None:
         return None
-    if test.m != train.m:
-        raise DataError(f"the test records have {test.m} features, but the training records have {train.m}")
-    assert test.y is not None
-    if classes is None:
-        y = as_reals(test.y)
-    else:
-        y, _ = as_signs(test.y, known=classes)
-    return Shards.of(test.X if unit_norm is None else unit_rows(test.X, unit_norm), y, np.array([0, len(y)]))
+    names = [name.strip() for name in text.split(",")]
+    if not all(names):
+        raise SpecError(f"names are written with commas between them, as in age,bmi, not '{text}'")
+    return names
+
+
+def read_range(text: str) -> tuple[float, float]:
+    """(low, high) of 'low,high'."""
+    try:
+        low, high = (float(part) for part in text.split(","))
+    except ValueError:
+        low, high = 1.0, 0.0
+    if not float("-inf") < low < high < float("inf"):
+        raise SpecError(f"a public range is two finite numbers, the lower one first, as in 0,100, not '{text}'")
+    return low, high
+
+
+def by_class(text: str, classes: tuple[Any, ...]) -> Any:
+    """{class: number} of 'no=1,yes=5'; a plain word, such as 'balanced', stays one.
+
+    Examples
+    --------
+    >>> by_class("0=1,1=5", (0.0, 1.0)), by_class("balanced", ("no", "yes"))
+    ({0.0: 1.0, 1.0: 5.0}, 'balanced')
+    """
+    if "=" not in text:
+        return text
+    known = {str(name): name for name in classes} | {f"{name:g}": name for name in classes if isinstance(name, float)}
+    try:
+        pairs = [part.rsplit("=", 1) for part in text.split(",")]
+        return {known.get(name.strip(), name.strip()): float(value) for name, value in pairs}
+    except ValueError:
+        raise SpecError(f"write a number for each class, as in no=1,yes=5, not '{text}'") from None

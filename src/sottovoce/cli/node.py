@@ -5,7 +5,6 @@ allows.
 """
 
 import re
-import shutil
 import traceback
 from dataclasses import replace
 from json import dumps
@@ -21,7 +20,7 @@ from sottovoce.cli.flags import Format
 from sottovoce.data.schema import FILE as SCHEMA_FILE
 from sottovoce.data.sql import is_database
 from sottovoce.errors import SottovoceError, SpecError, StoreError
-from sottovoce.node.budget import Budget, budgets, contradictions, overview, read_export
+from sottovoce.node.budget import Budget, budgets, contradictions, overview, read_export, sentence
 from sottovoce.node.budget import export as exported
 from sottovoce.node.entropy import identity_seed
 from sottovoce.node.identity import OwnKey
@@ -30,9 +29,8 @@ from sottovoce.node.runfile import Run, read_run
 from sottovoce.node.site import Site, expanded, own_problem
 from sottovoce.node.store import Store
 from sottovoce.node.transport import MpiTransport, world
-from sottovoce.privacy.statement import number
 from sottovoce.run.build import Public
-from sottovoce.run.result import History, Result, environment
+from sottovoce.run.result import History, Result, environment, write_atomically
 
 _PASSWORD = re.compile(r"://[^/@]*:(?!\$\{\w+\}@)[^@]+@")
 
@@ -81,9 +79,9 @@ def node(
         mine.transport = transport = MpiTransport(mine.links, mine.skips, comm)
         outcome = mine.take_part()
         transport.flush()
-        saved = _result(mine, outcome, perf_counter() - began).save(where / f"result-{run.digest[:12]}")
-        if run.schema_file is not None:  # `sottovoce predict` encodes new records by it
-            shutil.copyfile(run.schema_file, saved / SCHEMA_FILE)
+        made = _result(mine, outcome, perf_counter() - began)
+        schema = {} if run.schema_file is None else {SCHEMA_FILE: Path(run.schema_file).read_bytes()}
+        saved = made.save(where / f"result-{run.digest[:12]}", beside=schema)  # `predict` encodes new records by it
         store.close()
     except Exception as error:
         if comm.Get_size() > 1:  # the other ranks would wait for this one
@@ -186,20 +184,17 @@ def show(folder: Folder, json: Json = False) -> None:
     if json:
         screen.say_json(found)
         return
-    table = Grid(title="runs", title_justify="left", box=None, padding=(0, 2))
-    for column in ("run", "name", "node", "data set", "state", "released", "planned", "σ"):
-        table.add_column(column, no_wrap=True)
+    table = Grid(title="runs", title_justify="left", box=None, padding=(0, 1, 0, 0))
+    for column in ("run", "name", "node", "data set", "state", "sent", "σ"):
+        word, right = column in ("name", "node", "data set"), column in ("sent", "σ")
+        table.add_column(column, no_wrap=not word, overflow="fold", justify="right" if right else "left")
     for run in found["runs"]:
-        counts = (f"{run['released']:,}", f"{run['rounds']:,}", f"{run['sigma']:.4g}")
-        table.add_row(run["run"][:12], run["name"], run["node"], run["dataset"], run["state"], *counts)
+        counts = (f"{run['released']:,} of {run.get('planned', run['rounds']):,}", f"{run['sigma']:.4g}")
+        names = (screen.plain(run[name]) for name in ("name", "node", "dataset"))
+        table.add_row(run["run"][:8], *names, run["state"], *counts)
     screen.out.print(table)
     for each in found["datasets"]:
-        screen.out.print(
-            f"data set '{each['dataset']}': ε = {number(each['epsilon'])} of {each['epsilon_budget']:g} at "
-            f"δ = {each['delta']:g} against '{each['adversary']}' ({each['adjacency']}); every run that has begun "
-            "counts with all of its rounds",
-            soft_wrap=True,
-        )
+        screen.out.print(screen.plain(sentence(each)))
     screen.out.print(f"{found['rows']:,} rows, head {found['head'][:16]}")
 
 
@@ -234,14 +229,12 @@ def export(
     json: Annotated[bool, typer.Option("--json", help="It is always JSON.")] = True,
 ) -> None:
     """Write the whole ledger and the peers' high-water marks as JSON, for somebody else to keep."""
+    screen.writable_file(out)
     found = exported(Store(folder, reading=True))
     if out is None:
         screen.say_json(found)
-        return
-    try:
-        out.write_text(dumps(found, ensure_ascii=False) + "\n")
-    except OSError as error:
-        raise StoreError(f"the export cannot be written to '{out}' ({error.strerror}); give another file") from None
+    else:
+        write_atomically(out, f"{dumps(found, ensure_ascii=False)}\n".encode())
 
 
 @ledger.command()

@@ -8,6 +8,7 @@ import numpy as np
 import typer
 from rich.table import Table
 
+from sottovoce import within
 from sottovoce.cli import screen
 from sottovoce.errors import SpecError
 from sottovoce.planner import Facts, choose
@@ -17,17 +18,21 @@ from sottovoce.privacy.events import ADJACENCY
 
 
 def plan(
-    nodes: Annotated[int, typer.Option("--nodes", help="How many nodes.")],
-    records: Annotated[list[int], typer.Option("--records", help="Records of a node; one for all, or one for each.")],
-    features: Annotated[int, typer.Option("--features", help="Columns of a record, the intercept's included.")],
+    nodes: Annotated[int | None, typer.Option("--nodes", help="How many nodes.")] = None,
+    records: Annotated[
+        list[int] | None, typer.Option("--records", help="Records of a node; one for all, or one for each.")
+    ] = None,
+    features: Annotated[
+        int | None, typer.Option("--features", help="Columns of a record, the intercept's included.")
+    ] = None,
     epsilon: Annotated[float, typer.Option("--epsilon", help="The target ε.")] = 1.0,
     delta: Annotated[float, typer.Option("--delta", help="δ.")] = 1e-5,
-    loss: Annotated[str, typer.Option("--loss", help="hinge, logistic, softmax, huber:1.35, …")] = "hinge",
+    loss: Annotated[str | None, typer.Option("--loss", help="Fix it: hinge, logistic, softmax, huber:1.35, …")] = None,
     outputs: Annotated[int, typer.Option("--outputs", help="Classes, where there are more than two.")] = 1,
     graph: Annotated[str, typer.Option("--graph", help="The graph.")] = "complete",
     row_norm: Annotated[float, typer.Option("--row-norm", help="Public bound on a record's norm.")] = 1.0,
     intercept: Annotated[float, typer.Option("--intercept", help="Value of the intercept's column; 0: none.")] = 0.0,
-    penalty: Annotated[str, typer.Option("--penalty", help="l2, l1, elastic_net or none.")] = "l2",
+    penalty: Annotated[str | None, typer.Option("--penalty", help="Fix it: l2, l1, elastic_net or none.")] = None,
     max_rounds: Annotated[int | None, typer.Option("--max-rounds", help="At most so many rounds (1000).")] = None,
     max_bytes: Annotated[float | None, typer.Option("--max-bytes", help="At most so many bytes, all nodes.")] = None,
     sampling: Annotated[str | None, typer.Option("--sampling", help="Fix it: one, fixed:8, poisson:8, full.")] = None,
@@ -40,22 +45,38 @@ def plan(
     correct: Annotated[bool, typer.Option("--correct", help="Weigh unevenly active nodes.")] = False,
     trust: Annotated[str, typer.Option("--trust", help="nobody, majority, centre, or how many collude.")] = "nobody",
     adversary: Annotated[str | None, typer.Option("--adversary", help="In its place: who is watching.")] = None,
+    shape: Annotated[
+        bool, typer.Option("--shape/--no-shape", help="A share for the data's shape, as in fits of classifiers.")
+    ] = True,
+    sparse: Annotated[bool, typer.Option("--sparse", help="Records are stored sparse, and stay so.")] = False,
     lost: Annotated[float, typer.Option("--lost", help="Share of releases that never appear, a public guess.")] = 0.0,
     plot: Annotated[
         Path | None, typer.Option("--plot", help="Draw accuracy against bytes into this file (PNG, SVG, PDF).")
     ] = None,
+    show: Annotated[bool, typer.Option("--open", help="Open a page to play with, on this machine alone.")] = False,
+    port: Annotated[int, typer.Option("--port", help="Where the page is served; 0: any that is free.")] = 0,
+    browser: Annotated[bool, typer.Option(help="Open a browser at the page.")] = True,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Choose a plan for a target (ε, δ) from public numbers, and explain it. Looks at no data."""
-    if nodes > 0 and len(records) not in (1, nodes):
+    if show:
+        _open(port, browser)
+        return
+    if nodes is None or not records or features is None:
+        raise SpecError("a plan needs --nodes, --records and --features; or play with them on a page: plan --open")
+    within.check_count("the number of nodes", nodes, within.NODES)
+    screen.writable_file(plot, "--plot")
+    if len(records) not in (1, nodes):
         raise SpecError(f"give --records once, or once for each of the {nodes} nodes, not {len(records)} times")
     sizes = tuple(records * nodes if len(records) == 1 else records)
     if adversary is not None and trust != "nobody":
         raise SpecError("--trust and --adversary say the same thing in two ways; give one of them")
     watching = read_trust(trust).adversary(nodes) if adversary is None else adversary
     facts = Facts(
-        sizes, features, epsilon, delta, loss, outputs, watching, graph, row_norm, intercept, penalty, max_rounds,
-        max_bytes, lost=lost,
+        sizes, features, epsilon, delta, loss or ("hinge" if outputs == 1 else "softmax"), outputs, watching, graph,
+        row_norm, intercept, penalty or "l2", max_rounds,
+        max_bytes, shape=shape, lost=lost, sparse=sparse,
+        free=tuple(name for name, fixed in (("loss", loss), ("penalty", penalty)) if fixed is None),
     )  # fmt: skip
     fixed = {
         "sampling": sampling, "activation": activation, "rounds": rounds, "h": h, "gamma": gamma, "clip": clip,
@@ -81,8 +102,27 @@ def plan(
         f"Adversary '{watcher}' sees {watcher.sees}; neighbouring data: {ADJACENCY}.",
         soft_wrap=True,
     )
+    if exact.moments_sigma:
+        screen.out.print(
+            f"Before the first round it lets out {exact.moments} of the shape of its records, with σ = "
+            f"{exact.moments_sigma:.3g} in each number: {100 * choice.spec.privacy.moments.total:.3g} % of the budget, "
+            "counted in the σ above. Real nodes do not do this yet: plan their runs with --no-shape.",
+            soft_wrap=True,
+            highlight=False,
+        )
     if plot is not None:
         screen.out.print(f"drawn into {plot}")
+
+
+def _open(port: int, browser: bool) -> None:
+    """Serve the planner's page until Ctrl-C."""
+    from sottovoce.pages.planner import page  # only needed here
+    from sottovoce.pages.server import serve
+
+    def ready(address: str) -> None:
+        screen.out.print(f"the planner is at {address} until Ctrl-C", soft_wrap=True, highlight=False)
+
+    serve(page(), port, show=browser, ready=ready)
 
 
 def _table(plans: list[dict[str, Any]], epsilon: float, delta: float) -> Table:

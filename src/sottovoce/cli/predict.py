@@ -2,7 +2,6 @@
 
 import csv
 import io
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,42 +10,47 @@ import typer
 
 from sottovoce._types import Matrix
 from sottovoce.cli import screen
-from sottovoce.cli.flags import Decimal, Encoding, Format, Group, Label, Separator
+from sottovoce.cli.flags import FileFlags, grouped
 from sottovoce.data.dialect import Dialect
-from sottovoce.data.load import format_of, load
+from sottovoce.data.load import format_of
 from sottovoce.data.schema import FILE as SCHEMA_FILE
-from sottovoce.data.schema import read_columns, read_schema
+from sottovoce.data.schema import Schema, read_columns, read_schema
 from sottovoce.errors import DataError, SpecError
+from sottovoce.evaluation.curves import probabilities as chances
 from sottovoce.run.result import Result, write_atomically
 
 
+@grouped
 def predict(
     model: Annotated[Path, typer.Argument(help="A folder written by `sottovoce train --out`.")],
     file: Annotated[Path, typer.Argument(help="Records: svmlight, CSV or Parquet; labels are not needed.")],
-    label: Label = None,
-    group: Group = None,
+    data: FileFlags,
     id: Annotated[str | None, typer.Option("--id", help="A column to write beside every prediction.")] = None,
     scores: Annotated[bool, typer.Option("--scores", help="Write the model's scores beside them, too.")] = False,
-    format: Format = None,
-    separator: Separator = None,
-    decimal: Decimal = None,
-    encoding: Encoding = None,
+    probabilities: Annotated[
+        bool, typer.Option("--probabilities", help="And the probability of every class, by a public formula.")
+    ] = False,
     out: Annotated[Path | None, typer.Option(help="Write one prediction a line here instead of to the screen.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Predict the label (or the number) of every record in FILE with the mean model of a saved run."""
     screen.writable_file(out)
-    result, dialect = Result.load(model), Dialect(separator, decimal, encoding)
-    X = _rows(model, result, file, format, dialect, label, group)
+    result = Result.load(model)
+    if probabilities and result.classes is None:
+        raise SpecError("a regression has no classes and no probabilities; leave --probabilities out")
+    schema = data.spoken(read_schema(model / SCHEMA_FILE)) if (model / SCHEMA_FILE).exists() else None
+    X = _rows(result, schema, file, data)
     labels, decided = result.predict(X), result.decide(X)
-    ids = None if id is None else _ids(file, format, dialect, id)
+    ids = None if id is None else _ids(file, data.format, data.dialect if schema is None else schema.dialect, id)
     if ids is not None and len(ids) != len(labels):
         raise DataError(f"{file}: there are {len(labels)} records and {len(ids)} values of '{id}'; mend the file")
+    likely = chances(decided, result.spec.problem.loss.name, result.scale.link) if probabilities else None
     if json:
-        beside = {} if ids is None else {str(id): ids}
-        screen.say_json(beside | {"predictions": labels.tolist(), "decisions": decided.tolist()})
+        beside: dict[str, Any] = {} if ids is None else {str(id): ids}
+        told = beside | {"predictions": labels.tolist(), "decisions": decided.tolist()}
+        screen.say_json(told | ({} if likely is None else {"probabilities": likely.tolist()}))
         return
-    text = _table(result, labels, decided if scores else None, id, ids)
+    text = _table(result, labels, decided if scores else None, likely, id, ids)
     if out is None:
         print(text, end="")
     else:
@@ -54,17 +58,13 @@ def predict(
         screen.out.print(f"{np.size(labels):,} predictions written to {out}")
 
 
-def _rows(
-    model: Path, result: Result, file: Path, format: str | None, dialect: Dialect, label: str | None, group: str | None
-) -> Matrix:
+def _rows(result: Result, schema: Schema | None, file: Path, data: FileFlags) -> Matrix:
     """The records as the model takes them."""
-    if (model / SCHEMA_FILE).exists():  # raw columns, encoded as those that were trained on
-        schema = read_schema(model / SCHEMA_FILE)
-        return replace(schema, dialect=dialect.over(schema.dialect)).read_rows(file, format)
+    if schema is not None:  # raw columns, encoded as those that were trained on
+        return schema.read_rows(file, data.format)
     if result.features is not None:  # by name: other columns, and their order, do not matter
-        return load(file, format=format, columns=result.features, dialect=dialect).X
-    width = result.coef.shape[-1]
-    return load(file, format=format, label=label, group=group, n_features=width, require_label=False, dialect=dialect).X
+        return data.load(file, columns=result.features, label=None, group=None).X
+    return data.load(file, n_features=result.coef.shape[-1], require_label=False).X
 
 
 def _ids(file: Path, format: str | None, dialect: Dialect, column: str) -> list[str]:
@@ -75,16 +75,19 @@ def _ids(file: Path, format: str | None, dialect: Dialect, column: str) -> list[
     return ["" if value is None else str(value) for value in found]
 
 
-def _table(result: Result, labels: Any, scores: Any, id: str | None, ids: list[str] | None) -> str:
+def _table(result: Result, labels: Any, scores: Any, likely: Any, id: str | None, ids: list[str] | None) -> str:
     """One prediction a line; a CSV with a header where something stands beside it."""
     words = [f"{value:g}" if isinstance(value, float) else str(value) for value in labels.tolist()]
-    if ids is None and scores is None:
+    if ids is None and scores is None and likely is None:
         return "".join(f"{word}\n" for word in words)
     columns: dict[str, list[str]] = {} if ids is None else {str(id): ids}
     columns["prediction"] = words
     if scores is not None:
         named = [f"score {name}" for name in result.classes or ()] if scores.ndim > 1 else ["score"]
         columns |= dict(zip(named, np.atleast_2d(scores.T).astype(str).tolist(), strict=True))
+    if likely is not None:
+        named = [f"probability {name}" for name in result.classes or range(likely.shape[1])]
+        columns |= dict(zip(named, likely.T.astype(str).tolist(), strict=True))
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)

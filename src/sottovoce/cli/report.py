@@ -28,6 +28,7 @@ def report(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Write one HTML file about a saved run, or compare several: no network needed, neither now nor by its readers."""
+    screen.writable_file(out)
     saved = [run for folder in folders for run in saved_runs(folder)]
     results = [Result.load(run) for run in saved]
     for run, result in zip(saved, results, strict=True):

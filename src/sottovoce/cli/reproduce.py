@@ -7,7 +7,9 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from sottovoce import within
 from sottovoce.cli import screen
+from sottovoce.engine import check_engine
 from sottovoce.errors import SpecError
 from sottovoce.experiments.data import SIZES, load
 from sottovoce.experiments.paper.figures import figure
@@ -35,6 +37,7 @@ def reproduce(
     noise: Annotated[str, typer.Option("--noise", help="paper, honest or both.")] = "both",
     seeds: Annotated[int, typer.Option("--seeds", help="Runs of each, with seeds 0, 1, …")] = 10,
     jobs: Annotated[int | None, typer.Option("--jobs", help="Groups of runs at a time; one a core by default.")] = None,
+    engine: Annotated[str, typer.Option("--engine", help="gpu where there is a device, else compiled.")] = "auto",
     out: Annotated[Path, typer.Option("--out", help="Where runs are kept and figures drawn.")] = Path("reproduction"),
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -47,16 +50,21 @@ def reproduce(
         raise SpecError(f"there is no noise '{noise}' here; choose paper, honest or both")
     if size not in SIZES:
         raise SpecError(f"there is no size '{size}'; choose one of {', '.join(SIZES)}")
+    check_engine(engine)
     wrong = [name for name in data or [] if name not in DATA]
     if wrong:
         raise SpecError(f"there is no data '{wrong[0]}' for the experiments; choose one of {', '.join(DATA)}")
+    within.check_count("--seeds", seeds, 10**6)
+    if jobs is not None:
+        within.check_count("--jobs", jobs, 1024)
+    screen.writable(out)
     from sottovoce.experiments.paper.page import write_page  # Bokeh takes long to load
 
     noises = tuple(NOISES) if noise == "both" else (noise,)
     found: dict[str, Any] = {"label": NOT_PRIVATE, "files": []}
     runs: dict[str, list[Row]] = {}
     for name in data or ["epsilon-like"]:
-        rows = _figures(name, size, wanted, noises, seeds, jobs, out, json, found)
+        rows = _figures(name, size, wanted, noises, seeds, jobs, engine, out, json, found)
         if rows:
             runs[f"{name} ({size})"] = rows
     if "table1" in wanted:
@@ -81,6 +89,7 @@ def _figures(
     noises: tuple[str, ...],
     seeds: int,
     jobs: int | None,
+    engine: str,
     out: Path,
     quiet: bool,
     found: dict[str, Any],
@@ -96,7 +105,7 @@ def _figures(
     if not figures:
         return []
     with screen.works(f"{name} ({size})", "scheme", quiet, STOPPED) as done:
-        rows = collect(dataset, groups(figures, seeds), noises, out, jobs, done)
+        rows = collect(dataset, groups(figures, seeds), noises, out, jobs, done, engine)
     for view in figures:
         found["files"].append(str(draw(figure(view, rows), folder_of(out, dataset) / f"{view}.png")))
     true = truths(rows)

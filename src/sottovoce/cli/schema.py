@@ -6,23 +6,18 @@ from typing import Annotated
 import typer
 
 from sottovoce.cli import screen
-from sottovoce.cli.flags import Decimal, Encoding, Format, Group, Label, Separator
-from sottovoce.data.dialect import Dialect
+from sottovoce.cli.flags import FileFlags, grouped
 from sottovoce.run.result import write_atomically
 
 
+@grouped
 def schema(
     file: Annotated[Path, typer.Argument(help="Records: CSV or Parquet; also .gz, .bz2, .xz, .zst.")],
-    label: Label = None,
+    data: FileFlags,
     unit: Annotated[str | None, typer.Option("--unit", help="The column that says whose a row is.")] = None,
-    group: Group = None,
     codebook: Annotated[
         Path | None, typer.Option("--codebook", help="A public CSV with column,type,low,high,values (A|B|C).")
     ] = None,
-    format: Format = None,
-    separator: Separator = None,
-    decimal: Decimal = None,
-    encoding: Encoding = None,
     out: Annotated[Path | None, typer.Option("--out", help="Write it here instead of to the screen.")] = None,
 ) -> None:
     """Draft a schema.toml from FILE; bounds are left to be filled in, and what was read off the data says so."""
@@ -30,7 +25,7 @@ def schema(
 
     screen.writable_file(out)
     known = None if codebook is None else read_codebook(codebook)
-    text = draft(file, format, Dialect(separator, decimal, encoding), label, unit, group, known)
+    text = draft(file, data.format, data.dialect, data.label, unit, data.group, known)
     if out is None:
         print(text, end="")
         return

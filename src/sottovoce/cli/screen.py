@@ -6,18 +6,20 @@ Everything for people goes to stderr where `--json` is given, so that stdout is 
 import json
 import math
 import os
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.panel import Panel
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from sottovoce._text import bytes_text as bytes_text
+from sottovoce.data.load import Told
 from sottovoce.errors import Interrupted, SpecError
 from sottovoce.experiments.table import Done
 from sottovoce.privacy.release import ADVERSARIES
@@ -35,15 +37,47 @@ def fail(message: str) -> None:
 
 def say_json(value: Any) -> None:
     """One JSON object on stdout; NaN, which JSON does not know, becomes null."""
-    print(json.dumps(_finite(value), ensure_ascii=False, allow_nan=False))
+    encoding = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().replace("-", "")
+    print(json.dumps(_finite(value), ensure_ascii=encoding != "utf8", allow_nan=False))
+
+
+PATIENCE = 20.0
+"""Seconds after which something that goes on says how far it is, where there is no terminal to draw a bar on."""
+
+
+@contextmanager
+def reading(path: Path, quiet: bool) -> Iterator[Told | None]:
+    """How many records of a file were read so far: beside a spinner, or a line now and then."""
+    if quiet:
+        yield None
+    elif not err.is_terminal:
+        yield _now_and_then(lambda records: f"reading {plain(str(path))}: {records:,} records so far")
+    else:
+        columns = (SpinnerColumn(), TextColumn("reading {task.description}: {task.completed:,} records"))
+        with Progress(*columns, console=err, transient=True) as progress:
+            task = progress.add_task(plain(path.name), total=None)
+            yield lambda records: progress.update(task, completed=records)
+
+
+def _now_and_then(words: Callable[..., str]) -> Callable[..., None]:
+    last = [time.monotonic()]
+
+    def tell(*numbers: Any) -> None:
+        if time.monotonic() - last[0] >= PATIENCE:
+            last[0] = time.monotonic()
+            err.print(words(*numbers), soft_wrap=True)
+
+    return tell
 
 
 @contextmanager
 def bar(title: str, quiet: bool) -> Iterator[OnProgress | None]:
-    """A progress bar with the newest observation beside it; nothing where nobody looks."""
+    """A progress bar with the newest observation beside it; where there is no terminal, a line now and then."""
     try:
-        if quiet or not err.is_terminal:
+        if quiet:
             yield None
+        elif not err.is_terminal:
+            yield _now_and_then(lambda t, T, row: f"{title}: round {t:,} of {T:,}")
         else:
             with _bar(title) as update:
                 yield update
@@ -96,27 +130,32 @@ def works(title: str, named: str, quiet: bool, stopped: str) -> Iterator[Done | 
 def show(result: Result, title: str, quiet: bool = False) -> None:
     """The final table of one run, and what may be said about its privacy."""
     console = err if quiet else out
-    last, public = result.history.last, result.public
+    last, public = result.history.last if len(result.history) else None, result.public
     table = Table(title=title, title_justify="left", show_header=False, box=None, padding=(0, 2))
     score = "accuracy" if result.classes is not None else "R²"
     spoken = public["participations"]
     rows = {
         "nodes, records, features": f"{public['n']}, {sum(public['records']):,}, {public['m']}",
-        "rounds, epochs": f"{int(last['round']):,}, {last['epoch']:.2f}",
+        "rounds": f"{result.spec.algorithm.rounds:,}",
         "gossip": f"ι = {public['iota']:.4g}, β = {public['beta']:.4g}, each node spoke {_range(spoken)} times",
-        "messages, bytes": f"{int(last['messages']):,}, {bytes_text(last['bytes'])}{_deep(public.get('depth'))}",
-        "objective F": f"{last['objective']:.6f}",
-        "F − F*": f"{last['suboptimality']:.3e}",
-        f"train {score}": f"{last['train_accuracy']:.4f}",
-        f"test {score}": f"{last['test_accuracy']:.4f}",
-        "disagreement of nodes": f"{last['consensus_error']:.3e}",
         "engine, time": f"{result.environment['engine']}, {result.environment['seconds']:.1f} s",
     }
+    if last is not None:
+        rows |= {
+            "passes over the data": f"{last['epoch']:.2f}",
+            "messages, bytes": f"{int(last['messages']):,}, {bytes_text(last['bytes'])}{_deep(public.get('depth'))}",
+            "objective F": f"{last['objective']:.6f}",
+            "F − F*": f"{last['suboptimality']:.3e}",
+            f"train {score}": f"{last['train_accuracy']:.4f}",
+            f"test {score}": f"{last['test_accuracy']:.4f}",
+            "disagreement of nodes": f"{last['consensus_error']:.3e}",
+        }
     for name, value in rows.items():
         if "nan" not in value:
             table.add_row(name, value)
     console.print(table)
-    console.print(f"  [dim]objective, accuracy and disagreement are {NOT_PRIVATE}[/]")
+    if last is not None:
+        console.print(f"  [dim]objective, accuracy and disagreement are {NOT_PRIVATE}[/]")
     console.print(privacy_panel(result))
 
 
@@ -168,7 +207,7 @@ def summary(result: Result, saved: str | None) -> dict[str, Any]:
     return {
         "spec": result.spec.to_dict(),
         "public": result.public,
-        "last": {"label": NOT_PRIVATE} | result.history.last,
+        "last": ({"label": NOT_PRIVATE} | result.history.last) if len(result.history) else None,
         "privacy": result.statement.to_dict(),
         "environment": result.environment,
         "saved": saved,
@@ -179,25 +218,35 @@ def _range(counts: list[int]) -> str:
     return f"{counts[0]:,}" if min(counts) == max(counts) else f"{min(counts):,} to {max(counts):,}"
 
 
-def writable(out: Path | None) -> None:
-    """Refuse an output folder that cannot be made or written to, before any work is done for it."""
+def writable(out: Path | None, keep: bool = True) -> None:
+    """Refuse an output folder that cannot be made or written to, before any work is done for it.
+
+    Where it is not to be kept, folders that were made to find that out are gone again: work that fails leaves none.
+    """
     if out is None:
         return
     try:
+        made = [folder for folder in (out, *out.parents) if not folder.exists()]
         out.mkdir(parents=True, exist_ok=True)
         probe = out / ".probe"
         probe.touch()
         probe.unlink()
+        for folder in made if not keep else ():
+            folder.rmdir()
     except OSError:
         raise SpecError(f"the folder '{out}' cannot be written to; give another one with --out") from None
 
 
-def writable_file(out: Path | None) -> None:
+def writable_file(out: Path | None, option: str = "--out") -> None:
     """The same for a file: its folder is there, and it is no folder itself."""
     if out is None:
         return
-    if out.is_dir() or not out.parent.is_dir() or not os.access(out.parent, os.W_OK):
-        raise SpecError(f"the file '{out}' cannot be written; give a file in a folder that there is with --out")
+    try:
+        wrong = not out.name or out.is_dir() or not out.parent.is_dir() or not os.access(out.parent, os.W_OK)
+    except (OSError, ValueError):  # as a name that is too long, or holds what no name can
+        wrong = True
+    if wrong:
+        raise SpecError(f"the file '{out}' cannot be written; give a file in a folder that there is with {option}")
 
 
 def _finite(value: Any) -> Any:

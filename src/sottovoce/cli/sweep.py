@@ -8,38 +8,42 @@ import numpy as np
 import typer
 from rich.table import Table
 
+from sottovoce import within
 from sottovoce.cli import screen
 from sottovoce.cli.flags import DataFlags, grouped
 from sottovoce.cli.report import write_report
+from sottovoce.cli.train import (
+    MechanismFlags,
+    ModelFlags,
+    NetworkFlags,
+    PrivacyFlags,
+    ProblemFlags,
+    StepFlags,
+    spec_for,
+)
 from sottovoce.engine import ENGINES
 from sottovoce.errors import SpecError
 from sottovoce.experiments.sweep import sweep as run_sweep
 from sottovoce.experiments.table import save_rows
-from sottovoce.privacy.calibration import NOISES, Private
 from sottovoce.privacy.events import ADJACENCY
 from sottovoce.privacy.statement import number
 from sottovoce.problem.optimum import optimum
-from sottovoce.problem.regularisers import REGULARISERS
-from sottovoce.run.build import make_problem, rounds_for_epochs
-from sottovoce.run.presets import PRESETS
+from sottovoce.run.build import make_problem
 from sottovoce.run.result import NOT_PRIVATE, Result
-from sottovoce.run.spec import Execution
+from sottovoce.run.spec import Execution, Spec
 
 
 @grouped
 def sweep(
     data: DataFlags,
+    problem: ProblemFlags,
+    network: NetworkFlags,
+    steps: StepFlags,
+    mechanism: MechanismFlags,
     epsilon: Annotated[list[float] | None, typer.Option("--epsilon", help="ε of a guarantee; several times.")] = None,
     noise: Annotated[list[str] | None, typer.Option("--noise", help="Other noises: theorem1:0.8, none, …")] = None,
     h: Annotated[list[str] | None, typer.Option("--h", help="Regularisers; several times.")] = None,
     seeds: Annotated[int, typer.Option("--seeds", help="Runs of each, with seeds 0, 1, …")] = 5,
-    preset: Annotated[str, typer.Option("--preset", help=f"Start from {', '.join(PRESETS)}.")] = "private",
-    loss: Annotated[str | None, typer.Option("--loss", help="hinge, logistic, …")] = None,
-    activation: Annotated[str | None, typer.Option("--activation", help="edges:1, matching:2, everyone, …")] = None,
-    sampling: Annotated[str | None, typer.Option("--sampling", help="one, poisson:64, …")] = None,
-    gamma: Annotated[str | None, typer.Option("--gamma", help="γ_t.")] = None,
-    epochs: Annotated[float, typer.Option("--epochs", help="Passes over the data.")] = 10.0,
-    delta: Annotated[float, typer.Option("--delta", help="δ.")] = 1e-5,
     certify: Annotated[bool, typer.Option("--certify", help="Compute F* first.")] = False,
     engine: Annotated[str, typer.Option("--engine", help=f"auto, {', '.join(ENGINES)}.")] = "auto",
     jobs: Annotated[int, typer.Option("--jobs", help="Groups of runs at a time.")] = 2,
@@ -49,27 +53,25 @@ def sweep(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Run a grid of noises, regularisers and seeds that share their draws, and compare them."""
-    noises = [*map(Private, epsilon or []), *map(NOISES.read, noise or [])]
-    if not noises or seeds < 1:
+    """Run a grid of noises, regularisers and seeds that share their draws, each as `train` would run it."""
+    within.check_count("--jobs", jobs, 1024)
+    within.check_count("--seeds", seeds, 10**6)
+    screen.writable_file(out)
+    ways = [{"epsilon": e} for e in epsilon or []] + [{"noise": text} for text in noise or []]
+    if not ways or seeds < 1:
         raise SpecError("a sweep needs at least one --epsilon or --noise, and at least one seed")
-    changes = {
-        "problem__loss": loss,
-        "network__activation": activation,
-        "privacy__sampling": sampling,
-        "algorithm__gamma": gamma,
-        "privacy__delta": delta,
-    }
-    base = PRESETS.make(preset)(1).but(**{k: v for k, v in changes.items() if v is not None})
-    dealt = data.read(base.problem.loss, base.problem.row_norm, seed=0)
-    base = base.but(algorithm__rounds=rounds_for_epochs(base, dealt.shards.sizes, epochs))
-    cells = list(itertools.product(noises, [*map(REGULARISERS.read, h)] if h else [base.problem.h]))
-    specs = [base.but(privacy__noise=e, problem__h=r, seed=s) for e, r in cells for s in range(seeds)]
+    planned = problem.preset == "auto" and not noise  # one loss for all of them
+    with screen.reading(data.file, json) as told:
+        dealt = data.dealt(problem.given_loss, 0, planned, mechanism.on_violation == "clip", problem.weighed, told)
+    cells: list[Spec] = []
+    penalties: list[str | None] = [*h] if h else [None]
+    for way, penalty in itertools.product(ways, penalties):
+        model, privacy = ModelFlags(**vars(problem), h=penalty), PrivacyFlags(**vars(mechanism), **way)
+        cells.append(spec_for(dealt, model, network, steps, privacy, 0)[0])
+    specs = [cell.but(seed=seed) for cell in cells for seed in range(seeds)]
     best = {
-        r: optimum(make_problem(base.but(problem__h=r).problem, dealt.shards), gap=1e-6).value
-        if certify
-        else float("nan")
-        for r in {r for _, r in cells}
+        cell.problem.h: optimum(make_problem(cell.problem, dealt.shards), gap=1e-6).value if certify else float("nan")
+        for cell in cells
     }
     results = run_sweep(
         specs,
@@ -85,13 +87,11 @@ def sweep(
     report = None
     if out is not None:
         save_rows(rows, out)
-        report = str(
-            write_report(results, out.with_name(f"{out.stem}-report.html"), f"{dealt.name}: {base.problem.loss}")
-        )
+        report = str(write_report(results, out.with_name(f"{out.stem}-report.html"), f"{dealt.name}: {dealt.loss}"))
     if json:
         screen.say_json({"label": NOT_PRIVATE, "adjacency": ADJACENCY, "report": report, "runs": rows})
         return
-    _show(rows, delta, results[0].statement.adversary)
+    _show(rows, results[0].statement.delta, results[0].statement.adversary)
     if out is not None:
         screen.out.print(f"all {len(rows)} runs written to {out}; open {report} in a browser", soft_wrap=True)
 

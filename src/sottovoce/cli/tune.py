@@ -4,45 +4,38 @@ import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 
 from sottovoce.cli import screen
-from sottovoce.cli.flags import Decimal, Encoding, Format, Group, Label, Separator
-from sottovoce.data.dialect import Dialect
-from sottovoce.data.load import as_reals, load
+from sottovoce.cli.budget import Ledger, budget_of, mention_budget, overview_of
+from sottovoce.cli.flags import RecordFlags, grouped
+from sottovoce.data.schema import FILE as SCHEMA_FILE
 from sottovoce.errors import PrivacyLeakWarning, SpecError
+from sottovoce.run.result import HEAD
 
 NUMBERS = {"rounds": int, "batch": int, "alpha": float, "l1_ratio": float}
 """Settings that are numbers; others are words, and 'none' is None."""
 
 
+@grouped
 def tune(
     file: Annotated[Path, typer.Argument(help="Records: svmlight, CSV or Parquet.")],
+    data: RecordFlags,
     try_: Annotated[
         list[str], typer.Option("--try", help="A setting and its values, as in loss=hinge,logistic; several times.")
     ],
-    row_norm: Annotated[float, typer.Option("--row-norm", help="Public bound on the length of a row.")] = 1.0,
-    classes: Annotated[str | None, typer.Option("--classes", help="The public labels, as in no,yes.")] = None,
-    target_bounds: Annotated[
-        str | None, typer.Option("--target-bounds", help="A regression: the public range of targets, as in 0,100.")
-    ] = None,
     epsilon: Annotated[float, typer.Option("--epsilon", help="ε of the whole search.")] = 1.0,
-    delta: Annotated[float | None, typer.Option("--delta", help="δ (1e-5).")] = None,
+    delta: Annotated[float | None, typer.Option("--delta", help="δ (1e-5, or half a record's share if less).")] = None,
     runs: Annotated[float, typer.Option("--runs", help="How many runs on average, of one owner.")] = 5.0,
     stopping: Annotated[str, typer.Option("--stopping", help="geometric or logarithmic.")] = "geometric",
     held_out: Annotated[float, typer.Option("--held-out", help="Share of the records to score plans on.")] = 0.2,
     scoring: Annotated[
         str, typer.Option("--scoring", help="accuracy, balanced_accuracy, roc_auc, average_precision or r2.")
     ] = "auto",
-    label: Label = None,
-    group: Group = None,
-    format: Format = None,
-    separator: Separator = None,
-    decimal: Decimal = None,
-    encoding: Encoding = None,
     seed: Annotated[int | None, typer.Option("--seed", help="Makes the search a simulation.")] = None,
+    budget: Ledger = None,
     out: Annotated[Path | None, typer.Option("--out", help="Save the best model here.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Take the place of another result in --out.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Choose among plans by private scores on held-out records: one (ε, δ) for the whole search."""
@@ -52,19 +45,17 @@ def tune(
         PrivateSearchCV,
     )
 
-    screen.writable(out)
-    table = load(file, format=format, label=label, group=group, dialect=Dialect(separator, decimal, encoding))
-    fixed: dict[str, Any] = {"row_norm": row_norm, "on_violation": "raise"}
-    y: Any = table.y
-    if target_bounds is not None:
-        low, high = _pair(target_bounds)
-        inner: Any = PrivateRegressor(target_bounds=(low, high), **fixed)
-        y = as_reals(y)
+    screen.writable(out, keep=False)
+    if out is not None and (out / HEAD).exists() and not force:
+        raise SpecError(f"there is a result in '{out}' already; give another folder, or --force to lose it")
+    records = data.records(file)
+    records.refuse_long()
+    fixed: dict[str, Any] = {"row_norm": records.bound, "on_violation": "raise"}
+    if records.classes is None:
+        inner: Any = PrivateRegressor(target_bounds=records.targets, **fixed)
     else:
-        named = None if classes is None else [name.strip() for name in classes.split(",")]
-        if named is not None and np.asarray(y).dtype.kind in "iuf":
-            named = [float(name) for name in named]  # type: ignore[misc]
-        inner = PrivateClassifier(classes=named, **fixed)
+        public = data.schema is not None or data.classes is not None
+        inner = PrivateClassifier(classes=list(records.classes) if public else None, **fixed)
     search = PrivateSearchCV(
         inner,
         _grid(try_),
@@ -75,14 +66,19 @@ def tune(
         held_out=held_out,
         scoring=scoring,
         random_state=seed,
+        budget=budget_of(budget),
     )
+    people = {} if records.units is None else {"units": records.units}
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        search.fit(table.X, y, nodes=table.groups)
+        search.fit(records.X, records.labels, nodes=records.groups, **people)
     for note in {str(each.message): each.category for each in told}.items():
         kind = PrivacyLeakWarning.__name__ if issubclass(note[1], PrivacyLeakWarning) else "Note"
         screen.err.print(f"[yellow]{kind}:[/] {screen.plain(note[0])}", soft_wrap=True)
-    saved = None if out is None else str(search.best_estimator_.to_result(table.features).save(out))
+    beside = {} if data.schema is None else {SCHEMA_FILE: data.schema.read_bytes()}  # `predict` reads raw columns
+    saved = None
+    if out is not None:
+        saved = str(search.best_estimator_.to_result(records.features).save(out, beside=beside, force=force))
     score = search.best_score_
     if json:
         screen.say_json(
@@ -93,6 +89,7 @@ def tune(
                 "worth": search.worth_,
                 "privacy": search.privacy_.to_dict(),
                 "saved": saved,
+                "budget": overview_of(budget),
             }
         )
         return
@@ -101,6 +98,7 @@ def tune(
     screen.out.print(f"{search.worth_}\n{search.privacy_.verdict()}", soft_wrap=True)
     if saved:
         screen.out.print(f"saved in {saved}; check it with: sottovoce account --verify {saved}", soft_wrap=True)
+    mention_budget(budget)
 
 
 def _grid(tried: list[str]) -> dict[str, list[Any]]:
@@ -122,11 +120,3 @@ def _value(name: str, text: str) -> Any:
     if text in ("none", "auto"):
         return None if text == "none" else text
     return NUMBERS[name](text) if name in NUMBERS else text
-
-
-def _pair(text: str) -> tuple[float, float]:
-    try:
-        low, high = (float(part) for part in text.split(","))
-    except ValueError:
-        raise SpecError(f"--target-bounds is a pair of numbers, as in 0,100, not '{text}'") from None
-    return low, high

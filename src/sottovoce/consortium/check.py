@@ -1,4 +1,4 @@
-"""`sottovoce node check`: everything that can be wrong at a site, found before it joins. Nothing is sent anywhere.
+"""`sottovoce node check`: everything that can be wrong at a site, found before it joins. No record leaves it.
 
 And starting a kit: the command that FLARE's own start script would run, with this Python; for trying things out,
 several kits at once on this machine.
@@ -7,6 +7,8 @@ several kits at once on this machine.
 import json
 import os
 import signal
+import socket
+import ssl
 import subprocess
 import time
 from collections.abc import Callable, Mapping
@@ -22,12 +24,15 @@ from sottovoce.consortium.evaluation import Examiner
 from sottovoce.consortium.flare import VERSION, flare, installed
 from sottovoce.consortium.node import own_records
 from sottovoce.consortium.project import STARTUP, certificate_files, expected_files, keep_inside, kind_of, site_page
-from sottovoce.consortium.submit import wait_for
-from sottovoce.errors import SottovoceError, SpecError
+from sottovoce.consortium.submit import BEAT, wait_for
+from sottovoce.errors import Interrupted, SottovoceError, SpecError
 from sottovoce.node.node import DurableNode
 from sottovoce.node.site import FILE as SITE_FILE
 from sottovoce.node.site import Site, read_site
 from sottovoce.node.store import Store
+
+CONNECTION = "connection"
+GREETING = 5.0  # seconds that a server may take to answer
 
 
 class Finding(NamedTuple):
@@ -65,6 +70,7 @@ def check_kit(kit: Path) -> list[Finding]:
         return findings
     name = mine.name
     look("kit", lambda: _kit(kit, agreement, name))
+    look(CONNECTION, lambda: _connection(kit, agreement))
     site: Site | None = look("site.toml", lambda: _site(kit))
     if site is None:
         return findings
@@ -155,6 +161,30 @@ def refuse_other_kit(kit: Path, agreement: Agreement, name: str) -> None:
             )
 
 
+def _connection(kit: Path, agreement: Agreement) -> tuple[None, str, str]:
+    """Greet the server with this site's certificate, as FLARE will; that nobody is there yet is said, and no fault."""
+    certificate, key, authority = (kit / path for path in certificate_files(kind_of(kit)))
+    trusted = ssl.create_default_context(cafile=str(authority))
+    trusted.load_cert_chain(certificate, key)
+    trusted.set_alpn_protocols(["h2"])
+    where = f"{agreement.host}:{agreement.port}"
+    try:
+        plain = socket.create_connection((agreement.host, agreement.port), timeout=GREETING)
+    except OSError as error:
+        return None, f"no server at {where} ({error.strerror or error})", "start the server, or wait until it is"
+    try:
+        with plain, trusted.wrap_socket(plain, server_hostname=agreement.host) as greeted:
+            greeted.settimeout(1.0)
+            with suppress(TimeoutError):
+                greeted.recv(1)  # in TLS 1.3 a certificate is refused after the greeting
+    except (ssl.SSLError, OSError) as error:
+        raise SpecError(
+            f"something at {where} does not take this site's certificate, or is not the consortium's server "
+            f"({getattr(error, 'reason', None) or error.strerror or type(error).__name__}); ask whoever runs it"
+        ) from None
+    return None, f"the server at {where} knows this site's certificate", ""
+
+
 def _site(kit: Path) -> tuple[Site, str]:
     site = read_site(kit / "local" / SITE_FILE)
     return site, f"data set '{site.dataset}' from {'a query' if site.file is None else site.file}"
@@ -201,7 +231,7 @@ def command(kit: Path) -> list[str]:
         keep_inside(kit)
         settings.append(f"org={agreement.admin_org}")
     else:
-        settings += [f"uid={name}", f"org={agreement.site(name).org}"]
+        settings += [f"uid={name}", f"org={agreement.site(name).org}", f"heart_beat_interval={BEAT}"]
     refuse_other_kit(kit, agreement, name)
     (kit / "transfer").mkdir(exist_ok=True)
     return gate.line(kind, "-m", str(kit.resolve()), "-s", STARTUP[kind], "--set", *settings)
@@ -214,6 +244,35 @@ def server_of(kit: Path) -> tuple[str, int] | None:
         return None
     host, _, port = str(json.loads(path.read_text())["servers"][0]["service"]["target"]).rpartition(":")
     return host, int(port)
+
+
+ENDING = 10.0  # seconds that processes may take to end by themselves
+
+
+def foreground(line: list[str], environment: Mapping[str, str], pipe: int) -> int:
+    """Run a server or a site until it ends or we are told to; then no process of it is left. Its exit code."""
+    with subprocess.Popen(line, env=environment, pass_fds=(pipe,), start_new_session=True) as process:
+        os.close(pipe)
+        try:
+            return process.wait()
+        except KeyboardInterrupt:
+            end(process)
+            raise Interrupted("stopped; all that was done is kept: started again, it takes up where it was") from None
+
+
+def end(process: "subprocess.Popen[bytes]", patience: float = ENDING) -> None:
+    """End a server or a site, its jobs and all: kindly first, then at once."""
+    psutil = import_module("psutil")  # comes with FLARE
+    left: list[Any] = []
+    with suppress(psutil.NoSuchProcess):
+        parent = psutil.Process(process.pid)
+        left = [*parent.children(recursive=True), parent]  # a job has a session of its own
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        for each in left:
+            with suppress(psutil.NoSuchProcess):
+                each.send_signal(number)
+        _, left = psutil.wait_procs(left, patience)
+    process.wait()
 
 
 class Trial:
@@ -267,9 +326,6 @@ class Trial:
     def __exit__(self, *_: object) -> None:
         for name in self._running:
             self._signal(name, signal.SIGTERM)
-        for name, process in self._running.items():
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(5)
-            self._signal(name, signal.SIGKILL)
-            process.wait()
+        for process in self._running.values():
+            end(process, 5.0)
         self._running.clear()

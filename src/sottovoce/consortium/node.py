@@ -6,7 +6,6 @@ server. At the end every site keeps the model, its statement and the schema in i
 
 import json
 import logging
-import shutil
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -200,8 +199,8 @@ def save_results(kit: Path, state: Path, agreement: Agreement, models: Array, se
         nodes=run.nodes,
         environment=environment(ENGINE, seconds),
     )
-    folder = result.save(state / RESULTS / agreement.run_name)
-    shutil.copyfile(kit / "local" / agreement.schema_file, folder / SCHEMA_FILE)
+    schema = {SCHEMA_FILE: (kit / "local" / agreement.schema_file).read_bytes()}
+    folder = result.save(state / RESULTS / agreement.run_name, beside=schema)
     (folder / "statement.txt").write_text(made.paragraph() + "\n", encoding="utf-8")
     (folder / "statement.json").write_text(json.dumps(made.to_dict(), ensure_ascii=False, indent=2), encoding="utf-8")
     return folder

@@ -21,6 +21,10 @@ from sottovoce.errors import NetworkError, SpecError
 OVER = "FINISHED"
 COMPLETED = "FINISHED:COMPLETED"
 REPORT = "sottovoce.json"
+BEAT = 2
+"""Seconds between two signs of life of a site."""
+PATIENCE = 30.0
+"""Seconds after which a site that was not heard is called missing: sites of version 0.1 speak up every ten."""
 _STATE = re.compile(r"[A-Z_:]{1,64}")
 
 
@@ -38,28 +42,74 @@ class Status(NamedTuple):
         return self.state.startswith(OVER)
 
 
+class Connected(NamedTuple):
+    """A site, as the server knows it."""
+
+    site: str
+    connected: bool
+    """Whether it was heard while somebody asked."""
+    heard: float | None
+    """When it was last heard, by the server's clock (seconds since 1970); None if never since the server started."""
+
+
 class Administrator:
     """A session with the server; made by `administrator`, which also closes it."""
 
     def __init__(self, session: Any, agreement: Agreement) -> None:
         self.session, self.agreement = session, agreement
 
-    def missing(self, since: float = 0.0) -> list[str]:
-        """Sites that the server has not heard of since then (seconds since 1970); it keeps dead ones for a while."""
-        heard = {client.name: float(client.last_connect_time) for client in self._call("get_system_info").client_info}
-        return [site.name for site in self.agreement.sites if heard.get(site.name, -1.0) < since]
+    def who(self, patience: float = PATIENCE) -> list[Connected]:
+        """Every site: connected, if the server hears it while we look; it keeps dead ones in its list for minutes.
 
-    def submit(self) -> str:
-        """Start a run, or let a paused one go on; a job of the same run that still runs is ended first."""
+        Sites say that they are there every `BEAT` seconds, so that nobody's clock need be right. This ends once all of
+        them were heard, or after so many seconds.
+        """
+        first = last = self._heard()
+        until = time.monotonic() + patience
+        while True:
+            found = [
+                Connected(name, last.get(name, 0.0) > first.get(name, 0.0), last.get(name)) for name in self._names
+            ]
+            if all(each.connected or each.heard is None for each in found) or time.monotonic() > until:
+                return found
+            time.sleep(0.5)
+            last = self._heard()
+
+    def missing(self, since: float = 0.0) -> list[str]:
+        """Sites that the server has not heard of since then, by its own clock (seconds since 1970), without waiting."""
+        heard = self._heard()
+        return [name for name in self._names if heard.get(name, -1.0) < since]
+
+    @property
+    def _names(self) -> list[str]:
+        return [site.name for site in self.agreement.sites]
+
+    def _heard(self) -> dict[str, float]:
+        """When the server last heard of whom."""
+        clients = self._call("get_system_info").client_info
+        return {str(client.name): float(client.last_connect_time or 0.0) for client in clients}
+
+    def submit(self, patience: float = PATIENCE) -> str:
+        """Start a run, or let a paused one go on; a job of the same run that still runs is ended first.
+
+        A site that is not heard within so many seconds is named, and nothing is started.
+        """
+        self.stop()
+        missing = [each.site for each in self.who(patience) if not each.connected]
+        if missing:
+            raise NetworkError(f"not connected: {', '.join(missing)}; start what is missing, then submit again")
+        with TemporaryDirectory() as folder:
+            return self._id(self._call("submit_job", str(write_job(self.agreement, Path(folder, "job")))))
+
+    def stop(self) -> list[str]:
+        """End the jobs of this run that still run, and tell which; no site loses anything, and a submit goes on."""
+        ended = []
         for job in self.jobs():
             if not str(job.get("status", OVER)).startswith(OVER):
                 with suppress(NetworkError):  # it ended meanwhile, or with a server that was stopped
                     self._call("abort_job", job["job_id"])
-        missing = self.missing()
-        if missing:
-            raise NetworkError(f"the sites {', '.join(missing)} are not connected; start them, then submit again")
-        with TemporaryDirectory() as folder:
-            return self._id(self._call("submit_job", str(write_job(self.agreement, Path(folder, "job")))))
+                    ended.append(self._id(job["job_id"]))
+        return ended
 
     @staticmethod
     def _id(job: Any) -> str:

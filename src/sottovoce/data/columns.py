@@ -4,8 +4,10 @@ Which columns hold numbers is found out by looking at all of them, so this is ho
 all. A node reads its records by a public schema instead (`schema.py`), which looks at nothing.
 """
 
+import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet
 from numpy.typing import NDArray
 
-from sottovoce.data.tables import Table
+from sottovoce.data.tables import Growing, Table
 from sottovoce.errors import DataError
 
 LABELS = ("label", "y", "target", "class")
@@ -24,42 +26,144 @@ LABELS = ("label", "y", "target", "class")
 SHOWN = 12  # columns that a message lists at the most
 
 
-def read_parquet(path: Path) -> Any:
-    """The file as an Arrow table: of this file alone, no columns guessed from the folders above it."""
-    with pa.parquet.ParquetFile(path) as file:
-        return file.read()
+NUMBERS = 1 << 21
+"""Numbers of a Parquet file that are read at a time."""
+
+
+def parquet_blocks(path: Path, columns: Sequence[str] | None = None) -> Iterator[Any]:
+    """The file as Arrow tables, some records at a time; of this file alone, nothing guessed from the folders above."""
+    with pa.parquet.ParquetFile(pa.OSFile(os.fsencode(path))) as file:
+        names = list(file.schema_arrow.names)
+        lost = [name for name in columns or () if name not in set(names)]
+        if lost:
+            raise KeyError(lost[0])
+        kept = names if columns is None else list(columns)
+        rows = max(1, NUMBERS // max(1, len(kept)))
+        whole = file.metadata.num_rows <= rows
+        if whole:  # in one go, which is quicker where there are very many columns
+            yield file.read(kept, use_threads=False)
+            return
+        for batch in file.iter_batches(rows, columns=kept, use_threads=False):
+            yield pa.Table.from_batches([batch])
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Which column is what, and the table that numbers, labels and owners become.
+
+    Attributes
+    ----------
+    name : of the source, for messages
+    label, group, unit : the columns of the target, of the owner and of the person, as far as they are named
+    require_label : whether a source without a label is refused
+    drop : columns to leave alone
+    only : the columns to take, in this order; None for all
+    """
+
+    name: str
+    label: str | None = None
+    group: str | None = None
+    require_label: bool = True
+    unit: str | None = None
+    drop: tuple[str, ...] = ()
+    only: tuple[str, ...] | None = None
+
+    def to_table(self, blocks: Iterable[Any], told: Callable[[int], None] | None = None) -> Table:
+        """Numbers, label and owners from Arrow tables; the first column that does not fit is named in a `DataError`."""
+        rows, name, read = Growing(), self.name, 0
+        texts: dict[str, list[NDArray[Any]]] = {}
+        features: list[str] = []
+        label: str | None = None
+        for columns in blocks:
+            columns = self._chosen(columns)
+            if not texts:
+                features, label = self._features([str(column) for column in columns.column_names])
+            at = {str(column): columns.column(j) for j, column in enumerate(columns.column_names)}
+            if columns.num_rows or not texts:
+                rows.add(self._block(at, features, columns.num_rows, read))
+            if label is not None and columns.num_rows:
+                texts.setdefault("label", []).append(_labels(at[label], label, name, read))
+            for role, column in (("group", self.group), ("unit", self.unit)):
+                if column is not None and columns.num_rows:
+                    texts.setdefault(role, []).append(_text(at[column], column, name, read))
+            texts.setdefault("", [])
+            read += columns.num_rows
+            if told is not None:
+                told(read)
+        if read == 0:
+            raise DataError(
+                f"{name}: the file holds no records, only the names of its columns; add at least one record"
+            )
+        whole = {role: np.concatenate(parts) for role, parts in texts.items() if parts}
+        y = whole.get("label")
+        return Table(
+            rows.whole(),
+            None if y is None else _as_numbers(y, str(label), name),
+            whole.get("group"),
+            tuple(features),
+            name,
+            whole.get("unit"),
+        )
+
+    def _chosen(self, columns: Any) -> Any:
+        """Without what is not wanted."""
+        there = set(columns.column_names)
+        lost = [column for column in self.drop if column not in there]
+        if lost:
+            raise DataError(
+                f"{self.name}: there is no column '{lost[0]}' to leave out; name with --drop some of "
+                f"{_listed(columns.column_names)}"
+            )
+        columns = columns.drop_columns(list(self.drop)) if self.drop else columns
+        return columns if self.only is None else chosen(columns, self.only, self.name)
+
+    def _features(self, names: list[str]) -> tuple[list[str], str | None]:
+        """The columns of numbers, and the label's."""
+        _check_names(names, self.name)
+        for role, column in (("group by", self.group), ("tell people apart by", self.unit)):
+            if column is not None and column not in names:
+                option = "--group" if column == self.group else "--unit"
+                raise DataError(
+                    f"{self.name}: there is no column '{column}' to {role}; name with {option} one of {_listed(names)}"
+                )
+        label = _label(names, self.name, self.label, self.group, self.require_label)
+        features = [column for column in names if column not in (label, self.group, self.unit)]
+        if not features:
+            raise DataError(
+                f"{self.name}: there are no columns besides the label and the owner; add at least one feature"
+            )
+        return features, label
+
+    def _block(self, at: Mapping[str, Any], features: list[str], records: int, before: int) -> NDArray[Any]:
+        """Rows of numbers; a column that is not plainly of numbers is looked at closely."""
+        plain = {kind for kind in {at[column].type for column in features} if _is_number_type(kind)}
+        single = bool(records) and all(at[column].type == pa.float32() for column in features)
+        X = np.empty((records, len(features)), dtype=np.float32 if single else np.float64)
+        for j, column in enumerate(features if records else ()):
+            values = at[column]
+            if values.type in plain and not values.null_count:
+                X[:, j] = values.to_numpy()
+            else:
+                X[:, j] = _numbers(values, column, self.name, before)
+        if not np.all(np.isfinite(X)):
+            for column in features:
+                _numbers(at[column], column, self.name, before)
+        return X
+
+
+def _is_number_type(kind: Any) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
 
 
 def to_table(columns: Any, name: str, label: str | None, group: str | None, require_label: bool) -> Table:
-    """Numbers, label and owner from an Arrow table; the first column that does not fit is named in a `DataError`."""
-    names = [str(column) for column in columns.column_names]
-    _check_names(names, name)
-    if group is not None and group not in names:
-        raise DataError(f"{name}: there is no column '{group}' to group by; name with --group one of {_listed(names)}")
-    label = _label(names, name, label, group, require_label)
-    if columns.num_rows == 0:
-        raise DataError(f"{name}: the file holds no records, only the names of its columns; add at least one record")
-    features = [column for column in names if column not in (label, group)]
-    if not features:
-        raise DataError(f"{name}: there are no columns besides the label and the owner; add at least one feature")
-    at = {column: j for j, column in enumerate(names)}
-    numbers = [_numbers(columns.column(at[column]), column, name) for column in features]
-    single = all(column.dtype == np.float32 for column in numbers)
-    X = np.empty((columns.num_rows, len(features)), dtype=np.float32 if single else np.float64)
-    for j, column in enumerate(numbers):
-        X[:, j] = column
-    return Table(
-        X=X,
-        y=None if label is None else _labels(columns.column(at[label]), label, name),
-        groups=None if group is None else _text(columns.column(at[group]), group, name),
-        features=tuple(features),
-        name=name,
-    )
+    """The same from one Arrow table."""
+    return Roles(name, label, group, require_label).to_table([columns])
 
 
 def chosen(columns: Any, features: Sequence[str], name: str) -> Any:
     """Some columns of an Arrow table, in the given order."""
-    missing = [feature for feature in features if feature not in columns.column_names]
+    there = set(columns.column_names)
+    missing = [feature for feature in features if feature not in there]
     if missing:
         raise DataError(f"{name}: the columns {_listed(missing)} are missing; give all that the model was trained on")
     return columns.select(list(features))
@@ -107,46 +211,51 @@ def _label(names: list[str], name: str, label: str | None, group: str | None, re
     return usual[0] if usual else None
 
 
-def _numbers(column: Any, title: str, name: str) -> NDArray[Any]:
-    """A column as float64, or float32 where it was stored so."""
+def _numbers(column: Any, title: str, name: str, before: int = 0) -> NDArray[Any]:
+    """A column as float64, or float32 where it was stored so; `before` is how many records came before these."""
     column = _decoded(column)
-    _refuse_missing(column, title, name)
+    _refuse_missing(column, title, name, before)
     kind = column.type
     if _is_text(kind):
         # a column of numbers with a slip of the pen in it reads as text: show the slip
         first = next((j for j, value in enumerate(column.to_pylist()) if not _is_number(value)), 0)
         raise DataError(
-            f"{name}: column '{title}' holds text; encode it as numbers first, or name it with --group "
-            f"(record {first + 1} has '{_short(column[first].as_py())}')"
+            f"{name}: column '{title}' holds text; {ADVICE} (record {before + first + 1} has "
+            f"'{_short(column[first].as_py())}')"
         )
     if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_decimal(kind):
         values = column.cast(pa.float64(), safe=False).to_numpy()
     elif pa.types.is_floating(kind):
         values = column.to_numpy()
     else:
-        raise DataError(
-            f"{name}: column '{title}' holds {_spoken(kind)}; encode it as numbers first, or name it with --group"
-        )
-    _refuse_not_finite(values, title, name)
+        raise DataError(f"{name}: column '{title}' holds {_spoken(kind)}; {ADVICE}")
+    _refuse_not_finite(values, title, name, before)
     return values if values.dtype == np.float32 else values.astype(np.float64)
 
 
-def _labels(column: Any, title: str, name: str) -> NDArray[Any]:
-    """The label's column as float64, or as text where it holds names of classes; '+1' and '-1' are numbers."""
-    column = _decoded(column)
-    if not _is_text(column.type):
-        return _numbers(column, title, name).astype(np.float64)
-    text = _text(column, title, name)
-    if not all(_is_number(value) for value in text):
-        return text
-    values = text.astype(np.float64)
-    _refuse_not_finite(values, title, name)
-    return values
+ADVICE = "say in a schema what it is (sottovoce schema FILE), leave it out (--drop), or name its use (--group, --unit)"
 
 
-def _text(column: Any, title: str, name: str) -> NDArray[np.str_]:
+def _labels(column: Any, title: str, name: str, before: int = 0) -> NDArray[Any]:
+    """Some of the label's column: numbers, or text."""
     column = _decoded(column)
-    _refuse_missing(column, title, name)
+    if _is_text(column.type):
+        return _text(column, title, name, before)
+    return _numbers(column, title, name, before).astype(np.float64)
+
+
+def _as_numbers(values: NDArray[Any], title: str, name: str) -> NDArray[Any]:
+    """Labels as float64, or as text where they are names of classes; '+1' and '-1' are numbers."""
+    if values.dtype.kind != "U" or not all(_is_number(value) for value in set(values.tolist())):
+        return values
+    numbers = values.astype(np.float64)
+    _refuse_not_finite(numbers, title, name)
+    return numbers
+
+
+def _text(column: Any, title: str, name: str, before: int = 0) -> NDArray[np.str_]:
+    column = _decoded(column)
+    _refuse_missing(column, title, name, before)
     if pa.types.is_nested(column.type) or pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
         raise DataError(f"{name}: column '{title}' holds {_spoken(column.type)}; write it as UTF-8 text or numbers")
     return np.array([str(value) for value in column.to_pylist()], dtype=np.str_)
@@ -157,23 +266,24 @@ def _decoded(column: Any) -> Any:
     return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 
-def _refuse_missing(column: Any, title: str, name: str) -> None:
+def _refuse_missing(column: Any, title: str, name: str, before: int = 0) -> None:
     missing = column.is_null(nan_is_null=True)
     if _is_text(column.type):
         missing = pc.or_kleene(missing, pc.equal(pc.utf8_trim_whitespace(column), ""))
     first = pc.index(missing, True).as_py()
     if first >= 0:
         raise DataError(
-            f"{name}: column '{title}' has no value in record {first + 1}; fill it in, or drop that record or column"
+            f"{name}: column '{title}' has no value in record {before + first + 1}; say in a schema what that "
+            "counts as (sottovoce schema FILE), or drop that record or column"
         )
 
 
-def _refuse_not_finite(values: NDArray[Any], title: str, name: str) -> None:
+def _refuse_not_finite(values: NDArray[Any], title: str, name: str, before: int = 0) -> None:
     if not np.all(np.isfinite(values)):
         first = int(np.flatnonzero(~np.isfinite(values))[0])
         raise DataError(
-            f"{name}: column '{title}' has the value {values[first]} in record {first + 1}; every value must be a "
-            "finite number: replace it, or drop that record"
+            f"{name}: column '{title}' has the value {values[first]} in record {before + first + 1}; every value "
+            "must be a finite number: replace it, or drop that record"
         )
 
 

@@ -4,15 +4,18 @@ What separates columns, what marks decimals, how letters are encoded: where nobo
 lines, in one way for every reader. A number with a wrong mark is no number, so that a wrong guess ends in an error and
 not in another model; still it is a look at records, which a schema or options spare.
 
-Arrow opens and decompresses files itself wherever it can: its threads then never wait for Python, which hung or aborted
-at exit where they did.
+A text is read in blocks of whole lines, each decoded and handed to Arrow as bytes in memory: so a file of any length
+takes the memory of a block, a line may be of any width, and no thread of Arrow's ever reads a file, or waits for Python
+to read one, which hung or aborted at exit where it did.
 """
 
+import codecs
 import csv
 import io
 import lzma
+import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -39,9 +42,8 @@ NATIVE = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 
 HEAD = 1 << 18  # bytes that are looked at
 LINES = 100  # of which so many lines
-BLOCK = 1 << 20  # bytes that Arrow takes at a time, and the longest line it takes, unless the header is longer
-
-LONGEST = 1 << 24  # bytes of a header that does not end within the head
+LONGEST = 2**31 - 1  # bytes that Arrow takes at a time
+BLOCK = 1 << 24  # bytes of whole lines that are read at a time; more where a line is longer
 
 _WITH_COMMA, _WITH_POINT = re.compile(r"\s*[-+]?\d+,\d+\s*"), re.compile(r"\s*[-+]?\d*\.\d+\s*")
 
@@ -77,7 +79,7 @@ class Dialect:
             raise SpecError(f"{self.separator!r} cannot both separate columns and be a part of them; change one")
         try:
             "".encode(self.encoding or "utf-8")
-        except LookupError:
+        except (LookupError, ValueError):
             raise SpecError(f"there is no encoding '{self.encoding}'; say utf-8, cp1252, latin-1 or utf-16") from None
 
     def over(self, other: "Dialect") -> "Dialect":
@@ -188,26 +190,125 @@ def opened(path: Path) -> Any:
     ending = path.suffix.lower()
     if ending == ".xz":
         return lzma.open(path)
-    return pa.input_stream(str(path), compression=NATIVE.get(ending))
+    return pa.input_stream(pa.OSFile(os.fsencode(path)), compression=NATIVE.get(ending))  # whatever its name is
 
 
-def read_text(path: Path, dialect: Dialect, **convert: Any) -> Any:
-    """The file as an Arrow table; `convert` are options of Arrow's `ConvertOptions`."""
-    dialect = found(path, dialect)
-    header = _head(path).find(b"\n") % LONGEST  # −1 where there is no end of it: a very wide table
-    reading = pa.csv.ReadOptions(use_threads=False, encoding=dialect.encoding, block_size=max(BLOCK, 16 * header))
-    parsing = pa.csv.ParseOptions(delimiter=dialect.separator, quote_char=dialect.quote, newlines_in_values=True)
-    converting = pa.csv.ConvertOptions(decimal_point=dialect.decimal, **convert)
-    try:
-        with opened(path) as file:
-            table = pa.csv.read_csv(file, reading, parsing, converting)
-    except (UnicodeDecodeError, pa.ArrowInvalid) as error:
-        if not isinstance(error, UnicodeDecodeError) and "UTF8" not in str(error):
-            raise
-        raise DataError(_strange_letters(path, dialect)) from None
-    if any(pa.types.is_binary(kind) for kind in table.schema.types):  # what Arrow makes of letters that are none
-        raise DataError(_strange_letters(path, dialect))
+def read_text(path: Path, dialect: Dialect, column_types: Mapping[str, Any] | None = None, **convert: Any) -> Any:
+    """The file as one Arrow table, whose columns' types are told by all of it."""
+    (table,) = text_blocks(path, dialect, column_types, None, **convert)
     return table
+
+
+def text_blocks(
+    path: Path,
+    dialect: Dialect,
+    column_types: Mapping[str, Any] | None = None,
+    size: int | None = BLOCK,
+    **convert: Any,
+) -> Iterator[Any]:
+    r"""The file as Arrow tables, some lines at a time.
+
+    What a column holds is told by its type or, where none is given, by the first block: a number there is a number in
+    all blocks, and where it is none later Arrow says so.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder, "pupils.csv")
+    ...     _ = path.write_text('age,school\n9,"north\nend"\n7,south\n8,south\n')
+    ...     [block.to_pydict() for block in text_blocks(path, Dialect(), size=28)]
+    [{'age': [9], 'school': ['north\nend']}, {'age': [7.0, 8.0], 'school': ['south', 'south']}]
+    """
+    dialect = found(path, dialect)
+    parsing = pa.csv.ParseOptions(delimiter=dialect.separator, quote_char=dialect.quote, newlines_in_values=True)
+    types, known = dict(column_types or {}), False
+    for block in _lines(path, dialect, size):
+        reading = pa.csv.ReadOptions(use_threads=False, block_size=min(len(block) + 1, LONGEST))
+        converting = pa.csv.ConvertOptions(decimal_point=dialect.decimal, column_types=types, **convert)
+        try:
+            table = pa.csv.read_csv(pa.BufferReader(block), reading, parsing, converting)
+        except pa.ArrowInvalid as error:
+            if "UTF8" not in str(error):
+                raise
+            raise DataError(_strange_letters(path, dialect)) from None
+        if any(pa.types.is_binary(kind) for kind in table.schema.types):  # what Arrow makes of letters that are none
+            raise DataError(_strange_letters(path, dialect))
+        if not known:
+            types, known = {f.name: _kept(f.type) for f in table.schema} | types, True
+        yield table
+
+
+def _kept(kind: Any) -> Any:
+    """The type that a column has in later blocks: whole numbers, and nothing at all, may become others."""
+    numeric = pa.types.is_integer(kind) or pa.types.is_null(kind)
+    return pa.float64() if numeric else kind
+
+
+def _lines(path: Path, dialect: Dialect, size: int | None) -> Iterator[bytes]:
+    """Whole lines in UTF-8, about so many bytes at a time (None: all), each time with the header before them."""
+    decoder = None if dialect.encoding == "utf-8" else codecs.getincrementaldecoder(dialect.encoding or "utf-8")()
+    header, rest, first, ended = b"", b"", True, False
+    with opened(path) as file:
+        while not ended:
+            block: bytes = file.read() if size is None else file.read(size)
+            ended = not block or size is None
+            try:
+                rest += block if decoder is None else decoder.decode(block, ended).encode()
+            except UnicodeDecodeError:
+                raise DataError(_strange_letters(path, dialect)) from None
+            rest = rest.removeprefix(codecs.BOM_UTF8) if first else rest
+            cut = len(rest) if ended else _last_end(rest, dialect)
+            if first and not ended and _first_end(rest, dialect) in (0, cut):
+                cut = 0  # a header alone tells nothing of types
+            if not cut and size is not None:
+                size *= 2  # a line is longer than all of this
+            if cut or (first and ended):
+                header = rest[: _first_end(rest, dialect)] if first else header
+                yield rest[:cut] if first else header + rest[:cut]
+                rest, first = rest[cut:], False
+
+
+def _quoted(text: bytes, dialect: Dialect) -> list[tuple[int, int]]:
+    """From where to where text stands between quotes, line ends in it; the last may still be open."""
+    quote = re.escape(dialect.quote.encode())
+    if dialect.quote.encode() not in text:
+        return []
+    between = re.escape((dialect.separator or ",").encode())
+    pattern = re.compile(
+        rb"(?:\A|(?<=[\n\r"
+        + between
+        + rb"]))"
+        + quote
+        + rb"[^"
+        + quote
+        + rb"]*(?:"
+        + quote * 2
+        + rb"[^"
+        + quote
+        + rb"]*)*(?:"
+        + quote
+        + rb"|\Z)"
+    )
+    return [found.span() for found in pattern.finditer(text) if b"\n" in found[0] or found.end() == len(text)]
+
+
+def _last_end(text: bytes, dialect: Dialect) -> int:
+    """After the last line end that is not between quotes; 0 where there is none."""
+    at = text.rfind(b"\n")
+    for start, stop in reversed(_quoted(text, dialect)):
+        if start <= at < stop:
+            at = text.rfind(b"\n", 0, start)
+    return at + 1
+
+
+def _first_end(text: bytes, dialect: Dialect) -> int:
+    """After the first such; 0 where there is none."""
+    at = text.find(b"\n")
+    for start, stop in _quoted(text[: 1 << 20], dialect) if dialect.quote.encode() in text[: at + 1] else []:
+        if start <= at < stop:
+            at = text.find(b"\n", stop)
+    return at + 1
 
 
 def _strange_letters(path: Path, dialect: Dialect) -> str:

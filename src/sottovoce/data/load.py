@@ -8,7 +8,7 @@ import lzma
 import os
 import struct
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -19,8 +19,9 @@ import pyarrow as pa
 import scipy  # not its parts: they load when first used
 from numpy.typing import ArrayLike, NDArray
 
+from sottovoce import within
 from sottovoce._types import Array
-from sottovoce.data.dialect import DIALECT, Dialect, opened, read_text
+from sottovoce.data.dialect import DIALECT, Dialect, opened, read_text, text_blocks
 from sottovoce.data.tables import Table, load_table
 from sottovoce.errors import DataError, SottovoceError, SpecError
 from sottovoce.rows import is_sparse
@@ -45,6 +46,9 @@ EXPECTED = {
     "npz": "a table written by `sottovoce data make`",
 }
 
+Told = Callable[[int], None]
+"""Called with the number of records read so far."""
+
 # what the readers of the three formats and of the compressions throw at a garbled file
 GARBLED = (ValueError, OverflowError, EOFError, OSError, lzma.LZMAError, zlib.error, pa.ArrowException)
 
@@ -61,6 +65,9 @@ def load(
     require_label: bool = True,
     columns: Sequence[str] | None = None,
     dialect: Dialect = DIALECT,
+    unit: str | None = None,
+    drop: Sequence[str] = (),
+    told: Told | None = None,
 ) -> Table:
     r"""Read the records of a file.
 
@@ -78,9 +85,15 @@ def load(
     columns : the features to take from a CSV or Parquet file, by name and in this order; all others, but for a
         label and a group that are named, are left alone
     dialect : how CSV is written, as far as that is known; the rest is found from the first lines
+    unit : the column that says whose life a record is part of; kept as text
+    drop : columns to leave alone
+    told : called with the number of records read so far, where there are many
 
     Notes
     -----
+    CSV and Parquet are read some records at a time, straight into the table; one of more than 2²⁵ numbers is kept in
+    single precision, so that ten million records of thirty columns take 1.2 GB.
+
     The indices of an svmlight file count from 1 unless index 0 occurs in it, or `first_index` says so. Labels in CSV
     and Parquet may be text.
 
@@ -97,9 +110,10 @@ def load(
     path = Path(path)
     name = str(path)
     format = format_of(path, format)
-    if format in ("svmlight", "npz") and (label is not None or group is not None):
+    named = {"label": label, "group": group, "unit": unit, "column to drop": drop[0] if drop else None}
+    if format in ("svmlight", "npz") and any(named.values()):
         raise SpecError(f"{format} files have no named columns, so no label or group can be named; use CSV or Parquet")
-    if label is not None and label == group:
+    if label is not None and label in (group, unit):
         raise SpecError(f"the label and the group cannot both be the column '{label}'; name two columns")
     with one_sentence(path, format):
         if format == "npz":
@@ -110,17 +124,27 @@ def load(
             X, y = _read_svmlight(path, "auto" if first_index is None else first_index == 0)
             table = _from_svmlight(X, y, name)
         else:
-            from sottovoce.data.columns import chosen, to_table  # here: Arrow's parts are slow to load
+            from sottovoce.data.columns import Roles  # here: Arrow's parts are slow to load
 
-            raw = read_arrow(path, format, dialect, {} if group is None else {group: pa.string()})
-            if columns is not None:
-                raw = chosen(raw, [*columns, *(other for other in (label, group) if other is not None)], name)
-                require_label = label is not None
-            table = to_table(raw, name, label, group, require_label)
+            others = [other for other in (label, group, unit) if other is not None]
+            roles = Roles(
+                name,
+                label,
+                group,
+                require_label if columns is None else label is not None,
+                unit,
+                tuple(drop),
+                None if columns is None else (*columns, *others),
+            )
+            texts = {column: pa.string() for column in (group, unit) if column is not None}
+            try:
+                table = roles.to_table(arrow_blocks(path, format, dialect, texts), told)
+            except pa.ArrowInvalid:  # a column is not what its first block says: it is all of it
+                table = roles.to_table([read_arrow(path, format, dialect, texts)], told)
     if n_features is not None:
         table = _widened(table, n_features)
     if positive is not None and table.y is not None:
-        table = Table(table.X, as_signs(table.y, positive)[0], table.groups, table.features, name)
+        table = replace(table, y=as_signs(table.y, positive)[0], name=name)
     return table
 
 
@@ -252,17 +276,32 @@ def format_of(path: Path, format: str | None = None) -> str:
     return format
 
 
-def read_arrow(path: Path, format: str, dialect: Dialect, types: Mapping[str, Any], **convert: Any) -> Any:
-    """A CSV, TSV or Parquet file as an Arrow table; columns of a type that is named are kept so: '007' is not 7."""
+def arrow_blocks(path: Path, format: str, dialect: Dialect, types: Mapping[str, Any], **convert: Any) -> Iterator[Any]:
+    """A CSV, TSV or Parquet file as Arrow tables, some records at a time; columns of a type that is named are kept so.
+
+    Of Parquet files `convert` says only which columns are read.
+    """
     if path.is_dir():
         raise IsADirectoryError
     if format == "parquet":
-        from sottovoce.data.columns import read_parquet
+        from sottovoce.data.columns import parquet_blocks
 
-        return read_parquet(path)
+        yield from parquet_blocks(path, convert.get("include_columns"))
+        return
     if format == "tsv" and dialect.separator is None:
         dialect = replace(dialect, separator="\t")
-    return read_text(path, dialect, column_types=types, **convert)
+    yield from text_blocks(path, dialect, types, **convert)
+
+
+def read_arrow(path: Path, format: str, dialect: Dialect, types: Mapping[str, Any], **convert: Any) -> Any:
+    """The same as one table, in which a column's type is told by all of it: '007' is not 7 where it must not be."""
+    if path.is_dir():
+        raise IsADirectoryError
+    if format == "parquet":
+        return pa.concat_tables(list(arrow_blocks(path, format, dialect, types, **convert)))
+    if format == "tsv" and dialect.separator is None:
+        dialect = replace(dialect, separator="\t")
+    return read_text(path, dialect, types, **convert)
 
 
 def _read_svmlight(path: Path, zero_based: str | bool) -> Any:
@@ -300,6 +339,7 @@ def _widened(table: Table, n_features: int) -> Table:
         raise DataError(
             f"{table.name}: the file has {table.m} features where {n_features} are expected; give it the same features"
         )
+    within.check_count("the number of features", n_features, within.FEATURES)
     X = scipy.sparse.csr_array((table.X.data, table.X.indices, table.X.indptr), shape=(table.n_records, n_features))
     return Table(X, table.y, table.groups, None, table.name)
 

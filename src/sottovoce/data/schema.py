@@ -56,13 +56,13 @@ import math
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -71,10 +71,11 @@ from numpy.typing import NDArray
 
 from sottovoce._types import Array, Matrix
 from sottovoce.data.dialect import DIALECT, Dialect
-from sottovoce.data.load import format_of, load, one_sentence, read_arrow
-from sottovoce.data.tables import unit_rows
+from sottovoce.data.load import Told, arrow_blocks, format_of, load, one_sentence
+from sottovoce.data.tables import Growing, unit_rows
 from sottovoce.errors import DataError, SpecError
 
+Made = TypeVar("Made")
 FILE = "schema.toml"
 NONE = "none"
 REFUSE = "refuse"
@@ -97,6 +98,8 @@ class Columns:
     numbers: Mapping[str, NDArray[Any]]
     texts: Mapping[str, NDArray[np.object_]]
     records: int
+    before: int = 0
+    """How many records of the source came before these."""
 
 
 def read_columns(
@@ -119,22 +122,35 @@ def read_columns(
     >>> columns.numbers["age"], columns.texts["school"].tolist()
     (array([ 9., nan]), ['007', 'north'])
     """
-    with one_sentence(path, format):
-        try:
-            raw = _read(path, format, dialect, numbers, texts, missing)
-        except KeyError as error:
-            raise DataError(f"{path}: the schema names a column that is not there ({error.args[0]}); add it") from None
-    columns = {str(name): raw.column(i) for i, name in enumerate(raw.column_names) if name in {*numbers, *texts}}
-    return from_lists(columns, str(path), numbers, texts, missing)
+    parts = list(_blocks(path, format, numbers, texts, missing, dialect, lambda columns: columns))
+    if len(parts) == 1:
+        return parts[0]
+    return Columns(
+        {column: np.concatenate([part.numbers[column] for part in parts]) for column in numbers},
+        {column: np.concatenate([part.texts[column] for part in parts]) for column in texts},
+        sum(part.records for part in parts),
+    )
 
 
-def _read(
-    path: Path, format: str, dialect: Dialect, numbers: Sequence[str], texts: Sequence[str], missing: Sequence[str]
-) -> Any:
-    """The file as an Arrow table; numbers as texts, to be looked at one by one, where one of them is none to Arrow."""
+def _blocks(
+    path: Path,
+    format: str,
+    numbers: Sequence[str],
+    texts: Sequence[str],
+    missing: Sequence[str],
+    dialect: Dialect,
+    made: Callable[[Columns], Made],
+    told: Told | None = None,
+) -> list[Made]:
+    """What is made of the columns of a file, some records at a time.
 
-    def read(kind: Any) -> Any:
-        return read_arrow(
+    Where a number is none to Arrow, numbers are read as texts, to be looked at one by one.
+    """
+
+    def read(kind: Any) -> list[Made]:
+        found: list[Made] = []
+        before = 0
+        for block in arrow_blocks(
             path,
             format,
             dialect,
@@ -142,12 +158,22 @@ def _read(
             include_columns=[*numbers, *texts],
             null_values=list(missing),
             strings_can_be_null=True,
-        )
+        ):
+            columns = {str(name): block.column(i) for i, name in enumerate(block.column_names)}
+            part = from_lists(columns, str(path), numbers, texts, missing, before)
+            found.append(made(replace(part, records=block.num_rows)))
+            before += block.num_rows
+            if told is not None:
+                told(before)
+        return found
 
-    try:
-        return read(pa.float64())
-    except pa.ArrowInvalid:
-        return read(pa.string())
+    with one_sentence(path, format):
+        try:
+            return read(pa.float64())
+        except KeyError as error:
+            raise DataError(f"{path}: the schema names a column that is not there ({error.args[0]}); add it") from None
+        except pa.ArrowInvalid:
+            return read(pa.string())
 
 
 def from_lists(
@@ -156,6 +182,7 @@ def from_lists(
     numbers: Sequence[str],
     texts: Sequence[str],
     missing: Sequence[str] = MISSING,
+    before: int = 0,
 ) -> Columns:
     """Type columns of plain values, such as a database gives them, or of Arrow's.
 
@@ -170,9 +197,10 @@ def from_lists(
         raise DataError(f"{name}: the schema names column '{lost[0]}', which is not there; there are {there}")
     gone = set(missing)
     return Columns(
-        {column: _numbers(values[column], column, name, gone) for column in numbers},
+        {column: _numbers(values[column], column, name, gone, before) for column in numbers},
         {column: _texts(_listed(values[column]), gone) for column in texts},
         len(next(iter(values.values()), ())),
+        before,
     )
 
 
@@ -181,7 +209,7 @@ def _listed(values: Any) -> Sequence[Any]:
     return listed
 
 
-def _numbers(values: Any, column: str, name: str, missing: set[str]) -> NDArray[Any]:
+def _numbers(values: Any, column: str, name: str, missing: set[str], before: int = 0) -> NDArray[Any]:
     found = _stored(values) if isinstance(values, pa.ChunkedArray) else None
     if found is not None and not np.any(np.isinf(found)):
         return found
@@ -189,8 +217,8 @@ def _numbers(values: Any, column: str, name: str, missing: set[str]) -> NDArray[
     wrong = [place for place, value in enumerate(out) if value is None]
     if wrong:
         raise DataError(
-            f"{name}: column '{column}' is a number in the schema, but record {wrong[0] + 1} holds something else; "
-            "mend the record, or correct the schema"
+            f"{name}: column '{column}' is a number in the schema, but record {before + wrong[0] + 1} holds "
+            "something else; mend the record, or correct the schema"
         )
     return out.astype(np.float64)
 
@@ -246,10 +274,10 @@ def as_text(value: Any) -> str:
 MEND = "mend the record, or say in the schema what a missing value counts as"
 
 
-def refuse(wrong: NDArray[np.bool_], column: str, why: str, cure: str = MEND) -> None:
+def refuse(wrong: NDArray[np.bool_], column: str, why: str, before: int = 0, cure: str = MEND) -> None:
     """Name the first record that the schema has no place for; only its own site ever reads this."""
     if np.any(wrong):
-        raise DataError(f"column '{column}' {why} in record {int(np.flatnonzero(wrong)[0]) + 1}; {cure}")
+        raise DataError(f"column '{column}' {why} in record {before + int(np.flatnonzero(wrong)[0]) + 1}; {cure}")
 
 
 @dataclass(frozen=True)
@@ -302,36 +330,39 @@ class Column:
     def encode(self, columns: Columns) -> Array:
         """(records, features) with rows of norm at most 1, each from its own value alone."""
         if self.kind == "text":
-            return self._hashed(columns.texts[self.name])
+            return self._hashed(columns.texts[self.name], columns.before)
         if self.kind in ("number", "date"):
-            date = self.kind == "date"
-            values = self._days(columns.texts[self.name]) if date else columns.numbers[self.name].astype(np.float64)
+            if self.kind == "date":
+                values = self._days(columns.texts[self.name], columns.before)
+            else:
+                values = columns.numbers[self.name].astype(np.float64)
             gaps = np.isnan(values)
             if self.missing == REFUSE:
-                refuse(gaps, self.name, "has no value")
+                refuse(gaps, self.name, "has no value", columns.before)
             filled = np.where(gaps, 0.0 if self.missing == REFUSE else float(self.missing), values)
             middle, half = 0.5 * self.low + 0.5 * self.high, 0.5 * self.high - 0.5 * self.low
             return np.clip((np.clip(filled, self.low, self.high) - middle) / half, -1.0, 1.0)[:, None]
         texts = columns.texts[self.name]
         known: NDArray[np.bool_] = np.array([value in self.categories for value in texts], dtype=bool)
         if self.missing == REFUSE:
-            refuse(~known, self.name, "has no value, or one that the schema does not list")
+            refuse(~known, self.name, "has no value, or one that the schema does not list", columns.before)
         filled = np.where(known, texts, self.missing)
         hot = (filled[:, None] == np.array(self.categories, dtype=object)[None, :]).astype(np.float64)
         return hot if self.kind == "category" else hot[:, 1:] - hot[:, :1]
 
-    def _days(self, texts: NDArray[np.object_]) -> Array:
+    def _days(self, texts: NDArray[np.object_], before: int) -> Array:
         """Days since the year 1, with fractions; NaN for a missing one."""
         days = np.array([math.nan if text is None else day_of(text, self.format) for text in texts], dtype=np.float64)
         written = f"as in {datetime(2019, 7, 31).strftime(self.format or '%Y-%m-%d')}"
-        refuse(np.isinf(days), self.name, f"is a date in the schema ({written}), but holds something else", "mend it")
+        why = f"is a date in the schema ({written}), but holds something else"
+        refuse(np.isinf(days), self.name, why, before, "mend it")
         return days
 
-    def _hashed(self, texts: NDArray[np.object_]) -> Array:
+    def _hashed(self, texts: NDArray[np.object_], before: int) -> Array:
         """Words counted in their buckets, with their signs, and brought to norm 1."""
         out = np.zeros((len(texts), self.buckets))
         if self.missing == REFUSE:
-            refuse(np.array([text is None for text in texts], dtype=bool), self.name, "has no value")
+            refuse(np.array([text is None for text in texts], dtype=bool), self.name, "has no value", before)
         for row, text in enumerate(texts):
             for word in _WORD.findall((text or "").casefold()):
                 bucket, sign = _place(self.name, word, self.buckets)
@@ -409,16 +440,17 @@ class Label:
         """Whether its column is read as numbers."""
         return self.classes is None or isinstance(self._spelled[0], float)
 
-    def encode(self, values: NDArray[Any]) -> Array:
+    def encode(self, values: NDArray[Any], before: int = 0) -> Array:
         """Numbers within the bounds; of classes −1 and +1, or 0, 1, 2, … where a model has several outputs."""
         if self.classes is None:
-            refuse(np.isnan(values), self.column, "has no value", "give it one, or drop the record")
+            refuse(np.isnan(values), self.column, "has no value", before, "give it one, or drop the record")
             return np.clip(values, self.low, self.high)
         number = np.full(len(values), -1.0)
         for k, one in enumerate(self._spelled):
             number[values == one] = k
         none = "is of neither class" if len(self.classes) == 2 else "is of none of the classes"
-        refuse(number < 0, self.column, f"{none} ({', '.join(map(repr, self.classes))})", "mend or drop the record")
+        why = f"{none} ({', '.join(map(repr, self.classes))})"
+        refuse(number < 0, self.column, why, before, "mend or drop the record")
         return 2.0 * number - 1.0 if self.outputs == 1 else number
 
 
@@ -532,15 +564,26 @@ class Schema:
                 del column[name]  # version 0.1 had no dates and no words
         return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
-    def read(self, path: Path, format: str | None = None) -> Encoded:
-        """All records of a file, encoded."""
+    def read(self, path: Path, format: str | None = None, told: Told | None = None) -> Encoded:
+        """All records of a file, encoded, some of them at a time."""
         kind = self._format(path, format)
         if kind in NUMBERED:
             table = load(path, format=kind, n_features=self.numbered)
             if table.y is None:
                 raise DataError(f"{path}: the file has no labels; give one that has")
             return self.encode_numbered(table.X, table.y)
-        return self.encode(read_columns(path, kind, self.numbers, self.texts, self.missing_values, self.dialect))
+        rows, how = Growing(), (self.missing_values, self.dialect)
+
+        def made(columns: Columns) -> tuple[Any, ...]:
+            encoded = self.encode(columns)
+            if not columns.before:  # the first block, perhaps read again
+                rows.clear()
+            rows.add(np.asarray(encoded.X))
+            return encoded.y, encoded.units, encoded.groups
+
+        parts = _blocks(path, kind, self.numbers, self.texts, *how, made, told)
+        y, units, groups = (None if each[0] is None else np.concatenate(each) for each in zip(*parts, strict=True))
+        return Encoded(rows.whole(), np.asarray(y), units, groups)
 
     def read_rows(self, path: Path, format: str | None = None) -> Matrix:
         """The rows of a file of records to predict: no label or unit is needed."""
@@ -549,7 +592,11 @@ class Schema:
             return self._clipped(load(path, format=kind, n_features=self.numbered, require_label=False).X)
         numbers = [c.name for c in self.columns if c.kind == "number"]
         texts = [c.name for c in self.columns if c.kind != "number"]
-        return self.encode_features(read_columns(path, kind, numbers, texts, self.missing_values, self.dialect))
+        how = (self.missing_values, self.dialect)
+        rows = Growing()
+        for part in _blocks(path, kind, numbers, texts, *how, self.encode_features):
+            rows.add(np.asarray(part))
+        return rows.whole()
 
     def _format(self, path: Path, format: str | None) -> str:
         kind = format_of(path, format)
@@ -562,7 +609,7 @@ class Schema:
     def encode(self, columns: Columns) -> Encoded:
         """Rows, targets and units of named columns."""
         name = self.label.column
-        y = self.label.encode((columns.numbers if self.label.is_number else columns.texts)[name])
+        y = self.label.encode((columns.numbers if self.label.is_number else columns.texts)[name], columns.before)
         units, groups = self._whose(self.unit, columns), self._whose(self.group, columns)
         return Encoded(self.encode_features(columns), y, units, groups)
 
@@ -571,17 +618,17 @@ class Schema:
             return None
         found = columns.texts[column]
         nobody: NDArray[np.bool_] = np.array([value is None for value in found], dtype=bool)
-        refuse(nobody, column, "has no value", "say whose the record is")
+        refuse(nobody, column, "has no value", columns.before, "say whose the record is")
         return found
 
     def encode_features(self, columns: Columns) -> Matrix:
         """The rows of named columns, each from its own values and the schema alone."""
         if not self.plain:
-            return self._bounded(np.hstack([column.encode(columns) for column in self.columns]))
+            return self._bounded(np.hstack([column.encode(columns) for column in self.columns]), own=True)
         each = {column.name: columns.numbers[column.name] for column in self.columns}
         X = np.empty((columns.records, len(each)), dtype=np.result_type(*each.values()))
         for j, (name, values) in enumerate(each.items()):
-            refuse(np.isnan(values), name, "has no value", "fill it in, or drop the record")
+            refuse(np.isnan(values), name, "has no value", columns.before, "fill it in, or drop the record")
             X[:, j] = values
         return self._bounded(X)
 
@@ -602,8 +649,8 @@ class Schema:
         clipped.data = np.clip(clipped.data, self.low, self.high)
         return self._bounded(clipped)
 
-    def _bounded(self, X: Matrix) -> Matrix:
-        return unit_rows(X, self.row_norm) if self.row_norm < self.widest else X
+    def _bounded(self, X: Matrix, own: bool = False) -> Matrix:
+        return unit_rows(X, self.row_norm, own) if self.row_norm < self.widest else X
 
 
 def plain_schema(

@@ -30,6 +30,7 @@ class Table:
     groups : the owner of every record, as text, or None
     features : the columns' names, or None where the format has none (svmlight)
     name : where the records come from, for messages and reports
+    units : whose life every record is part of, as text, or None
 
     Examples
     --------
@@ -43,6 +44,7 @@ class Table:
     groups: NDArray[np.str_] | None
     features: tuple[str, ...] | None
     name: str
+    units: NDArray[np.str_] | None = None
 
     @property
     def n_records(self) -> int:
@@ -55,7 +57,55 @@ class Table:
         return int(self.X.shape[1])
 
 
-def unit_rows(X: Matrix, bound: float = 1.0) -> Matrix:
+LARGE = 1 << 25
+"""Numbers of a table from which on it is kept in single precision: 128 MB, and half of what it would take else."""
+
+
+class Growing:
+    """Rows that come in blocks, as one array in the end: never twice in memory.
+
+    Examples
+    --------
+    >>> rows = Growing()
+    >>> for block in (np.eye(2), np.ones((1, 2))):
+    ...     rows.add(block)
+    >>> rows.whole()
+    array([[1., 0.], [0., 1.], [1., 1.]])
+    """
+
+    def __init__(self, large: int = LARGE) -> None:
+        self._blocks: list[NDArray[Any]] = []
+        self._large = large
+        self._numbers = 0
+
+    def add(self, block: NDArray[Any]) -> None:
+        """Some more rows; an array of their own, which is kept."""
+        self._numbers += block.size
+        if self._numbers > self._large:
+            self._blocks = [each.astype(np.float32, copy=False) for each in self._blocks]
+            block = block.astype(np.float32, copy=False)
+        self._blocks.append(block)
+
+    def clear(self) -> None:
+        """None of them, to begin again."""
+        self._blocks, self._numbers = [], 0
+
+    def whole(self) -> NDArray[Any]:
+        """All of them; the blocks are gone then."""
+        if len(self._blocks) == 1:
+            return self._blocks.pop()
+        records, kind = sum(len(each) for each in self._blocks), np.result_type(*self._blocks)
+        out = np.empty((records, *self._blocks[0].shape[1:]), dtype=kind)
+        place = 0
+        for k, each in enumerate(self._blocks):
+            out[place : place + len(each)] = each
+            place += len(each)
+            self._blocks[k] = each[:0]  # its memory is free
+        self._blocks = []
+        return out
+
+
+def unit_rows(X: Matrix, bound: float = 1.0, own: bool = False) -> Matrix:
     """Scale every row whose norm is over the bound down to the bound, and leave the others as they are, bit for bit.
 
     Each record is scaled by itself alone, so this leaks nothing; dividing by the largest norm of the data, or by a
@@ -66,6 +116,7 @@ def unit_rows(X: Matrix, bound: float = 1.0) -> Matrix:
     ----------
     X : dense 2-d array or CSR matrix
     bound : the public bound on a record's norm
+    own : whether X is the caller's to change: its rows are scaled where they lie, and not in a copy
 
     Returns
     -------
@@ -78,7 +129,7 @@ def unit_rows(X: Matrix, bound: float = 1.0) -> Matrix:
     """
     if not 1e-150 <= bound <= 1e150:  # beyond, its square is no float
         raise SpecError(f"the bound on the norm of a row must be a number over 0, not {bound}")
-    out = _fresh(X)
+    out = _fresh(X, own)
     norms = row_norms(out)
     over = norms > bound
     for row in np.flatnonzero(np.isinf(norms)):  # the squares overflowed: bring the row's largest entry to 1 first
@@ -91,16 +142,17 @@ def unit_rows(X: Matrix, bound: float = 1.0) -> Matrix:
     if is_sparse(out):
         out.data *= np.repeat(factor, np.diff(out.indptr))
     else:
-        out *= factor[:, None]
+        np.multiply(out, factor[:, None], out=out, where=over[:, None])
     return out
 
 
-def _fresh(X: Matrix) -> Matrix:
-    """A copy that may be scaled in place: float32 or float64, finite, each entry of a sparse row stored once."""
+def _fresh(X: Matrix, own: bool = False) -> Matrix:
+    """What may be scaled in place, a copy unless it is the caller's own: floats, finite, each sparse entry once."""
     if is_sparse(X):
         if X.format != "csr":
             raise DataError(f"sparse data must be in CSR form, not {X.format.upper()}; convert it with .tocsr()")
-        out = X.copy() if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
+        floats = X.dtype in (np.float32, np.float64)
+        out = (X if own else X.copy()) if floats else X.astype(np.float64)
         if not out.has_canonical_format:
             out.sum_duplicates()  # entries of one place add up: their squares do not
         values = out.data
@@ -108,8 +160,12 @@ def _fresh(X: Matrix) -> Matrix:
         X = np.asarray(X)
         if X.ndim != 2:
             raise DataError(f"data must be a table of records by features, not an array of {X.ndim} dimensions")
-        out = values = np.array(X, dtype=X.dtype if X.dtype in (np.float32, np.float64) else np.float64, order="C")
-    if not np.all(np.isfinite(values)):
+        kind = X.dtype if X.dtype in (np.float32, np.float64) else np.float64
+        out = values = np.array(X, dtype=kind, order="C", copy=None if own else True)
+    # a sum is not finite if any term is not: no temporary of the data's size unless something is wrong
+    with np.errstate(over="ignore", invalid="ignore"):
+        sound = bool(np.isfinite(np.sum(values, dtype=np.float64)))
+    if not sound and not np.all(np.isfinite(values)):
         raise DataError("the data holds NaN or infinite values; fill them in or drop those records first")
     return out
 

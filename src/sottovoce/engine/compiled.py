@@ -36,7 +36,9 @@ from sottovoce.engine.kernel.data import code_of
 from sottovoce.engine.kernel.rounds import run_rounds
 from sottovoce.errors import SpecError
 from sottovoce.network.averaging import Clipped, Trimmed
-from sottovoce.network.schedule import Schedule
+from sottovoce.network.mixing import Weights, listed
+from sottovoce.network.schedule import Schedule, Steady
+from sottovoce.network.wide import Wide
 from sottovoce.privacy.pairs import Pairs
 from sottovoce.privacy.release import Draws, Gaussian
 from sottovoce.problem.regularisers import Entropy, Euclidean, Regulariser, Separable
@@ -75,10 +77,14 @@ def run_many(jobs: Sequence[Job], states: Sequence[State], start: int, stop: int
     """
     jobs, states = list(jobs), list(states)
     _check(jobs, states, start, stop)
+    packed = _pack(jobs)
+    if jobs[0].schedule.crowded:
+        from sottovoce.engine import crowd  # compiled when there is one
+
+        return crowd.run(jobs, states, (packed.data, packed.model, packed.steps, packed.noise), start, stop)
     z = np.stack([state.z for state in states])
     total = np.stack([state.total for state in states])
     since = states[0].since.astype(np.int64)  # a copy
-    packed = _pack(jobs)
     what = packed.data, packed.plan, packed.model, packed.noise
     scratch = make_scratch(*what, z.shape)
     kind = kind_of(*what, scratch)
@@ -94,7 +100,7 @@ def counted(job: Job) -> bool:
     if type(draws) is not Draws or type(draws.streams) is not Streams:
         return False
     law = draws.release.law
-    return type(law) is Gaussian or (type(law) is Pairs and law.whole)
+    return type(law) is Gaussian or (type(law) is Pairs and (law.whole or job.schedule.crowded))
 
 
 def _draws(job: Job, noise: Noise, start: int, stop: int) -> Iterator[tuple[int, int, Noise]]:
@@ -177,9 +183,13 @@ def _pack(jobs: list[Job]) -> Packed:
 
 def pack(jobs: Sequence[Job]) -> Packed:
     """Lay out the runs, which must share data, loss, schedule, streams and everything else but numbers."""
-    first = jobs[0]
-    plan = _plan(first.schedule, apart=type(first.release.law) is Gaussian)
-    return Packed(_data(_laid_out(first)), plan, _model(jobs), _steps(jobs), _noise(jobs))
+    return Packed(_data(_laid_out(jobs[0])), *parts(jobs))
+
+
+def parts(jobs: Sequence[Job]) -> tuple[Plan, Model, Steps, Noise]:
+    """All of it but the data."""
+    apart = type(jobs[0].release.law) is Gaussian
+    return _plan(jobs[0].schedule, apart), _model(jobs), _steps(jobs), _noise(jobs)
 
 
 GATHERED = 8
@@ -242,10 +252,11 @@ def _plan(schedule: Schedule, apart: bool) -> Plan:
     elif isinstance(averaging, Trimmed):
         bound = float(averaging.f)
     apart = apart and averaging.linear
-    groups = [_groups(W) if apart else [slice(0, len(W))] for W in schedule.mixtures]
-    blocks = [
-        np.concatenate([W[at, at].ravel() for at in split]) for W, split in zip(schedule.mixtures, groups, strict=True)
-    ]
+    if schedule.crowded:  # `crowd` has no plan: what stands here is that of a node alone
+        schedule = Schedule(1, np.array([0, 1]), np.zeros(1, np.int32), np.zeros(1, np.int32), (np.eye(1),))
+    mixtures = [listed(W) for W in schedule.mixtures]
+    groups = [_groups(W) if apart else [slice(0, len(W))] for W in mixtures]
+    blocks = [np.concatenate([W[at, at].ravel() for at in split]) for W, split in zip(mixtures, groups, strict=True)]
     sizes = np.array([len(block) for block in blocks])
     widest = max(len(W) for W in schedule.patterns)
     return Plan(
@@ -255,7 +266,7 @@ def _plan(schedule: Schedule, apart: bool) -> Plan:
         weights=_read_only(np.concatenate(blocks), np.float64),
         corners=_read_only(np.cumsum(sizes) - sizes, np.int64),
         groups=_read_only(np.array([len(split) for split in groups]), np.int64),
-        flat=_read_only(np.array([bool(np.ptp(W) <= FLAT) for W in schedule.mixtures]), np.bool_),
+        flat=_read_only(np.array([bool(np.ptp(W) <= FLAT) for W in mixtures]), np.bool_),
         widest=widest,
         speakers=schedule.speakers or widest,
         averaging=AVERAGINGS[type(averaging)],
@@ -444,15 +455,28 @@ def _variant(method: Known) -> tuple[Any, ...]:
 def _same_schedule(one: Schedule, other: Schedule) -> bool:
     if one is other:
         return True
-    mine: list[NDArray[Any]] = [one.starts, one.active, one.pattern, *one.patterns]
-    theirs: list[NDArray[Any]] = [other.starts, other.active, other.pattern, *other.patterns]
+    mine, theirs = _placed(one), _placed(other)
     return (
         one.n == other.n
+        and type(one) is type(other)
         and one.speakers == other.speakers
         and one.averaging == other.averaging
         and len(one.patterns) == len(other.patterns)
         and all(np.array_equal(a, b) for a, b in zip(mine, theirs, strict=True))
+        and all(map(_same_weights, one.patterns, other.patterns))
     )
+
+
+def _placed(schedule: Schedule) -> list[NDArray[Any]]:
+    """Who is active when."""
+    active = schedule.nodes(1) if isinstance(schedule, Steady) else schedule.active
+    return [schedule.starts, schedule.pattern, active]
+
+
+def _same_weights(one: Weights, other: Weights) -> bool:
+    if isinstance(one, Wide) or isinstance(other, Wide):
+        return isinstance(one, Wide) and isinstance(other, Wide) and one.same(other)
+    return np.array_equal(one, other)
 
 
 def _same_steps(one: Known, other: Known) -> bool:

@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from sottovoce import plugins
 from sottovoce._types import Array, IntArray
 from sottovoce.algorithm.descent import Descent
 from sottovoce.algorithm.dual_averaging import DualAveraging
@@ -18,13 +19,18 @@ from sottovoce.algorithm.method import Gradient, Method, Speaks, State
 from sottovoce.engine import kernel
 from sottovoce.engine.secure import SecureDraws
 from sottovoce.errors import SpecError
-from sottovoce.network.schedule import Schedule
-from sottovoce.privacy.release import Release
+from sottovoce.network.averaging import Exact
+from sottovoce.network.mixing import Gossip
+from sottovoce.network.schedule import Schedule, Steady
+from sottovoce.network.wide import Wide
+from sottovoce.privacy.pairs import Pairs
+from sottovoce.privacy.release import Draws, Gaussian, Release
 from sottovoce.privacy.statistics import Products
 from sottovoce.problem.losses import Loss
 from sottovoce.problem.moments import packed_moments
 from sottovoce.problem.objective import Problem, clipped_mean
-from sottovoce.problem.regularisers import Entropy, Euclidean
+from sottovoce.problem.regularisers import Entropy, Euclidean, Separable
+from sottovoce.problem.shards import Shards
 
 
 class Randomness(Protocol):
@@ -143,7 +149,7 @@ def stretches(job: Job, start: int, stop: int, numbers: int) -> Iterator[Stretch
     while first <= stop:
         last = int(np.searchsorted(starts, starts[first - 1] + max(1, numbers // m), side="right")) - 1
         last = min(max(last, first), stop)
-        nodes = job.schedule.active[starts[first - 1] : starts[last]].astype(np.int64)
+        nodes = job.schedule.listed(first, last).astype(np.int64)
         t = np.repeat(np.arange(first, last + 1), np.diff(starts[first - 1 : last + 1]))
         speaks = job.schedule.speaks(first, last)
         yield Stretch(first, last, nodes, t, speaks, draw(job.draws, nodes, t, speaks, m))
@@ -164,9 +170,18 @@ class Engine:
     together : runs the rounds, of jobs that it does not refuse
     methods, samplers, laws, regularisers, distances, averagings : the types that it knows
     losses : the losses that it knows, by name
+    crowds : the averagings that it knows where a round has more nodes than a matrix is made for
     secure : whether it runs jobs whose draws are secure ones
     worth : work (see `work`) from which on 'auto' takes it; never, unless this is said
     blur : how far, relatively, the noise that it makes itself is from the reference's
+    rounding : how far, relatively, its trajectories may be from the reference's where all draws are the same
+    seeds : whether jobs that it runs together may have draws and schedules of their own
+    unknown : what it does not know of a job besides, in words that follow 'the'
+    lacking : what it needs and this machine has not; None where there is nothing
+    judge : `Problem.judge` where the engine has the records; None leaves it to the problem
+    look : (jobs, states, round) -> (mean model over the nodes, their mean distance from it) of each run, where the
+        engine has the states; None, or a None from it, leaves it to the method
+    about : what it runs on, in words, where that is not the machine's processors
     """
 
     name: str
@@ -178,9 +193,17 @@ class Engine:
     distances: Collection[type] | None = None
     averagings: Collection[type] | None = None
     losses: Mapping[str, Loss] | None = None
+    crowds: Collection[type] | None = None
     secure: bool = True
     worth: float = math.inf
     blur: float = 0.0
+    rounding: float = 1e-12
+    seeds: bool = False
+    unknown: Callable[[Job], str | None] | None = None
+    lacking: Callable[[], str | None] | None = None
+    judge: Callable[[Problem, Array, Shards | None], tuple[Array, Array]] | None = None
+    look: Callable[[Sequence[Job], Sequence[State], int], tuple[Array, Array] | None] | None = None
+    about: Callable[[], str] | None = None
 
     def refusal(self, job: Job) -> str | None:
         """Why it cannot run a job, in one sentence; None where it can.
@@ -197,8 +220,13 @@ class Engine:
         """
         unknown = next(self._unknown(job), None)
         if unknown is None:
-            return None
+            lacks = self.lacks()
+            return None if lacks is None else f"the {self.name} engine cannot run: {lacks}"
         return f"the {self.name} engine does not know the {unknown}; use engine='reference', which runs everything"
+
+    def lacks(self) -> str | None:
+        """What it needs and this machine has not."""
+        return None if self.lacking is None else self.lacking()
 
     def _unknown(self, job: Job) -> Iterator[str]:
         parts = {
@@ -216,8 +244,24 @@ class Engine:
         row = loss if self.losses is None else self.losses.get(loss.name)
         if row is None or row.slope_formula is not loss.slope_formula:
             yield f"loss '{loss.name}' (it knows those that were in the table when it was first used)"
+        if self.crowds is not None and job.schedule.crowded:
+            yield from self._too_many(job)
         if not self.secure and job.secure:
             yield "secure release (of a run without a seed; secure=False or --no-secure would do without)"
+        other = None if self.unknown is None else self.unknown(job)
+        if other is not None:
+            yield other
+
+    def _too_many(self, job: Job) -> Iterator[str]:
+        """Of a run with more nodes in a round than a matrix is made for."""
+        averaging, law = job.schedule.averaging, job.release.law
+        if not isinstance(job.schedule, Steady):
+            yield "schedule: rounds of so many nodes, and not always the same ones"
+        if self.crowds is not None and type(averaging) not in self.crowds:
+            yield f"averaging '{averaging}' of so many nodes"
+        means = all(isinstance(W, Wide) and W.flat for W in job.schedule.patterns) or isinstance(averaging, Exact)
+        if type(job.draws) is not Draws or not (type(law) is Gaussian or (law.secrets and means)):
+            yield f"law of noise {type(law).__name__} of so many nodes, unless every round ends with the mean of all"
 
     def refuse(self, jobs: Sequence[Job]) -> None:
         """Raise what `refusal` says, if it says anything."""
@@ -262,6 +306,42 @@ def _compiled(jobs: Sequence[Job], states: Sequence[State], start: int, stop: in
     return compiled.run_together(jobs, states, start, stop)
 
 
+def _gpu(jobs: Sequence[Job], states: Sequence[State], start: int, stop: int) -> list[State]:
+    from sottovoce.engine.gpu import runs  # CuPy, and Numba
+
+    return runs.run_together(jobs, states, start, stop)
+
+
+def _unknown_to_gpu(job: Job) -> str | None:
+    from sottovoce.engine.gpu import runs
+
+    return runs.unknown(job)
+
+
+def _no_gpu() -> str | None:
+    from sottovoce.engine.gpu import runs
+
+    return runs.lacking()
+
+
+def _judged_by_gpu(problem: Problem, models: Array, other: Shards | None) -> tuple[Array, Array]:
+    from sottovoce.engine.gpu.judge import judge
+
+    return judge(problem, models, other)
+
+
+def _looked_at_by_gpu(jobs: Sequence[Job], states: Sequence[State], t: int) -> tuple[Array, Array] | None:
+    from sottovoce.engine.gpu import runs
+
+    return runs.look(jobs, states, t)
+
+
+def _about_gpu() -> str:
+    from sottovoce.engine.gpu import runs
+
+    return runs.about()
+
+
 ENGINES: dict[str, Engine] = {
     engine.name: engine
     for engine in (
@@ -276,9 +356,30 @@ ENGINES: dict[str, Engine] = {
             distances=(Euclidean, Entropy),
             averagings=kernel.AVERAGINGS,
             losses=kernel.LOSSES,
+            crowds=(Gossip, Exact),
             secure=False,
             worth=2e8,  # some ten seconds of the reference engine
             blur=3e-7,  # float32
+        ),
+        Engine(
+            "gpu",
+            _gpu,
+            methods=(DualAveraging, Descent),
+            samplers=kernel.SAMPLERS,
+            laws=(Gaussian, Pairs),
+            regularisers=(Separable,),
+            distances=(Euclidean,),
+            averagings=(Gossip, Exact),
+            secure=False,
+            worth=2e9,  # some seconds of the compiled engine
+            blur=3e-7,
+            rounding=1e-4,  # all of it in float32, which runs that amplify what is small make more of
+            seeds=True,
+            unknown=_unknown_to_gpu,
+            lacking=_no_gpu,
+            judge=_judged_by_gpu,
+            look=_looked_at_by_gpu,
+            about=_about_gpu,
         ),
     )
 }
@@ -288,13 +389,14 @@ OVERHEAD = 5000  # what a release costs the reference engine besides, in coordin
 
 def work(job: Job) -> int:
     """What the reference engine has to do: coordinates of released subgradients, with an overhead for each release."""
-    return len(job.schedule.active) * (job.problem.m + OVERHEAD)
+    return int(job.schedule.starts[-1]) * (job.problem.m + OVERHEAD)
 
 
 def check_engine(name: str) -> None:
     """Refuse an engine that is not there."""
-    if name != "auto" and name not in ENGINES:
-        raise SpecError(f"there is no engine '{name}'; choose one of auto, {', '.join(ENGINES)}")
+    if name != "auto" and name not in ENGINES and not plugins.found("engine", name, ENGINES):
+        wrong = plugins.hint("engine")
+        raise SpecError(f"there is no engine '{name}'; choose one of auto, {', '.join(ENGINES)}{wrong}")
 
 
 def choose(name: str, job: Job, runs: int = 1) -> Engine:

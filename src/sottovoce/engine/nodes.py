@@ -193,8 +193,7 @@ def run(job: Job, state: State, start: int, stop: int) -> State:
     """Run rounds start … stop on n nodes at once and collect their rows."""
     n = job.problem.shards.n
     network = MemoryNetwork()
-    first, last = int(job.schedule.starts[start - 1]), int(job.schedule.starts[stop])
-    active = job.schedule.active[first:last]
+    active = job.schedule.listed(start, stop)
     ts = np.repeat(np.arange(start, stop + 1), np.diff(job.schedule.starts[start - 1 : stop + 1]))
 
     def play(i: int) -> State:

@@ -1,6 +1,7 @@
 """Estimators in the manner of scikit-learn: private linear models, and scalers that learn nothing from the data."""
 
 from sottovoce.estimators.classifier import PrivateClassifier
+from sottovoce.estimators.encoder import PublicEncoder
 from sottovoce.estimators.regressor import PrivateRegressor
 from sottovoce.estimators.search import PrivateSearchCV
 from sottovoce.estimators.transformers import PublicProjection, PublicScaler, RowNormalizer
@@ -9,6 +10,7 @@ __all__ = [
     "PrivateClassifier",
     "PrivateRegressor",
     "PrivateSearchCV",
+    "PublicEncoder",
     "PublicProjection",
     "PublicScaler",
     "RowNormalizer",

@@ -8,6 +8,7 @@ is done to that record by itself: its row is scaled down to the public bound, it
 
 import warnings
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -21,7 +22,7 @@ from sottovoce.errors import DataError, PrivacyLeakWarning, SpecError
 from sottovoce.estimators import settings
 from sottovoce.estimators.evaluation import Evaluates
 from sottovoce.estimators.settings import whole
-from sottovoce.estimators.spent import digest, remember
+from sottovoce.estimators.spent import digest, paying, remember
 from sottovoce.planner import Choice, Facts
 from sottovoce.privacy.statement import PrivacyStatement
 from sottovoce.problem.losses import LOSSES, Loss
@@ -30,6 +31,7 @@ from sottovoce.problem.shards import Shards, by_group
 from sottovoce.rows import is_sparse, row_norms
 from sottovoce.run.build import ROW_SLACK
 from sottovoce.run.result import Result
+from sottovoce.run.scale import Scale
 from sottovoce.run.solve import solve
 from sottovoce.run.spec import Execution, Spec
 
@@ -92,6 +94,8 @@ def refuse_missing(values: NDArray[Any], name: str, what: str) -> None:
 
 ROW_NORM = 1.0
 """The bound that rows are scaled down to where none is given: fixed, so that it tells of nobody."""
+LARGEST = 1e150
+"""A bound that no row is over."""
 OBSERVATIONS = 40
 """How often a run is looked at that is tracked."""
 
@@ -109,6 +113,8 @@ class Prepared(NamedTuple):
     """By which this process knows the records again."""
     owner: IntArray
     """Whose each record is."""
+    X: Matrix
+    """The records as they came."""
 
 
 class Last(NamedTuple):
@@ -149,6 +155,7 @@ class PrivateLinearModel(Evaluates, BaseEstimator):
     engine: str
     track: bool
     warm_start: bool
+    budget: Any
     _last: Last
     _column: ClassVar[float] = settings.INTERCEPT
     """B."""
@@ -181,8 +188,9 @@ class PrivateLinearModel(Evaluates, BaseEstimator):
             statements = self._last.statements
             again = settings.further(spec.seed, len(statements))
             spec = spec.but(algorithm__distance=Euclidean(self._last.model), seed=again)
-        execution = Execution(self.engine, OBSERVATIONS if self.track else None)
-        result = solve(spec, run.shards, execution=execution, secure=self.secure is not False, nodes=run.nodes)
+        execution, secure = Execution(self.engine, OBSERVATIONS if self.track else None), self.secure is not False
+        with paying(self.budget, "fit", run.X, run.owner, (spec, run.shards)) as allow:
+            result = solve(spec, run.shards, execution=execution, secure=secure, allow=allow, nodes=run.nodes)
         self.plan_, self.spec_, self.nodes_ = run.choice, spec, np.array(run.nodes)
         self.privacy_, self.history_ = result.statement, result.history
         self._last = Last(run.problem, tuple(result.model.tolist()), (*statements, result.statement))
@@ -193,18 +201,44 @@ class PrivateLinearModel(Evaluates, BaseEstimator):
         return self
 
     def to_result(self, features: tuple[str, ...] | None = None) -> Result:
-        """The run as `sottovoce train` keeps it, its model in units of the records: to save, report and verify."""
+        """The run as `sottovoce train` keeps it, with what new records need to meet its model: to report and verify."""
         check_is_fitted(self)
-        scale = np.ones(self._result.models.shape[1]).reshape(self.spec_.problem.outputs, -1)
-        scale[:, : self.n_features_in_] /= self.row_norm_
         names = getattr(self, "feature_names_in_", None) if features is None else features
         return replace(
             self._result,
-            models=self._result.models * scale.ravel(),
             statement=self.privacy_,
             classes=self._named(),
             features=None if names is None else tuple(str(name) for name in names),
+            scale=self._record_scale(),
         )
+
+    def save(self, folder: str | Path, *, schema: str | Path | None = None, force: bool = False) -> Path:
+        """Keep the fitted model in a folder, as `sottovoce train --out` does; `sottovoce.load` reads it back.
+
+        Parameters
+        ----------
+        folder : where to, made if need be
+        schema : the schema.toml by which records were encoded, if they were
+        force : whether to take the place of another release that lies there
+        """
+        from sottovoce.estimators.saved import save
+
+        return save(self, folder, schema=schema, force=force)
+
+    def report(self, path: str | Path, title: str | None = None) -> Path:
+        """Write one HTML page about the fit, the same that `sottovoce report` makes of its folder, verified first."""
+        from sottovoce.report import write  # Bokeh takes long to load: only when used
+
+        result = self.to_result()
+        result.verify()
+        return write([result], path, title)
+
+    _run_scale: Scale | None = None
+    """Of a model that was not fitted here, but by `sottovoce train` or a node."""
+
+    def _record_scale(self) -> Scale:
+        """How new records meet the model."""
+        return self._run_scale or Scale(bound=self.row_norm_, unit=self.row_norm_)
 
     def _named(self) -> tuple[Any, ...] | None:
         """The classes of a result; None of a regression."""
@@ -213,7 +247,7 @@ class PrivateLinearModel(Evaluates, BaseEstimator):
     def _prepare(self, X: Any, y: Any, nodes: Any, units: Any, sample_weight: Any = None) -> Prepared:
         if y is None:
             raise DataError(f"{type(self).__name__} requires y to be passed, but the target y is None")
-        key = settings.seed(self.random_state)
+        key, self._run_scale = settings.seed(self.random_state), None
         if self.secure not in ("auto", True, False):
             raise SpecError(f"secure must be 'auto', True or False, not {self.secure!r}")
         if self.secure is True and key is not None:
@@ -247,7 +281,7 @@ class PrivateLinearModel(Evaluates, BaseEstimator):
         owner = np.repeat(np.arange(len(names)), np.diff(offsets))
         if order is not None:
             owner[order] = owner.copy()
-        return Prepared(choice.spec.but(seed=key), choice, names, problem, shards, digest(X, y), owner)
+        return Prepared(choice.spec.but(seed=key), choice, names, problem, shards, digest(X, y), owner, X)
 
     def _plan(self, sizes: tuple[int, ...], names: tuple[str, ...], outputs: int, of: str, sparse: bool) -> Choice:
         """The planner's choice from public numbers alone: that this takes no data is what keeps it private."""
@@ -268,8 +302,13 @@ class PrivateLinearModel(Evaluates, BaseEstimator):
             penalty=settings.penalty_name(self.penalty),
             weight=self._mean_weight(),
             sparse=sparse,
+            free=() if epsilon is None else self._free(),
         )
         return settings.plan(facts, epsilon is not None, self._given())
+
+    def _free(self) -> tuple[str, ...]:
+        """What the planner may choose in place of what it is told."""
+        return ()
 
     def _public_row_norm(self) -> float:
         if self.row_norm is not None:
@@ -285,7 +324,8 @@ class PrivateLinearModel(Evaluates, BaseEstimator):
         """Rows within the public bound: longer ones scaled down to it, each by itself, or refused."""
         if self.on_violation not in ("clip", "raise"):
             raise SpecError(f"on_violation must be 'clip' or 'raise', not {self.on_violation!r}")
-        bounded = unit_rows(X, self.row_norm_)
+        limit = self.row_norm_ if self._run_scale is None else self._run_scale.bound or LARGEST
+        bounded = unit_rows(X, limit)
         if self.on_violation == "raise" and np.any(over := row_norms(X) > self.row_norm_ * (1 + ROW_SLACK)):
             raise DataError(
                 f"{np.sum(over)} of {len(over)} rows are over the public bound row_norm = {self.row_norm_:g}, row "

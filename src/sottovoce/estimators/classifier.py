@@ -1,24 +1,24 @@
 """PrivateClassifier: support vectors or logistic regression over many owners' records, as a scikit-learn estimator."""
 
-import math
-from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import type_of_target
 
 from sottovoce._types import Array
-from sottovoce.errors import DataError, PrivacyError, SpecError
+from sottovoce.errors import DataError, SpecError
 from sottovoce.estimators import settings
 from sottovoce.estimators.base import PrivateLinearModel, known_loss, leak, refuse_missing
-from sottovoce.evaluation.curves import public_link
+from sottovoce.evaluation.curves import probabilities, public_link
 from sottovoce.evaluation.private import Evaluation, answers
+from sottovoce.planner import Choice
+from sottovoce.planner.terms import Weighing
 from sottovoce.problem import losses
 from sottovoce.problem.losses import Loss
-from sottovoce.problem.regularisers import Euclidean
+from sottovoce.run.scale import Scale
 from sottovoce.run.spec import Spec
 
 LOSSES = "auto, hinge, smoothed_hinge, logistic, squared_hinge, softmax"
@@ -34,11 +34,13 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
     ----------
     epsilon : ε of the guarantee; None for no noise, which protects nobody
     delta : δ of the guarantee; "auto" is 1e-5, or half of one over the number of records if that is less
-    loss : "hinge" (the default for two classes), "logistic", "smoothed_hinge(width)", "squared_hinge" (its slope
-        clipped at 2) or "softmax" (the default for more). More than two classes under a loss for two are trained one
-        against the rest, all at once, in a single release
+    loss : "hinge", "logistic", "smoothed_hinge(width)", "squared_hinge" (its slope clipped at 2) or "softmax". "auto"
+        is a hinge for two classes or, where public numbers say that there is little noise, "logistic"; "softmax" for
+        more. More than two classes under a loss for two are trained one against the rest, all at once, in a single
+        release
     penalty, alpha, l1_ratio : "l2", "l1", "elasticnet" or None, with weight `alpha` as in scikit-learn's
-        `SGDClassifier`, on rows in units of `row_norm`. The intercept is penalised too
+        `SGDClassifier`, on rows in units of `row_norm`. The intercept is penalised too. "auto" is l2 and, where it is a
+        hinge, a threshold (l1) of half a deviation of the noise
     trust : whom the owners trust: "nobody" (every message may be read, every other node be curious), "majority" or a
         number (so many nodes may collude, the others keep secrets that they share in pairs), or "centre" (one node
         holds all records)
@@ -64,6 +66,8 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
     engine : "auto", "reference" or "nodes"; "compiled" is for runs that are not secure
     track : whether to keep `history_`, in simulations only
     warm_start : whether a further `fit` starts from the model of the last one; see `spent_`
+    budget : a `Budget(epsilon, delta, path)` that every fit and evaluation is paid from, before it is made; what would
+        pass it is refused. The same ledger serves other estimators, processes and the command
 
     Attributes
     ----------
@@ -126,6 +130,7 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
         engine: str = "auto",
         track: bool = False,
         warm_start: bool = False,
+        budget: Any = None,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -154,6 +159,7 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
         self.engine = engine
         self.track = track
         self.warm_start = warm_start
+        self.budget = budget
 
     def fit(self, X: Any, y: Any, nodes: Any = None, units: Any = None, sample_weight: Any = None) -> Self:
         """Train on everybody's records.
@@ -187,14 +193,7 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
 
         They are as well calibrated as a public formula can make them; `use_calibration` makes them better.
         """
-        scores = self.decision_function(X)
-        if self.loss_ == "softmax":
-            return softmax(scores, axis=1)
-        slope, shift = self.link_
-        likely = expit(slope * scores + shift)
-        if scores.ndim == 1:
-            return np.column_stack([1 - likely, likely])
-        return likely / np.maximum(likely.sum(axis=1, keepdims=True), np.finfo(float).tiny)
+        return probabilities(self.decision_function(X), self.loss_, self.link_)
 
     def predict_log_proba(self, X: Any) -> Array:
         """Their logarithms."""
@@ -259,11 +258,24 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
             raise SpecError(f"shape must be 'auto', True or False, not {self.shape!r}")
         return bool(self.shape)
 
+    def _free(self) -> tuple[str, ...]:
+        return tuple(name for name in ("loss", "penalty") if getattr(self, name) == "auto")
+
+    def _plan(self, sizes: tuple[int, ...], names: tuple[str, ...], outputs: int, of: str, sparse: bool) -> Choice:
+        choice = super()._plan(sizes, names, outputs, of, sparse)
+        self._settle(choice.spec.problem.loss)
+        return choice
+
     def _labels(self) -> tuple[Any, ...]:
         return tuple(self.classes_.tolist())
 
     def _named(self) -> tuple[Any, ...]:
         return self._labels()
+
+    def _record_scale(self) -> Scale:
+        two = len(self.classes_) == 2
+        link = None if self.loss_ == "softmax" else (float(self.link_[0]), float(self.link_[1]))
+        return replace(super()._record_scale(), threshold=float(self.threshold_) if two else 0.0, link=link)
 
     def _loss(self, outputs: int) -> Loss:
         if self.loss == "auto":
@@ -272,45 +284,24 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
             loss = losses.LOSSES.make("logistic" if outputs == 1 else "softmax")  # of two classes: the same model
         else:
             loss = known_loss(self.loss, "binary", LOSSES)
-        self.loss_ = str(loss)
-        self.threshold_, self.link_ = 0.0, public_link(loss.name)
+        self._settle(loss)
         return loss
 
+    def _settle(self, loss: Loss) -> None:
+        self.loss_ = str(loss)
+        self.threshold_, self.link_ = 0.0, public_link(loss.name)
+
     def _weights(self, targets: Array, sample_weight: Any) -> Array | None:
-        per_class = self._class_weights()
-        self._largest = 1.0 if per_class is None else float(per_class.max())
-        if per_class is None and sample_weight is None:
-            return None
-        weights = np.ones(len(targets))
-        if per_class is not None:
-            numbers = targets if len(self.classes_) > 2 else (targets + 1.0) / 2
-            weights = per_class[numbers.astype(int)] / per_class.max()
-        return weights if sample_weight is None else weights * self._bounded_weights(sample_weight, len(targets))
+        weighing = self._weighing()
+        self._largest = weighing.largest
+        weights = weighing.of_classes(targets if len(self.classes_) > 2 else (targets + 1.0) / 2)
+        if sample_weight is None:
+            return weights
+        return (1.0 if weights is None else weights) * self._bounded_weights(sample_weight, len(targets))
 
-    def _class_weights(self) -> Array | None:
-        """What each class counts, in the order of `classes_`; public."""
-        prior = self._prior()
-        if self.class_weight is None:
-            return None
-        if isinstance(self.class_weight, str):
-            if self.class_weight != "balanced":
-                raise SpecError(f"class_weight must be None, 'balanced' or a dictionary, not {self.class_weight!r}")
-            if prior is None:
-                raise PrivacyError(
-                    "class_weight='balanced' needs how likely each class is, which would have to be read off the data; "
-                    "give a public prior, such as prior={'no': 0.97, 'yes': 0.03}"
-                )
-            return 1.0 / (len(prior) * prior)
-        return _of_classes(self.class_weight, self.classes_, "class_weight", 1.0)
-
-    def _prior(self) -> Array | None:
-        """How likely each class is, in the order of `classes_`; public."""
-        if self.prior is None:
-            return None
-        shares = _of_classes(self.prior, self.classes_, "prior", None)
-        if not math.isclose(shares.sum(), 1.0, abs_tol=1e-3):
-            raise SpecError(f"the shares of a prior sum to 1, not to {shares.sum():g}; give the share of every class")
-        return shares / shares.sum()
+    def _weighing(self) -> Weighing:
+        """What the classes count, and how likely they are; public."""
+        return Weighing.of(self.classes_.tolist(), self.class_weight, self.prior)
 
     def _bounded_weights(self, sample_weight: Any, records: int) -> Array:
         """Weights of records over their public bound."""
@@ -337,14 +328,7 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
         return np.minimum(weights, bound) / bound
 
     def _mean_weight(self) -> float:
-        """By the prior or, without one, by that which the weights would balance: so they are mostly meant."""
-        weights = self._class_weights()
-        if weights is None:
-            return 1.0
-        prior = self._prior()
-        if prior is None:
-            prior = (1.0 / weights) / np.sum(1.0 / weights)
-        return float(np.dot(prior, weights) / weights.max())
+        return self._weighing().mean
 
     def _given(self) -> dict[str, Any]:
         """As in scikit-learn α stands beside the loss with its weights; here they are divided by the largest."""
@@ -352,46 +336,10 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
         return given | ({} if isinstance(alpha, str) or self._largest == 1.0 else {"alpha": alpha / self._largest})
 
     def _started(self, spec: Spec) -> Spec:
-        """With a prior the constant terms start at the log-odds of each class, as the weights leave them."""
-        prior, weights = self._prior(), self._class_weights()
-        if prior is None or not spec.problem.intercept:
-            return spec
-        shares = prior if weights is None else prior * weights / np.dot(prior, weights)
-        odds = np.log(shares[1:] / shares[:1]) if len(shares) == 2 else np.log(shares / (1 - shares))
-        if self.loss_ == "softmax":
-            odds = np.log(shares) - np.mean(np.log(shares))
-        if np.allclose(odds, 0.0):
-            return spec
-        centre = np.zeros((len(odds), self.n_features_in_ + 1))
-        centre[:, -1] = odds / spec.problem.intercept
-        return spec.but(algorithm__distance=Euclidean(tuple(centre.ravel().tolist())))
+        return self._weighing().started(spec, self.n_features_in_)
 
     def _keep(self, models: Array) -> None:
         each = 1 if len(self.classes_) == 2 else len(self.classes_)
         models = models.reshape(len(models), each, -1)
         self.node_coef_, self.node_intercept_ = self._split(models)
         self.coef_, self.intercept_ = self._split(models.mean(axis=0))
-
-
-def _of_classes(given: Any, classes: NDArray[Any], name: str, default: float | None) -> Array:
-    """One public number over 0 a class, from a dictionary or a list in the order of the classes."""
-    if isinstance(given, Mapping):
-        known = classes.tolist()
-        odd = [key for key in given if key not in known]
-        lacking = [label for label in known if label not in given] if default is None else []
-        if odd or lacking:
-            what = f"names {odd[0]!r}, which is no class" if odd else f"says nothing of the class {lacking[0]!r}"
-            raise SpecError(f"{name} {what}; the classes are {known}")
-        values = [given.get(label, default) for label in known]
-    else:
-        values = list(given) if np.ndim(given) == 1 else []
-    try:
-        numbers = np.array(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        numbers = np.empty(0)
-    if numbers.shape != classes.shape or not np.all((numbers > 0) & np.isfinite(numbers)):
-        raise SpecError(
-            f"{name} must be a public number over 0 for each of the {len(classes)} classes, by their labels or in "
-            f"their order, not {given!r}"
-        )
-    return numbers

@@ -6,6 +6,7 @@ path of penalties, an estimate of R², intervals that count the noise.
 """
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from sottovoce.problem import losses
 from sottovoce.problem.least_squares import NoisyLeastSquares
 from sottovoce.problem.losses import Loss
 from sottovoce.run.result import Result
+from sottovoce.run.scale import Scale
 
 LOSSES = "auto, huber, absolute, quantile, squared"
 TARGET_BOUNDS = (-1.0, 1.0)
@@ -60,6 +62,8 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
     engine : "auto", "reference" or "nodes"; "compiled" is for runs that are not secure
     track : whether to keep `history_`, in simulations only
     warm_start : whether a further `fit` starts from the model of the last one; see `spent_`
+    budget : a `Budget(epsilon, delta, path)` that every fit and evaluation is paid from, before it is made; what would
+        pass it is refused. The same ledger serves other estimators, processes and the command
 
     Attributes
     ----------
@@ -116,6 +120,7 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
         engine: str = "auto",
         track: bool = False,
         warm_start: bool = False,
+        budget: Any = None,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -141,6 +146,7 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
         self.engine = engine
         self.track = track
         self.warm_start = warm_start
+        self.budget = budget
 
     def predict(self, X: Any) -> Array:
         """The target of every record, as the linear model has it."""
@@ -240,6 +246,9 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
 
     def _labels(self) -> tuple[Any, ...]:
         return self.target_bounds_
+
+    def _record_scale(self) -> Scale:
+        return self._run_scale or replace(super()._record_scale(), targets=self.target_bounds_)
 
     def _loss(self, outputs: int) -> Loss:
         loss = losses.LOSSES.make("squared") if self.loss == "auto" else known_loss(self.loss, "real", LOSSES)

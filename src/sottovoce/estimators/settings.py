@@ -12,23 +12,21 @@ from typing import Any
 import numpy as np
 
 from sottovoce.algorithm.method import ALL, constant, linear
-from sottovoce.errors import DataError, PrivacyError, SpecError
+from sottovoce.errors import SpecError
 from sottovoce.planner import Choice, Facts, choose
+from sottovoce.planner.terms import INTERCEPT, SMALL_INTERCEPT, budget, is_number, refuse_small_nodes, steepest
 from sottovoce.planner.trust import read_trust
-from sottovoce.privacy import calibration
 from sottovoce.privacy import sampling as release
-from sottovoce.privacy.accounting import check_delta
 from sottovoce.privacy.calibration import NoNoise
 from sottovoce.privacy.release import Adversary
 from sottovoce.problem.regularisers import REGULARISERS, Regulariser, elastic_net
 from sottovoce.run.spec import Spec
 
-INTERCEPT = 0.5
-"""B, the value of the intercept's column beside rows of norm at most 1: L grows by a ninth, the intercept can move."""
-SMALL_INTERCEPT = 0.25
-"""B where what counts is the side of 0 on which a score lies: L grows by 3 %, and a score of 1 is not so far."""
-STEEPEST = 2.0
-"""Where a loss has no bounded slope, slopes are clipped to that of an error of the width of [−1, 1]."""
+__all__ = [
+    "INTERCEPT", "SMALL_INTERCEPT", "budget", "further", "over_zero", "penalty_name", "plan", "refuse_small_nodes",
+    "regulariser", "seed", "watching", "whole",
+]  # fmt: skip
+
 PENALTIES = {"auto": "l2", "l2": "l2", "l1": "l1", "elasticnet": "elastic_net", "none": "none"}
 SAMPLINGS = ("auto", "poisson", "fixed", "full")
 NO_NOISE = 10.0
@@ -37,46 +35,6 @@ ENDLESS = 1e4
 """The same of a regression, whose plans are right for any ε."""
 REACH = 1e4
 """How long a model may get, in units of mean gradients, in as few rounds as there are."""
-
-
-def budget(epsilon: Any, delta: Any, units: int) -> tuple[float | None, float]:
-    """ε (None for no noise) and δ, by default 1e-5 or half a record's share, whichever is smaller.
-
-    Examples
-    --------
-    >>> budget(1.0, "auto", 1000), budget(float("inf"), 1e-6, 1000)
-    ((1.0, 1e-05), (None, 1e-06))
-    """
-    if isinstance(epsilon, float | int | np.number) and not epsilon > 0:
-        raise PrivacyError(f"epsilon must be over 0 (None for no privacy at all), not {epsilon}")
-    if epsilon is not None and not _is_number(epsilon):
-        raise PrivacyError(f"epsilon must be a number over 0 (None for no privacy at all), not {epsilon!r}")
-    if delta == "auto":
-        delta = min(1e-5, 0.5 / units)
-    elif not _is_number(delta):
-        raise PrivacyError(f"delta must be 'auto' or a number between 0 and 1, not {delta!r}")
-    check_delta(float(delta))
-    return None if epsilon is None or math.isinf(epsilon) else float(epsilon), float(delta)
-
-
-def refuse_small_nodes(
-    sizes: tuple[int, ...], names: tuple[str, ...], epsilon: float | None, delta: float, of: str
-) -> None:
-    """A node so small that its noise is larger than anything it could say brings nothing but noise.
-
-    In a single release of all q records, the least that can be asked of a node, the noise has a deviation of 2Lz/q in
-    each coordinate, where L bounds every gradient.
-    """
-    if epsilon is None:
-        return
-    least = math.ceil(2 * calibration.single(epsilon, delta))
-    for q, name in zip(sizes, names, strict=True):
-        if q < least:
-            raise DataError(
-                f"node '{name}' has too few {of} (n_samples = {q}): at epsilon = {epsilon:g} and delta = {delta:g} "
-                f"fewer than {least} drown in their own noise; leave the node out, merge it with another, or give a "
-                "larger epsilon"
-            )
 
 
 def watching(trust: Any, adversary: str, nodes: int) -> Adversary | str:
@@ -99,7 +57,7 @@ def plan(facts: Facts, private: bool, given: dict[str, Any]) -> Choice:
     if "method" in given:  # of a regression, which knows how to choose a clip
         fixed["method"] = given["method"]
     elif math.isinf(facts.loss.slope_bound):
-        fixed["clip"] = STEEPEST * math.sqrt(facts.outputs) * math.hypot(facts.row_norm, facts.intercept)
+        fixed["clip"] = steepest(facts.outputs, facts.row_norm, facts.intercept)
     if given["alpha"] != "auto":
         fixed["h"] = regulariser(facts.penalty, given["alpha"], given["l1_ratio"])
     elif given["l1_ratio"] != "auto":
@@ -119,8 +77,8 @@ def _without_noise(spec: Spec, facts: Facts) -> Spec:
     """
     spec = spec.but(algorithm__counted=ALL)
     if spec.privacy.clip is not None:
-        steepest = STEEPEST * math.sqrt(facts.outputs) * math.hypot(facts.row_norm, facts.intercept)
-        spec = spec.but(privacy__clip=None if math.isfinite(facts.loss.slope_bound) else steepest)
+        clip = steepest(facts.outputs, facts.row_norm, facts.intercept)
+        spec = spec.but(privacy__clip=None if math.isfinite(facts.loss.slope_bound) else clip)
     mu = spec.problem.h.modulus
     if mu > 0:
         steady = (facts.row_norm**2 + facts.intercept**2) ** 2 / (2 * mu)
@@ -137,7 +95,7 @@ def regulariser(penalty: str, alpha: Any, l1_ratio: Any) -> Regulariser:
     >>> print(regulariser("elastic_net", 0.01, 0.25))
     elastic_net(0.0025, 0.0075)
     """
-    if not _is_number(alpha) or not 0 <= alpha < math.inf:
+    if not is_number(alpha) or not 0 <= alpha < math.inf:
         raise SpecError(f"alpha must be 'auto' or a number that is not negative, not {alpha!r}")
     if penalty != "elastic_net":
         return REGULARISERS.make(penalty, *([] if penalty == "none" else [float(alpha)]))
@@ -155,7 +113,7 @@ def penalty_name(penalty: Any) -> str:
 
 def over_zero(value: Any, name: str) -> float:
     """A public bound: finite and over 0."""
-    if not _is_number(value) or not 0 < value < math.inf:
+    if not is_number(value) or not 0 < value < math.inf:
         raise SpecError(f"{name} must be a public number that is finite and over 0, not {value!r}")
     return float(value)
 
@@ -200,10 +158,6 @@ def _sampling(kind: Any, batch: Any, smallest: int) -> dict[str, Any]:
 
 
 def _share(value: Any) -> float:
-    if not _is_number(value) or not 0 <= value <= 1:
+    if not is_number(value) or not 0 <= value <= 1:
         raise SpecError(f"l1_ratio must be 'auto' or a number between 0 and 1, not {value!r}")
     return float(value)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, float | int | np.number) and not isinstance(value, bool) and value == value

@@ -36,6 +36,8 @@ class PublicScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     bounds : (low, high) for all columns, one such pair for each column, or a dictionary from column names to pairs.
         They must be public: from the meaning of a column, never from the records
     feature_range : (low, high) of what comes out
+    missing : what a missing value (NaN) counts as, in the units of the column: a public number, or one for each column
+        as in `bounds`; None refuses missing values
 
     Attributes
     ----------
@@ -51,21 +53,40 @@ class PublicScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     array([[-0.67, -1.  ], [ 0.08,  0.5 ], [ 1.  ,  1.  ]])
     >>> round(scaler.row_norm_, 3)
     1.414
+    >>> PublicScaler(bounds=(0, 120), missing=60).fit_transform([[np.nan], [90.0]])
+    array([[0. ], [0.5]])
     """
 
-    def __init__(self, bounds: Any = (-1.0, 1.0), feature_range: tuple[float, float] = (-1.0, 1.0)) -> None:
+    def __init__(
+        self, bounds: Any = (-1.0, 1.0), feature_range: tuple[float, float] = (-1.0, 1.0), missing: Any = None
+    ) -> None:
         self.bounds = bounds
         self.feature_range = feature_range
+        self.missing = missing
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Note the columns, and nothing of the records."""
         X = self._checked(X, reset=True)
-        low, high = _pairs(self._listed(), X.shape[1], "bounds").T
+        low, high = _pairs(self._listed(self.bounds, "bounds"), X.shape[1], "bounds").T
         bottom, top = _pairs(self.feature_range, 1, "feature_range")[0]
         self.factor_ = (top - bottom) / (high - low)
         self.offset_ = bottom - low * self.factor_
         self.row_norm_ = float(max(abs(bottom), abs(top)) * np.sqrt(X.shape[1]))
+        self.fill_ = None if self.missing is None else self._fill(X.shape[1])
         return self
+
+    def _fill(self, columns: int) -> Array:
+        """What a missing value of each column counts as."""
+        try:
+            fill = np.asarray(self._listed(self.missing, "missing"), dtype=np.float64)
+            fill = np.broadcast_to(fill, (columns,))
+        except (TypeError, ValueError):
+            fill = np.full(columns, np.nan)
+        if not np.all(np.isfinite(fill)):
+            raise SpecError(
+                f"missing must be a finite number, or one for each of {columns} columns, not {self.missing!r}"
+            )
+        return fill
 
     def transform(self, X: Any) -> Matrix:
         """Scale and clip, each value by itself."""
@@ -79,9 +100,12 @@ class PublicScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                     "same middle, such as (-5, 5) for (-1, 1), or dense data"
                 )
             out = X.copy()
+            if self.fill_ is not None:
+                out.data = np.where(np.isnan(out.data), self.fill_[out.indices], out.data)
             out.data = np.clip(out.data * self.factor_[out.indices], bottom, top).astype(X.dtype)
             return out
-        return np.clip(X * self.factor_ + self.offset_, bottom, top).astype(X.dtype)
+        whole = X if self.fill_ is None else np.where(np.isnan(X), self.fill_, X)
+        return np.clip(whole * self.factor_ + self.offset_, bottom, top).astype(X.dtype)
 
     def inverse_transform(self, X: Any) -> Array:
         """Back to the original units; what was clipped stays at its bound."""
@@ -90,24 +114,26 @@ class PublicScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return (X - self.offset_) / self.factor_
 
     def _checked(self, X: Any, reset: bool) -> Any:
-        return validate_data(self, X, accept_sparse="csr", dtype=FLOATS, reset=reset)
+        finite = True if self.missing is None else "allow-nan"
+        return validate_data(self, X, accept_sparse="csr", dtype=FLOATS, reset=reset, ensure_all_finite=finite)
 
-    def _listed(self) -> Any:
-        """The bounds in the order of the columns."""
-        if not isinstance(self.bounds, Mapping):
-            return self.bounds
+    def _listed(self, given: Any, what: str) -> Any:
+        """Bounds, or what is missing, in the order of the columns."""
+        if not isinstance(given, Mapping):
+            return given
         names = getattr(self, "feature_names_in_", None)
         if names is None:
-            raise SpecError("bounds by name need a data frame with named columns; give a pair for each column instead")
-        missing = [name for name in names if name not in self.bounds]
-        if missing:
-            raise SpecError(f"column '{missing[0]}' has no bounds; give a public (low, high) for every column")
-        return [self.bounds[name] for name in names]
+            raise SpecError(f"{what} by name need a data frame with named columns; give a list in their order instead")
+        lacking = [name for name in names if name not in given]
+        if lacking:
+            raise SpecError(f"column '{lacking[0]}' has no {what}; give public numbers for every column")
+        return [given[name] for name in names]
 
     def __sklearn_tags__(self) -> Any:
         """Sparse records are welcome, float32 stays float32."""
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = self.missing is not None
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 

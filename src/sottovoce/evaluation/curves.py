@@ -161,6 +161,30 @@ def public_link(loss: str) -> tuple[float, float]:
     return (1.0 if loss in ("logistic", "softmax") else STEEP), 0.0
 
 
+def probabilities(scores: Array, loss: str, link: tuple[float, float] | None = None) -> Array:
+    """(records, classes) the probability of every class, from one score a record or one a class.
+
+    Parameters
+    ----------
+    scores : of a linear model
+    loss : by the name of which the link is known, where it is not given
+    link : (a, b) of 1/(1 + e^−(a s + b))
+
+    Examples
+    --------
+    >>> probabilities(np.array([0.0, 2.0]), "logistic").round(3)
+    array([[0.5 , 0.5 ], [0.119, 0.881]])
+    """
+    special = scipy.special
+    if loss == "softmax":
+        return np.asarray(special.softmax(scores, axis=1))
+    slope, shift = public_link(loss) if link is None else link
+    likely = special.expit(slope * scores + shift)
+    if scores.ndim == 1:
+        return np.column_stack([1 - likely, likely])
+    return np.asarray(likely / np.maximum(likely.sum(axis=1, keepdims=True), np.finfo(float).tiny))
+
+
 def figures(scores: Array, positive: Any, probability: Array | None = None) -> dict[str, float]:
     """All figures of exact records at the threshold 0: **not private**.
 

@@ -19,7 +19,7 @@ from sottovoce.data.standins import epsilon_like, rcv1_like
 from sottovoce.data.tables import Table, unit_rows
 from sottovoce.errors import DataError, SpecError
 from sottovoce.problem.losses import Loss
-from sottovoce.problem.shards import Shards, even
+from sottovoce.problem.shards import Shards, by_group, even
 
 NODES = 20
 SIZES = ("tiny", "small", "full")
@@ -62,7 +62,12 @@ class Dataset:
         return Shards.of(self.held_out.X, _targets(self.held_out), np.array([0, self.held_out.n_records]))
 
     def deal(self, nodes: int = NODES, seed: int | None = None) -> Shards:
-        """Deal the records out evenly, at random: from a seed, or always in the same way."""
+        """The records with their owners or, where they have none, dealt out evenly, at random: always in the same way.
+
+        With a seed they are dealt out from that.
+        """
+        if self.records.groups is not None:
+            return Shards.of(self.records.X, self.y, *by_group(self.records.groups)[0])
         shuffled = None if seed is None and not self.ordered else np.random.default_rng(DEALT if seed is None else seed)
         return Shards.of(self.records.X, self.y, *even(self.records.n_records, nodes, shuffled))
 
@@ -113,8 +118,11 @@ def load(
     return split(_for_loss(_within(load_file(Path(name), label=label)), loss), drawn)
 
 
-def split(table: Table, drawn: int | None = None, name: str = "", size: str = "full") -> Dataset:
-    """Hold a fifth out: every fifth record, or as many drawn from a seed; the name is the table's by default."""
+def split(table: Table, drawn: int | None = None, name: str = "", size: str = "full", owned: bool = False) -> Dataset:
+    """Hold a fifth out: every fifth record, or as many drawn from a seed; the name is the table's by default.
+
+    `owned` says that its groups are the owners of the records.
+    """
     y, N = _targets(table), table.n_records
     if N < 2 * HELD_OUT:
         raise DataError(f"'{table.name}' has {N} records, too few to keep some for a test")
@@ -124,7 +132,10 @@ def split(table: Table, drawn: int | None = None, name: str = "", size: str = "f
     else:
         order = np.random.default_rng(drawn).permutation(N)
         parts = (order[N // HELD_OUT :], order[: N // HELD_OUT])
-    records, held_out = (replace(table, X=table.X[rows], y=y[rows], groups=None) for rows in parts)
+    groups = table.groups if owned else None
+    records, held_out = (
+        replace(table, X=table.X[rows], y=y[rows], groups=None if groups is None else groups[rows]) for rows in parts
+    )
     return Dataset(name or table.name, records, held_out, size)
 
 

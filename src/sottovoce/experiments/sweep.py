@@ -3,7 +3,8 @@
 Runs that differ only in numbers (noise, clip, weights of h, step sizes) and have the same seed share the schedule, the
 records drawn and one stream of unit noise: the compiled engine runs them side by side and makes the noise once, and
 their differences are not blurred by different draws (common random numbers). Groups with different seeds or networks
-go out to the cores, or to a cluster through joblib's Dask backend. Where a run lands changes none of its numbers.
+go out to the cores, or to a cluster through joblib's Dask backend; a device takes all seeds together. Where a run lands
+changes none of its numbers.
 
 For simulations only: runs that share their noise give each other away, since the difference of two models cancels it.
 """
@@ -14,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+from sottovoce.engine import ENGINES
 from sottovoce.errors import SpecError
 from sottovoce.problem.shards import Shards
 from sottovoce.run.result import Result
@@ -60,8 +62,10 @@ def sweep(
     if any(spec.seed is None for spec in specs):
         raise SpecError("the runs of a sweep share their draws, so each needs a seed")
     groups: dict[str, list[int]] = {}
+    seeds = execution.engine in ENGINES and ENGINES[execution.engine].seeds
     for place, spec in enumerate(specs):
-        groups.setdefault(alike(spec), []).append(place)
+        alone = str(place) if spec.privacy.moments.total else ""  # maps its records, and shares them with none
+        groups.setdefault(alike(spec, seeds) + alone, []).append(place)
     optima = f_star if f_star is not None else [float("nan")] * len(specs)
     shards.norms  # noqa: B018 - once, before the groups all need them
     work = [

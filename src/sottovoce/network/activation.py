@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from sottovoce._types import Array, IntArray
 from sottovoce.errors import NetworkError
-from sottovoce.network.graphs import Graph
+from sottovoce.network.graphs import WIDE, Graph
 from sottovoce.notation import Choices, write
 
 BLOCK = 1 << 20  # entries of stacked matrices worked on at a time: 8 MB of weights
@@ -80,17 +80,32 @@ class Activation(ABC):
     def spread(self, graph: Graph, choice: IntArray) -> Iterator[Outcome]:
         """Spell outcomes out, a block of rounds at a time: who is active, and the links among them."""
         K = self.width(graph)
-        links = None if self.by_links else graph.adjacency()
         size = max(1, BLOCK // K**2)
         for at in range(0, len(choice), size):
             rows = choice[at : at + size]
-            yield _ends(graph, rows, K) if links is None else (rows, links[rows[:, :, None], rows[:, None, :]])
+            yield _ends(graph, rows, K) if self.by_links else (rows, graph.linked(rows[:, :, None], rows[:, None, :]))
+
+    def spelled(self, graph: Graph, outcome: IntArray) -> tuple[IntArray, IntArray | None]:
+        """Of a round of very many nodes: who is active, and (E, 2) which of their places are linked; None for all."""
+        if self.by_links:
+            ends = graph.ends(outcome)
+            nodes, first, place = np.unique(ends.ravel(), return_index=True, return_inverse=True)
+            order = np.argsort(first)  # as the links name them
+            rank = np.empty_like(order)
+            rank[order] = np.arange(len(order))
+            return nodes[order], rank[place].reshape(ends.shape)
+        if graph.is_complete:
+            return outcome, None
+        place = np.full(graph.n, -1)
+        place[outcome] = np.arange(len(outcome))
+        ends = place[graph.edges]
+        return outcome, ends[np.min(ends, axis=1) >= 0]
 
 
 def _ends(graph: Graph, choice: IntArray, K: int) -> Outcome:
     """The nodes that the chosen links join, each once, in the order in which the links name them."""
     rounds, k = choice.shape
-    ends = graph.edges[choice].reshape(rounds, 2 * k)
+    ends = graph.ends(choice).reshape(rounds, 2 * k)
     first = np.argmax(ends[:, :, None] == ends[:, None, :], axis=2)  # where this node was named first
     new = first == np.arange(2 * k)
     label = np.take_along_axis(np.cumsum(new, axis=1) - 1, first, axis=1)
@@ -126,36 +141,36 @@ class Edges(Sized):
 
     def width(self, graph: Graph) -> int:
         """2k, or all nodes."""
-        if self.k > len(graph.edges):
+        if self.k > graph.links:
             raise NetworkError(
-                f"'{self}' needs {self.k} links, but graph '{graph.name}' has {len(graph.edges)}; choose fewer links"
+                f"'{self}' needs {self.k} links, but graph '{graph.name}' has {graph.links}; choose fewer links"
             )
         return min(2 * self.k, graph.n)
 
     def iota(self, graph: Graph) -> Array:
         """1 − C(E − d_i, k)/C(E, k)."""
         self.width(graph)
-        E, degrees = len(graph.edges), graph.degrees
+        E, degrees = graph.links, graph.degrees
         by_degree = {d: 1.0 - math.comb(E - d, self.k) / math.comb(E, self.k) for d in set(degrees.tolist())}
         return np.array([by_degree[d] for d in degrees.tolist()])
 
     def count(self, graph: Graph) -> int:
         """C(E, k)."""
-        return math.comb(len(graph.edges), self.k)
+        return math.comb(graph.links, self.k)
 
     def outcomes(self, graph: Graph) -> IntArray:
         """All k-subsets of the links."""
-        return all_subsets(len(graph.edges), self.k)
+        return all_subsets(graph.links, self.k)
 
     def typical(self, graph: Graph) -> IntArray | None:
         """Those with link 0: renumbering takes any link to any other, so it may be taken as one of the k."""
-        E = len(graph.edges)
+        E = graph.links
         if math.comb(E - 1, self.k - 1) > LIMIT:
             return None
         return np.insert(1 + all_subsets(E - 1, self.k - 1), 0, 0, axis=1)
 
     def _draw(self, graph: Graph, rounds: int, rng: np.random.Generator) -> IntArray:
-        return subsets(len(graph.edges), self.k, rounds, rng)
+        return subsets(graph.links, self.k, rounds, rng)
 
 
 class Matching(Sized):
@@ -165,7 +180,7 @@ class Matching(Sized):
 
     def width(self, graph: Graph) -> int:
         """2k."""
-        if 2 * self.k > graph.n or self.count(graph) == 0:
+        if 2 * self.k > graph.n or (not graph.is_complete and self.count(graph) == 0):
             raise NetworkError(
                 f"'{self}' needs {self.k} links without a common node, but graph '{graph.name}' with {graph.n} nodes "
                 "does not have them; choose fewer links"
@@ -188,7 +203,9 @@ class Matching(Sized):
         return np.bincount(graph.edges[listed].ravel(), minlength=graph.n) / len(listed)
 
     def count(self, graph: Graph) -> int | None:
-        """n!/((n − 2k)! k! 2^k) on a complete graph; elsewhere they are listed."""
+        """n!/((n − 2k)! k! 2^k) on a complete graph, if that is a number; elsewhere they are listed."""
+        if graph.is_complete and graph.n > WIDE:
+            return None
         if graph.is_complete:
             return math.perm(graph.n, 2 * self.k) // (math.factorial(self.k) * 2**self.k)
         listed = matchings(graph, self.k)
@@ -298,24 +315,24 @@ class Ticks(Activation):
         """Outcomes 2e and 2e + 1 are the two ways of link e."""
         for at in range(0, len(choice), BLOCK):
             rows = choice[at : at + BLOCK, 0]
-            ends = graph.edges[rows // 2]
+            ends = graph.ends(rows // 2)
             nodes = np.where((rows % 2 == 1)[:, None], ends[:, ::-1], ends)
             yield nodes, np.broadcast_to(~np.eye(2, dtype=np.bool_), (len(rows), 2, 2))
 
     def count(self, graph: Graph) -> int:
         """2E."""
-        return 2 * len(graph.edges)
+        return 2 * graph.links
 
     def outcomes(self, graph: Graph) -> IntArray:
         """Both ways of every link."""
-        return np.arange(2 * len(graph.edges))[:, None]
+        return np.arange(2 * graph.links)[:, None]
 
     def typical(self, graph: Graph) -> IntArray:
         """Any one of them."""
         return np.zeros((1, 1), dtype=np.int64)
 
     def _draw(self, graph: Graph, rounds: int, rng: np.random.Generator) -> IntArray:
-        return rng.integers(2 * len(graph.edges), size=(rounds, 1))
+        return rng.integers(2 * graph.links, size=(rounds, 1))
 
 
 ACTIVATIONS: Choices[Activation] = Choices(
@@ -343,6 +360,8 @@ SLOWEST = 1e-3  # acceptance rate below which rejection sampling is given up
 
 def subsets(size: int, k: int, rounds: int, rng: np.random.Generator) -> IntArray:
     """Uniform k-subsets of 0 … size − 1, one a row (Floyd's algorithm on all rows at once: no draw is wasted)."""
+    if k > WIDE:  # the same row by row, which remembers what is taken by a table
+        return np.stack([rng.choice(size, k, replace=False, shuffle=False) for _ in range(rounds)])
     chosen = np.empty((rounds, k), dtype=np.int64)
     for at, last in enumerate(range(size - k, size)):
         draw = rng.integers(0, last + 1, size=rounds)

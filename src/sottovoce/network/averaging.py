@@ -35,7 +35,8 @@ import numpy as np
 from sottovoce._types import Array
 from sottovoce.errors import NetworkError
 from sottovoce.network.graphs import Graph
-from sottovoce.network.mixing import Averaging, Exchange, Gossip, linked, whole, with_all
+from sottovoce.network.mixing import Averaging, Exchange, Gossip, Weights, linked, listed, whole, with_all
+from sottovoce.network.wide import Wide
 from sottovoce.notation import Choices, write
 
 
@@ -69,13 +70,15 @@ class Exact(Averaging):
         if rule == "alone":
             raise NetworkError("with weights 'alone' nobody hears of anybody: there is no exact mean; leave them out")
 
-    def weights(self, W: Array) -> Array:
+    def weights(self, W: Weights) -> Weights:
         """The same share of everybody's who is linked."""
+        if isinstance(W, Wide):
+            return _means(W)
         on = linked(W).astype(np.float64)
         count = np.maximum(np.sum(on, axis=-1), 1.0)[..., None, None]
         return on[..., :, None] * on[..., None, :] / count + np.eye(W.shape[-1]) * (1.0 - on[..., None])
 
-    def mix(self, W: Array, messages: Array, unit: float = 1.0) -> Array:
+    def mix(self, W: Weights, messages: Array, unit: float = 1.0) -> Array:
         """The mean of those who are linked, as a real network sums it: all get the same bits."""
         mixed = messages.copy()
         who = np.flatnonzero(linked(W))
@@ -83,23 +86,38 @@ class Exact(Averaging):
             mixed[who] = all_reduced(messages[who])
         return mixed
 
-    def exchanges(self, W: Array, place: int) -> tuple[Exchange, ...]:
+    def exchanges(self, W: Weights, place: int) -> tuple[Exchange, ...]:
         """Fold, double, unfold; where a node has nothing to do, it waits."""
         who = np.flatnonzero(linked(W))
         at = np.flatnonzero(who == place)
-        return tuple(e.named(who) for e in all_reduce(len(who), int(at[0]))) if len(at) else ()
+        return tuple(e.named(who.tolist()) for e in all_reduce(len(who), int(at[0]))) if len(at) else ()
 
-    def messages(self, W: Array) -> int:
+    def messages(self, W: Weights) -> int:
         """One on each link of the fold, of each doubling in both directions, of the unfold."""
         n = int(np.count_nonzero(linked(W)))
         d, core = _doublings(n)
         return d * core + 2 * (n - core)
 
-    def depth(self, W: Array) -> int:
+    def pace(self, second: float) -> float:
+        """At once."""
+        return 0.0
+
+    def depth(self, W: Weights) -> int:
         """d, and two more unless the nodes are a power of two."""
         n = int(np.count_nonzero(linked(W)))
         d, core = _doublings(n)
         return d + 2 * (n > core)
+
+
+def _means(W: Wide) -> Wide:
+    """The mean of very many nodes; where some are linked to nobody, the room for a matrix of it is not there."""
+    if not np.any(W.linked):
+        return W
+    if not np.all(W.linked):
+        raise NetworkError(
+            f"an exact mean of some of {W.n:,} nodes, with others linked to nobody, is not made; let everyone speak"
+        )
+    return Wide(W.n, np.zeros(W.n + 1, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0), 1.0 / W.n)
 
 
 def _doublings(n: int) -> tuple[int, int]:
@@ -168,8 +186,11 @@ class Clipped(Averaging):
     def __str__(self) -> str:
         return write("clipped", self.radius)
 
-    def mix(self, W: Array, messages: Array, unit: float = 1.0) -> Array:
+    def mix(self, W: Weights, messages: Array, unit: float = 1.0) -> Array:
         """Each row and what it makes of the others."""
+        if isinstance(W, Wide):
+            rows = [W.row(p) for p in range(len(messages))]
+            return np.stack([self._pulled(w, messages[at], messages[p], unit) for p, (at, w) in enumerate(rows)])
         return np.stack([self._pulled(W[p], messages, own, unit) for p, own in enumerate(messages)])
 
     def _pulled(self, weights: Array, messages: Array, own: Array, unit: float) -> Array:
@@ -184,7 +205,7 @@ class Clipped(Averaging):
             shares = np.minimum(1.0, self.radius * unit / lengths)
         return np.where(np.isfinite(lengths), shares, 0.0)
 
-    def exchanges(self, W: Array, place: int) -> tuple[Exchange, ...]:
+    def exchanges(self, W: Weights, place: int) -> tuple[Exchange, ...]:
         """With all neighbours, once."""
         return (with_all(W, place),) if linked(W)[place] else ()
 
@@ -216,8 +237,10 @@ class Trimmed(Averaging):
     def __str__(self) -> str:
         return write("trimmed", self.f)
 
-    def refuse(self, W: Array) -> None:
+    def refuse(self, W: Weights) -> None:
         """Something must be left: more than twice f values."""
+        if isinstance(W, Wide):
+            raise NetworkError(f"'{self}' of {W.n:,} nodes in one round is not made; choose clipped(radius), or gossip")
         heard = np.count_nonzero(W > 0, axis=-1) + (np.diagonal(W, axis1=-2, axis2=-1) == 0)
         few = linked(W) & (heard <= 2 * self.f)
         if np.any(few):
@@ -226,10 +249,10 @@ class Trimmed(Averaging):
                 "them, its own among them; choose a smaller number, more links, or clipped(radius)"
             )
 
-    def mix(self, W: Array, messages: Array, unit: float = 1.0) -> Array:
+    def mix(self, W: Weights, messages: Array, unit: float = 1.0) -> Array:
         """Each row and what it makes of the others; those who hear the same make the same of it."""
         known: dict[bytes, Array] = {}
-        mixed = []
+        mixed, W = [], listed(W)
         for p in range(len(messages)):
             hears = W[p] > 0
             hears[p] = True
@@ -244,7 +267,7 @@ class Trimmed(Averaging):
         f = self.f if len(values) > 2 * self.f else 0  # alone in this round, or left out by all: its own
         return np.mean(np.sort(values, axis=0)[f : len(values) - f], axis=0) if f else values[0]
 
-    def exchanges(self, W: Array, place: int) -> tuple[Exchange, ...]:
+    def exchanges(self, W: Weights, place: int) -> tuple[Exchange, ...]:
         """With all neighbours, once."""
         return (with_all(W, place),) if linked(W)[place] else ()
 

@@ -3,6 +3,9 @@
 A graph is connected, or it is refused: nodes of different pieces could never agree. One node without links is a
 graph too, the centralised case. Adding a graph is one row of `_LINKS`: a function of n and of named parameters that
 returns pairs of nodes. Only this file knows NetworkX.
+
+The complete graph is a formula (`Complete`): a hundred thousand nodes have five thousand million links, which nobody
+needs to list.
 """
 
 import math
@@ -16,10 +19,14 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from sottovoce import within
 from sottovoce._types import Array, IntArray
 from sottovoce.errors import NetworkError
 from sottovoce.notation import Choices, Chosen
 
+WIDE = 1024
+"""Up to so many nodes, links and weights are written as matrices; beyond, nothing has n² entries."""
+LISTED = 10**7  # links of a complete graph that are listed for who asks
 ATTEMPTS = 50  # random graphs drawn, each from a seed of its own, before we say that no connected one was found
 
 
@@ -40,7 +47,7 @@ class Graph:
 
     def __post_init__(self) -> None:
         """Refuse what is no connected graph."""
-        object.__setattr__(self, "n", _whole("the number of nodes", self.n, 1))
+        object.__setattr__(self, "n", _whole("the number of nodes", self.n, 1, within.NODES))
         edges = _in_order(self.n, self.edges)
         pieces = _pieces(self.n, edges)
         if pieces.max() > 0:
@@ -52,6 +59,15 @@ class Graph:
         edges.setflags(write=False)
         object.__setattr__(self, "edges", edges)
 
+    @property
+    def links(self) -> int:
+        """E, how many links there are."""
+        return len(self.edges)
+
+    def ends(self, which: IntArray) -> IntArray:
+        """(…, 2) the nodes that the links of these numbers join."""
+        return self.edges[which]
+
     @cached_property
     def degrees(self) -> IntArray:
         """d_i, the number of links of each node."""
@@ -60,25 +76,44 @@ class Graph:
     @property
     def is_complete(self) -> bool:
         """Whether every two nodes are linked."""
-        return len(self.edges) == self.n * (self.n - 1) // 2
+        return self.links == self.n * (self.n - 1) // 2
+
+    @property
+    def shift_invariant(self) -> bool:
+        """Whether no node is special, because all look the same from each other in some rectangle (`columns`)."""
+        return self.columns is not None
 
     @cached_property
-    def shift_invariant(self) -> bool:
-        """Whether the nodes, laid out row by row in some rectangle, look the same after every shift of it.
+    def columns(self) -> int | None:
+        """Of a rectangle in which the nodes, laid out row by row, look the same after every shift; None for no such.
 
-        True for complete graphs, rings, tori and circulants as they are numbered here; it proves that no node is
-        special (vertex-transitivity). False proves nothing.
+        There is for complete graphs, rings, tori and circulants as they are numbered here; it proves that no node is
+        special (vertex-transitivity). None proves nothing.
         """
         if np.any(self.degrees != self.degrees[0]):
-            return False
-        links, places = self.adjacency(), np.arange(self.n)
+            return None
+        places, codes = np.arange(self.n), self._codes
         for cols in range(1, self.n + 1):
             if self.n % cols == 0:
                 row, col = places // cols, places % cols
                 shifts = ((places + cols) % self.n, row * cols + (col + 1) % cols)
-                if all(np.array_equal(links, links[np.ix_(shift, shift)]) for shift in shifts):
-                    return True
-        return False
+                if all(np.array_equal(codes, np.sort(_codes(self.n, shift[self.edges]))) for shift in shifts):
+                    return cols
+        return None
+
+    @cached_property
+    def _codes(self) -> IntArray:
+        """A number for each link, in order."""
+        return _codes(self.n, self.edges)
+
+    def linked(self, i: IntArray, j: IntArray) -> NDArray[np.bool_]:
+        """Whether these pairs of nodes are linked; either may be −1, which is nobody."""
+        i, j = np.broadcast_arrays(i, j)
+        wanted = _codes(self.n, np.stack([i, j], axis=-1))
+        if not len(self._codes):
+            return np.zeros(wanted.shape, dtype=np.bool_)
+        found = self._codes[np.minimum(np.searchsorted(self._codes, wanted), len(self._codes) - 1)]
+        return (found == wanted) & (i != j) & (np.minimum(i, j) >= 0)
 
     def adjacency(self) -> NDArray[np.bool_]:
         """(n, n) True where two nodes are linked; the diagonal is False."""
@@ -96,6 +131,73 @@ class Graph:
         """
         here = self.edges == i
         return np.sort(self.edges[here[:, ::-1]])
+
+
+class Complete(Graph):
+    """Every two of n nodes are linked: all that is asked of it is a formula of n.
+
+    Examples
+    --------
+    >>> graph = Complete(100_000)
+    >>> graph.links, graph.ends(np.array([0, graph.links - 1])).tolist(), len(graph.neighbours(7))
+    (4999950000, [[0, 1], [99998, 99999]], 99999)
+    """
+
+    def __init__(self, n: int) -> None:
+        object.__setattr__(self, "name", "complete")
+        object.__setattr__(self, "n", _whole("the number of nodes", n, 1))
+
+    @cached_property
+    def edges(self) -> IntArray:
+        """All of them, for who must see them one by one."""
+        if self.links > LISTED:
+            raise NetworkError(
+                f"the {self.links:,} links of a complete graph of {self.n:,} nodes are not listed; ask for "
+                "its `links`, `ends` or `neighbours`, or take a graph with fewer links"
+            )
+        edges = np.stack(np.triu_indices(self.n, 1), axis=1)
+        edges.setflags(write=False)
+        return edges
+
+    @property
+    def links(self) -> int:
+        """E = n(n − 1)/2."""
+        return self.n * (self.n - 1) // 2
+
+    def ends(self, which: IntArray) -> IntArray:
+        """The inverse of counting: link e is one of node i's if i(2n − i − 1)/2 is the last such number up to e."""
+        e = np.asarray(which, dtype=np.int64)
+        before = np.arange(self.n, dtype=np.int64)
+        before = before * (2 * self.n - before - 1) // 2
+        i = np.searchsorted(before[: max(self.n - 1, 1)], e, side="right") - 1
+        return np.stack([i, e - before[i] + i + 1], axis=-1)
+
+    @cached_property
+    def degrees(self) -> IntArray:
+        """n − 1."""
+        return np.full(self.n, self.n - 1)
+
+    @cached_property
+    def columns(self) -> int:
+        """Any."""
+        return 1
+
+    def linked(self, i: IntArray, j: IntArray) -> NDArray[np.bool_]:
+        """Any two."""
+        return (i != j) & (np.minimum(i, j) >= 0)
+
+    def adjacency(self) -> NDArray[np.bool_]:
+        """All but the diagonal."""
+        return ~np.eye(self.n, dtype=np.bool_)
+
+    def neighbours(self, i: int) -> IntArray:
+        """All others."""
+        return np.delete(np.arange(self.n), i)
+
+
+def _codes(n: int, pairs: IntArray) -> IntArray:
+    """i·n + j of pairs (…, 2), the smaller number first."""
+    return np.min(pairs, axis=-1) * n + np.max(pairs, axis=-1)
 
 
 def _in_order(n: int, pairs: Any) -> IntArray:
@@ -136,10 +238,6 @@ def _whole(what: str, value: Any, low: int, high: float = math.inf) -> int:
         bounds = f"at least {low}" if high == math.inf else f"between {low} and {high}"
         raise NetworkError(f"{what} must be {bounds}, not {whole}")
     return whole
-
-
-def _complete(n: int) -> IntArray:
-    return np.stack(np.triu_indices(n, 1), axis=1)
 
 
 def _path(n: int) -> IntArray:
@@ -197,7 +295,8 @@ def _erdos_renyi(n: int, p: float | None = None, seed: int = 0) -> IntArray:
 
     # log n / n is where such graphs begin to be connected; half as much again and a few draws are enough
     p = min(1.0, 1.5 * math.log(n) / n) if p is None else _probability(p)
-    return _first_connected(f"erdos_renyi with p = {p:g}", n, seed, lambda s: nx.gnp_random_graph(n, p, seed=s))
+    draw = nx.gnp_random_graph if n <= WIDE else nx.fast_gnp_random_graph  # the latter does not try every pair
+    return _first_connected(f"erdos_renyi with p = {p:g}", n, seed, lambda s: draw(n, p, seed=s))
 
 
 def _random_regular(n: int, degree: int, seed: int = 0) -> IntArray:
@@ -265,7 +364,6 @@ def _graph(name: str, links: Callable[..., IntArray]) -> Callable[..., Graph]:
 
 
 _LINKS: dict[str, Callable[..., IntArray]] = {
-    "complete": _complete,
     "ring": _ring,
     "path": _path,
     "star": _star,
@@ -277,10 +375,23 @@ _LINKS: dict[str, Callable[..., IntArray]] = {
     "edge_list": _edge_list,
 }
 
+
+def add_graph(name: str, links: Callable[..., IntArray]) -> None:
+    """One more kind of graph, from a function of n and of named parameters that gives pairs of nodes."""
+    GRAPHS.add(name, _graph(name, links))
+
+
 Family: TypeAlias = Chosen[int, Graph]
 """A kind of graph with its parameters, which becomes a graph once the number of nodes is known."""
 
-GRAPHS = Choices.of_functions("graph", {name: _graph(name, links) for name, links in _LINKS.items()}, NetworkError)
+
+def _complete(n: int) -> Graph:
+    return Complete(n)
+
+
+GRAPHS = Choices.of_functions(
+    "graph", {"complete": _complete} | {name: _graph(name, links) for name, links in _LINKS.items()}, NetworkError
+)
 """Every kind of graph by name. The parameters: grid, torus: rows; erdos_renyi: p, seed; random_regular: degree, seed;
 small_world: k (neighbours before rewiring), p, seed; edge_list: path of a file with two node ids a line.
 

@@ -18,7 +18,7 @@ than others, `correction` gives every node the same say again.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
@@ -28,13 +28,17 @@ from numpy.typing import NDArray
 from sottovoce._types import Array, IntArray
 from sottovoce.errors import NetworkError
 from sottovoce.network.activation import LIMIT, Activation
-from sottovoce.network.graphs import Graph
+from sottovoce.network.graphs import WIDE, Graph
+from sottovoce.network.wide import LINKS, Wide, apart, of_links
 from sottovoce.notation import Choices, Chosen, write
 
 ROUNDING = 1e-12  # rows and columns of k weights sum to 1 up to k roundings; k is at most some thousands
 
 Rule: TypeAlias = Chosen[Any, Array]
 """From the links of a round to W."""
+
+Weights: TypeAlias = Array | Wide
+"""W: a matrix, or what stands for one where there are very many nodes."""
 
 
 def _rest_to_self(W: Array) -> Array:
@@ -124,6 +128,32 @@ WEIGHTS = Choices.of_functions(
 )
 """Every rule by name."""
 METROPOLIS: Rule = WEIGHTS.read("metropolis")
+_FORMULAS = {rule: LINKS[rule.__name__] for rule in (metropolis, uniform, max_degree, lazy, alone)}
+
+
+def wide(rule: Rule, n: int, ends: IntArray | None) -> Wide:
+    """W of very many nodes, by a rule that is a formula of the degrees; `ends` are the linked places, None for all.
+
+    Examples
+    --------
+    >>> path = wide(METROPOLIS, 3, np.array([[0, 1], [1, 2]])).listed()
+    >>> bool(np.all(path == metropolis(np.eye(3, k=1) + np.eye(3, k=-1))))
+    True
+    """
+    formula = _FORMULAS.get(rule.function)
+    if formula is None:
+        raise NetworkError(
+            f"weights '{rule}' are known as a matrix only, and {n:,} nodes in one round are too many for one; use "
+            f"metropolis, or at most {WIDE:,} nodes a round"
+        )
+    found = of_links(n, ends, formula)
+    found.check()
+    return found
+
+
+def listed(W: Weights) -> Array:
+    """As a matrix."""
+    return W.listed() if isinstance(W, Wide) else W
 
 
 def check_doubly_stochastic(W: Array) -> None:
@@ -168,10 +198,11 @@ class Exchange(NamedTuple):
     row: Mapping[int, float]
     """Whose values it holds afterwards, and with which weight: of those heard, and its own."""
 
-    def named(self, names: NDArray[Any]) -> "Exchange":
+    def named(self, names: Sequence[int]) -> "Exchange":
         """The same, with names[p] for p."""
-        to, heard = (tuple(int(names[p]) for p in some) for some in (self.to, self.heard))
-        return Exchange(to, heard, {int(names[p]): w for p, w in self.row.items()})
+        to = tuple([names[p] for p in self.to])
+        heard = to if self.heard is self.to else tuple([names[p] for p in self.heard])
+        return Exchange(to, heard, {names[p]: w for p, w in self.row.items()})
 
 
 class Averaging(ABC):
@@ -186,16 +217,16 @@ class Averaging(ABC):
         """Refuse a graph, or a rule of weights (its name), with which it makes no sense."""
         return
 
-    def refuse(self, W: Array) -> None:
+    def refuse(self, W: Weights) -> None:
         """Refuse weights with which it makes no sense."""
         return
 
-    def weights(self, W: Array) -> Array:
+    def weights(self, W: Weights) -> Weights:
         """The matrix that it comes to; of one that is not linear, where nothing is cut."""
         return W
 
     @abstractmethod
-    def mix(self, W: Array, messages: Array, unit: float = 1.0) -> Array:
+    def mix(self, W: Weights, messages: Array, unit: float = 1.0) -> Array:
         """What every node ends up with, (k, …) of messages (k, …), in the order in which nodes compute it.
 
         Parameters
@@ -206,7 +237,7 @@ class Averaging(ABC):
         """
 
     @abstractmethod
-    def exchanges(self, W: Array, place: int) -> tuple[Exchange, ...]:
+    def exchanges(self, W: Weights, place: int) -> tuple[Exchange, ...]:
         """What a node does in a round, one exchange after the other; as many for all that are linked."""
 
     def combine(self, me: int, exchange: Exchange, mine: Array, heard: Mapping[int, Array], unit: float = 1.0) -> Array:
@@ -214,26 +245,31 @@ class Averaging(ABC):
 
         The weight of a peer that was not heard, because both ends left their edge out, goes to what it held itself.
         """
-        missing = [peer for peer in sorted(exchange.row) if peer != me and peer not in heard]
-        row = {peer: w for peer, w in exchange.row.items() if peer not in missing}
-        for peer in missing:
-            row[me] = row.get(me, 0.0) + exchange.row[peer]
-        total = np.zeros_like(mine)
-        for peer, weight in sorted(row.items()):
-            total += weight * (mine if peer == me else heard[peer])
-        return total
+        row = dict(sorted(exchange.row.items()))
+        for peer in [peer for peer in row if peer != me and peer not in heard]:
+            row[me] = row.get(me, 0.0) + row.pop(peer)
+        first, *others = [weight * (mine if peer == me else heard[peer]) for peer, weight in sorted(row.items())]
+        for part in others:
+            first += part
+        return first
 
-    def messages(self, W: Array) -> int:
+    def messages(self, W: Weights) -> int:
         """How many messages cross a link in a round."""
-        return int(np.count_nonzero(W) - np.count_nonzero(np.diag(W)))
+        return W.links if isinstance(W, Wide) else int(np.count_nonzero(W) - np.count_nonzero(np.diag(W)))
 
-    def depth(self, W: Array) -> int:
+    def pace(self, second: float) -> float:
+        """β of a round that is always the same, whose W has this second eigenvalue."""
+        return second
+
+    def depth(self, W: Weights) -> int:
         """How many exchanges of a round wait for the one before, the first included; 0 where nobody is linked."""
         return int(bool(linked(W).any()))
 
 
-def linked(W: Array) -> NDArray[np.bool_]:
+def linked(W: Weights) -> NDArray[np.bool_]:
     """(…, k) whether a node hears of anybody else."""
+    if isinstance(W, Wide):
+        return W.linked
     k = W.shape[-1]
     return np.any((W > 0) & ~np.eye(k, dtype=np.bool_), axis=-1)
 
@@ -263,32 +299,43 @@ class Gossip(Averaging):
     def __str__(self) -> str:
         return write("gossip", *([self.k] if self.k > 1 else []))
 
-    def weights(self, W: Array) -> Array:
+    def weights(self, W: Weights) -> Weights:
         """W^k."""
-        return W if self.k == 1 else np.linalg.matrix_power(W, self.k)
+        if self.k == 1:
+            return W
+        if isinstance(W, Wide):
+            raise NetworkError(f"the matrix of {self.k} exchanges between {W.n:,} nodes is too large to be made")
+        return np.linalg.matrix_power(W, self.k)
 
-    def mix(self, W: Array, messages: Array, unit: float = 1.0) -> Array:
+    def pace(self, second: float) -> float:
+        """As often as nodes gossip."""
+        return float(second**self.k)
+
+    def mix(self, W: Weights, messages: Array, unit: float = 1.0) -> Array:
         """W times the messages, k times."""
         for _ in range(self.k):
             messages = W @ messages
         return messages
 
-    def exchanges(self, W: Array, place: int) -> tuple[Exchange, ...]:
+    def exchanges(self, W: Weights, place: int) -> tuple[Exchange, ...]:
         """With all neighbours, k times; all of one's neighbours hear the same."""
         return (with_all(W, place),) * self.k if linked(W)[place] else ()
 
-    def messages(self, W: Array) -> int:
+    def messages(self, W: Weights) -> int:
         """k over each link in each direction."""
         return self.k * super().messages(W)
 
-    def depth(self, W: Array) -> int:
+    def depth(self, W: Weights) -> int:
         """k."""
         return self.k * super().depth(W)
 
 
-def with_all(W: Array, place: int) -> Exchange:
+def with_all(W: Weights, place: int) -> Exchange:
     """One exchange with all neighbours."""
-    row = {int(p): float(W[place, p]) for p in np.flatnonzero(W[place] > 0)}
+    if isinstance(W, Wide):
+        row = {int(p): float(w) for p, w in zip(*W.row(place), strict=True) if w > 0}
+    else:
+        row = {int(p): float(W[place, p]) for p in np.flatnonzero(W[place] > 0)}
     peers = tuple(p for p in sorted(row) if p != place)
     return Exchange(peers, peers, row)
 
@@ -301,6 +348,7 @@ GOSSIP = Gossip()
 
 
 NEGLIGIBLE = 1e-12  # eigenvalues this close to 0 or 1 are 0 or 1
+FARTHEST = 5_000_000  # outcomes that are gone through where sampled rounds would leave most nodes out
 BATCHES = 20  # of sampled rounds: each is judged by the eigenvector that the others found
 
 
@@ -338,24 +386,48 @@ def beta(
     averaging.check(graph, rule.name)
     if graph.n == 1 or rule.function is alone:  # nobody to agree with, or not meant to
         return Mixing(0.0 if graph.n == 1 else 1.0, 0.0, exact=True)
+    if activation.count(graph) == 1 and graph.n > WIDE:
+        second = wide(rule, graph.n, None if graph.is_complete else graph.edges).second(graph.columns)
+        return _found(averaging.pace(second) ** 2, 0.0, True, graph, activation, rule, samples)
     if samples < 2 * BATCHES:
         raise NetworkError(f"{samples} samples are too few for an error bar; take at least {2 * BATCHES}")
-    listed = _listed(graph, activation)
-    exact = listed is not None
-    choice = activation.draw(graph, samples, rng or np.random.default_rng(0)) if listed is None else listed
+    outcomes = _listed(graph, activation)
+    exact = outcomes is not None
+    if outcomes is None and graph.n > WIDE and not graph.is_complete:
+        raise NetworkError(
+            f"how fast '{activation}' mixes the {graph.n:,} nodes of graph '{graph.name}' is out of reach; let "
+            "everyone speak, one link a round (edges(1)), or take the complete graph"
+        )
+    if activation.width(graph) > WIDE:
+        samples = 2 * BATCHES  # so many nodes are much the same in every round
+    choice = activation.draw(graph, samples, rng or np.random.default_rng(0)) if outcomes is None else outcomes
 
     def weights(links: Any) -> Array:
-        return averaging.weights(rule(links))
+        return listed(averaging.weights(rule(links)))
 
     if graph.is_complete:
-        each = (_frobenius(graph, activation, weights, choice) - 1.0) / (graph.n - 1)
+        squares = (
+            _wide_frobenius(graph, activation, rule, averaging, choice)
+            if activation.width(graph) > WIDE
+            else _frobenius(graph, activation, weights, choice)
+        )
+        each = (squares - 1.0) / (graph.n - 1)
         rho, error = float(np.mean(each)), 0.0 if exact else float(np.std(each, ddof=1)) / math.sqrt(len(each))
+    elif graph.n > WIDE:
+        rho, error = _sparse_top(graph, activation, weights, choice), 0.0
     elif exact:
         rho, error = _top(_second_moment(graph, activation, weights, choice))[0], 0.0
     else:
         rho, error = _crossed(
             np.stack([_second_moment(graph, activation, weights, b) for b in np.array_split(choice, BATCHES)])
         )
+    return _found(rho, error, exact, graph, activation, rule, samples)
+
+
+def _found(
+    rho: float, error: float, exact: bool, graph: Graph, activation: Activation, rule: Rule, samples: int
+) -> Mixing:
+    """β = √ρ, where nodes can agree at all."""
     if rho > 1.0 - NEGLIGIBLE and not exact:
         raise NetworkError(
             f"{samples} sampled rounds of '{activation}' do not mix graph '{graph.name}'; take more samples"
@@ -373,8 +445,8 @@ def _listed(graph: Graph, activation: Activation) -> IntArray | None:
     """Outcomes that stand for all of them, if they are few enough."""
     if graph.is_complete:
         return activation.typical(graph)
-    count = activation.count(graph)
-    return activation.outcomes(graph) if count is not None and count <= LIMIT else None
+    count, most = activation.count(graph), LIMIT if graph.n <= WIDE else FARTHEST
+    return activation.outcomes(graph) if count is not None and count <= most else None
 
 
 def _second_moment(graph: Graph, activation: Activation, weights: Callable[[Any], Array], choice: IntArray) -> Array:
@@ -397,6 +469,33 @@ def _frobenius(graph: Graph, activation: Activation, weights: Callable[[Any], Ar
         check_doubly_stochastic(W)
         squares.append(np.einsum("rij,rij->r", W, W) + (graph.n - W.shape[-1]))
     return np.concatenate(squares)
+
+
+def _wide_frobenius(graph: Graph, activation: Activation, rule: Rule, averaging: Averaging, choice: IntArray) -> Array:
+    """‖W‖_F² of each outcome of very many nodes on the complete graph."""
+    squares = []
+    for row in choice:
+        nodes, ends = activation.spelled(graph, row)
+        W = averaging.weights(wide(rule, len(nodes), ends))
+        assert isinstance(W, Wide)
+        squares.append(W.squares + (graph.n - len(nodes)))
+    return np.array(squares)
+
+
+def _sparse_top(graph: Graph, activation: Activation, weights: Callable[[Any], Array], choice: IntArray) -> float:
+    """ρ of the mean of WᵀW − 11ᵀ/n over outcomes that each change few of very many nodes."""
+    from scipy.sparse import coo_array  # only where there are so many nodes
+
+    n, change = graph.n, coo_array((graph.n, graph.n)).tocsr()
+    for nodes, links in activation.spread(graph, choice):
+        W = weights(links)
+        check_doubly_stochastic(W)
+        entries = (W.transpose(0, 2, 1) @ W - np.eye(W.shape[-1])).ravel()
+        at = np.maximum(nodes, 0)
+        rows, columns = (np.broadcast_to(part, W.shape).ravel() for part in (at[:, :, None], at[:, None, :]))
+        change = change + coo_array((entries / len(choice), (rows, columns)), shape=(n, n)).tocsr()
+    widest = 2.0 * float(np.max(-change.diagonal(), initial=0.0))  # 1 − ρ is as small as a node is seldom active:
+    return 1.0 - widest * (1.0 - apart(change / widest, 1.0))  # in units of that it is found to all digits
 
 
 def _top(M: Array) -> tuple[float, Array]:

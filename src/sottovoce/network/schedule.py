@@ -3,7 +3,9 @@
 Drawn once, before the run, without looking at data; every engine and every node reads the same one, and the privacy
 accounting counts K_i in it. An engine needs no callback: the active nodes of all rounds lie end to end, and each
 round points at one of a few small matrices over its active nodes. To have few, the nodes of a round are listed by
-the shape of its links and not by their ids: all one-link rounds share [[½, ½], [½, ½]].
+the shape of its links and not by their ids: all one-link rounds share [[½, ½], [½, ½]]. Where the same nodes are
+active in every round, they are listed once (`Steady`); and where a round has very many, its weights are no matrix
+(`wide`): a schedule of n nodes takes memory for n numbers and the links, not for n² or T·n.
 """
 
 from collections.abc import Mapping
@@ -18,8 +20,18 @@ from sottovoce._types import Array, IntArray
 from sottovoce.errors import NetworkError
 from sottovoce.network.activation import Activation
 from sottovoce.network.averaging import AVERAGINGS
-from sottovoce.network.graphs import Graph
-from sottovoce.network.mixing import GOSSIP, Averaging, Exchange, Rule, check_doubly_stochastic
+from sottovoce.network.graphs import WIDE, Graph
+from sottovoce.network.mixing import (
+    GOSSIP,
+    Averaging,
+    Exchange,
+    Rule,
+    Weights,
+    check_doubly_stochastic,
+    listed,
+    wide,
+)
+from sottovoce.network.wide import Wide
 
 MEMORY = 1 << 30  # bytes of distinct weight matrices beyond which a schedule is refused
 
@@ -50,7 +62,7 @@ class Schedule:
     starts: IntArray
     active: Compact
     pattern: Compact
-    patterns: tuple[Array, ...]
+    patterns: tuple[Weights, ...]
     speakers: int = 0
     averaging: Averaging = GOSSIP
 
@@ -58,6 +70,11 @@ class Schedule:
     def T(self) -> int:
         """Number of rounds."""
         return len(self.pattern)
+
+    @property
+    def crowded(self) -> bool:
+        """Whether a round has more nodes than a matrix is made for."""
+        return any(isinstance(W, Wide) for W in self.patterns)
 
     @cached_property
     def mixes(self) -> bool:
@@ -74,7 +91,11 @@ class Schedule:
         distinct, size = np.unique(sizes, return_inverse=True)
         quiet = np.arange(1, self.T + 1) % every != 0
         pattern = np.where(quiet, len(sizes) + size[self.pattern], self.pattern).astype(np.int32)
-        return replace(self, pattern=pattern, patterns=(*self.patterns, *(np.eye(k) for k in distinct)))
+        return self._with(pattern, (*self.patterns, *map(_identity, distinct.tolist())))
+
+    def _with(self, pattern: Compact, patterns: tuple[Weights, ...]) -> "Schedule":
+        """The same active nodes, other weights."""
+        return replace(self, pattern=pattern, patterns=patterns)
 
     def _place(self, t: int) -> int:
         if not 1 <= t <= self.T:
@@ -86,12 +107,16 @@ class Schedule:
         at = self._place(t)
         return self.active[self.starts[at] : self.starts[at + 1]]
 
-    def weights(self, t: int) -> Array:
+    def listed(self, first: int, last: int) -> Compact:
+        """The active nodes of rounds first … last, end to end."""
+        return self.active[self.starts[first - 1] : self.starts[last]]
+
+    def weights(self, t: int) -> Weights:
         """W of one exchange over the active nodes of round t."""
         return self.patterns[self.pattern[self._place(t)]]
 
     @cached_property
-    def mixtures(self) -> tuple[Array, ...]:
+    def mixtures(self) -> tuple[Weights, ...]:
         """Of each pattern, the matrix that all exchanges of a round come to (where nothing is cut)."""
         return tuple(map(self.averaging.weights, self.patterns))
 
@@ -109,11 +134,18 @@ class Schedule:
         >>> [(e.to, e.heard) for e in run.exchanges(1, 0)]  # is handed the third's, averages, hands the mean back
         [((), (2,)), ((1,), (1,)), ((2,), ())]
         """
-        nodes = self.nodes(t)
-        place = np.flatnonzero(nodes == i)
-        if not len(place):
+        nodes = self.nodes(t).tolist()
+        if i not in nodes:
             return ()
-        return tuple(e.named(nodes) for e in self.averaging.exchanges(self.weights(t), int(place[0])))
+        at = int(self.pattern[t - 1]), nodes.index(i)
+        if at not in self._plans:
+            self._plans[at] = self.averaging.exchanges(self.patterns[at[0]], at[1])
+        return tuple(exchange.named(nodes) for exchange in self._plans[at])
+
+    @cached_property
+    def _plans(self) -> dict[tuple[int, int], tuple[Exchange, ...]]:
+        """Of each place in each pattern, once it was asked for."""
+        return {}
 
     def peers(self, t: int, i: int) -> tuple[IntArray, Array]:
         """Whose messages node i needs in round t, its own among them, and w_ij of each; an idle node keeps its own."""
@@ -123,13 +155,17 @@ class Schedule:
         row = np.flatnonzero(nodes == i)
         if not len(row):
             return np.array([i]), np.ones(1)
-        w = self.weights(t)[row[0]]
+        W = self.weights(t)
+        if isinstance(W, Wide):
+            places, w = W.row(int(row[0]))
+            return nodes[places].astype(np.int64), w
+        w = W[row[0]]
         return nodes[w > 0].astype(np.int64), w[w > 0]
 
     def matrix(self, t: int) -> Array:
         """What round t comes to over all nodes: the identity outside the active set."""
         nodes, W = self.nodes(t), np.eye(self.n)
-        W[np.ix_(nodes, nodes)] = self.mixtures[self.pattern[self._place(t)]]
+        W[np.ix_(nodes, nodes)] = listed(self.mixtures[self.pattern[self._place(t)]])
         return W
 
     def speaks(self, first: int, last: int) -> NDArray[np.bool_]:
@@ -143,7 +179,7 @@ class Schedule:
     def speaks_in(self, t: int, i: int) -> bool:
         """Whether node i takes a gradient in round t."""
         nodes = self.nodes(t)
-        return bool(np.any(nodes[: self.speakers or len(nodes)] == i))
+        return i in nodes[: self.speakers or len(nodes)].tolist()
 
     def participations(self, t: int | None = None) -> IntArray:
         """(n,) K_i, in how many rounds each node took a gradient, up to round t; of all rounds by default."""
@@ -187,7 +223,7 @@ class Schedule:
             "active": self.active,
             "pattern": self.pattern,
             "sizes": np.array([len(W) for W in self.patterns], dtype=np.int64),
-            "weights": np.concatenate([W.ravel() for W in self.patterns]),
+            "weights": np.concatenate([listed(W).ravel() for W in self.patterns]),
             "averaging": np.array(str(self.averaging)),
         }
 
@@ -217,7 +253,7 @@ class Schedule:
     def check(self) -> None:
         """Refuse a schedule that no run could follow."""
         for W in self.patterns:
-            check_doubly_stochastic(W)
+            _check(W)
             self.averaging.refuse(W)
         counts, sizes = np.diff(self.starts), np.array([len(W) for W in self.patterns])
         if len(counts) != self.T or self.T == 0 or self.starts[0] != 0 or self.starts[-1] != len(self.active):
@@ -228,6 +264,73 @@ class Schedule:
             raise NetworkError(f"the schedule names nodes outside 0 to {self.n - 1}; draw it anew for these nodes")
         if len(np.unique(np.repeat(np.arange(self.T) * self.n, counts) + self.active)) != len(self.active):
             raise NetworkError("a round of the schedule names a node twice; draw the schedule anew")
+
+
+class Steady(Schedule):
+    """The same nodes in every round, who all take a gradient: they are kept once, and `active` lists them for who asks.
+
+    Attributes
+    ----------
+    members : who is active in every round, in the order of its weights
+
+    Examples
+    --------
+    >>> run = Steady(3, np.arange(3, dtype=np.int32), np.zeros(4, np.int32), (np.full((3, 3), 1 / 3),))
+    >>> run.T, run.active.tolist(), run.participations(2).tolist(), run.turns(1).tolist()
+    (4, [0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2], [2, 2, 2], [1, 2, 3, 4])
+    """
+
+    def __init__(
+        self,
+        n: int,
+        members: Compact,
+        pattern: Compact,
+        patterns: tuple[Weights, ...],
+        averaging: Averaging = GOSSIP,
+    ) -> None:
+        self.members: Compact
+        made = {"n": n, "members": members, "pattern": pattern, "patterns": patterns, "averaging": averaging}
+        for name, value in made.items():
+            object.__setattr__(self, name, value)
+        object.__setattr__(self, "starts", np.arange(len(pattern) + 1) * len(members))
+        object.__setattr__(self, "speakers", 0)
+
+    @cached_property
+    def active(self) -> Compact:
+        """End to end, round after round."""
+        return np.tile(self.members, self.T)
+
+    def _with(self, pattern: Compact, patterns: tuple[Weights, ...]) -> Schedule:
+        return Steady(self.n, self.members, pattern, patterns, self.averaging)
+
+    def nodes(self, t: int) -> Compact:
+        """The same in every round."""
+        self._place(t)
+        return self.members
+
+    def listed(self, first: int, last: int) -> Compact:
+        """As often as there are rounds."""
+        return np.tile(self.members, last - first + 1)
+
+    def participations(self, t: int | None = None) -> IntArray:
+        """All of them."""
+        stop = self.T if t is None else self._place(t) + 1
+        return np.bincount(self.members, minlength=self.n) * stop
+
+    def turns(self, i: int) -> IntArray:
+        """All of them."""
+        return np.arange(1, self.T + 1) if np.any(self.members == i) else np.empty(0, dtype=np.int64)
+
+
+def _identity(k: int) -> Weights:
+    return np.eye(k) if k <= WIDE else Wide(k, np.arange(k + 1), np.arange(k), np.ones(k))
+
+
+def _check(W: Weights) -> None:
+    if isinstance(W, Wide):
+        W.check()
+    else:
+        check_doubly_stochastic(W)
 
 
 def draw_schedule(
@@ -258,14 +361,15 @@ def draw_schedule(
     averaging.check(graph, rule.name)
     choice = activation.draw(graph, rounds, rng)
     if activation.count(graph) == 1:  # the same round for ever: keep the nodes' own order
-        nodes, links = next(iter(activation.spread(graph, choice[:1])))
-        width = int(np.count_nonzero(nodes >= 0))
-        W = rule(links[0, :width, :width])
-        check_doubly_stochastic(W)
+        always, W = _only(graph, activation, rule, choice[:1])
         averaging.refuse(W)
-        starts, same = np.arange(rounds + 1) * width, np.zeros(rounds, dtype=np.int32)
-        everybody = np.tile(nodes[0, :width].astype(np.int32), rounds)
-        return Schedule(graph.n, starts, everybody, same, (W,), activation.speakers, averaging)
+        same = np.zeros(rounds, dtype=np.int32)
+        if not activation.speakers:
+            return Steady(graph.n, always, same, (W,), averaging)
+        starts = np.arange(rounds + 1) * len(always)
+        return Schedule(graph.n, starts, np.tile(always, rounds), same, (W,), activation.speakers, averaging)
+    if activation.width(graph) > WIDE:
+        return _draw_wide(graph, activation, rule, choice, averaging)
     known: dict[bytes, int] = {}
     patterns: list[Array] = []
     active, sizes, numbers = [], [], []
@@ -289,10 +393,7 @@ def draw_schedule(
                 averaging.refuse(patterns[-1])
                 room -= patterns[-1].nbytes
                 if room < 0:
-                    raise NetworkError(
-                        f"'{activation}' gives over {len(patterns):,} different weight matrices on graph "
-                        f"'{graph.name}', more than fit in {MEMORY >> 30} GB; choose fewer active nodes or rounds"
-                    )
+                    raise _too_many(graph, activation, len(patterns))
             number[at] = known[key]
         active.append(listed[listed >= 0].astype(np.int32))
         sizes.append(counts)
@@ -300,6 +401,49 @@ def draw_schedule(
     starts = np.concatenate([[0], np.cumsum(np.concatenate(sizes))])
     flat = np.concatenate(active), np.concatenate(numbers)
     return Schedule(graph.n, starts, *flat, tuple(patterns), activation.speakers, averaging)
+
+
+def _only(graph: Graph, activation: Activation, rule: Rule, choice: IntArray) -> tuple[Compact, Weights]:
+    """Who is active in every round, and with which weights."""
+    if activation.width(graph) > WIDE:
+        who, ends = activation.spelled(graph, choice[0])
+        return who.astype(np.int32), wide(rule, len(who), ends)
+    nodes, links = next(iter(activation.spread(graph, choice)))
+    width = int(np.count_nonzero(nodes >= 0))
+    W = rule(links[0, :width, :width])
+    check_doubly_stochastic(W)
+    return nodes[0, :width].astype(np.int32), W
+
+
+def _draw_wide(graph: Graph, activation: Activation, rule: Rule, choice: IntArray, averaging: Averaging) -> Schedule:
+    """Rounds of very many nodes, one by one; those whose places are linked in the same way share their weights."""
+    known: dict[tuple[int, bytes], int] = {}
+    patterns: list[Weights] = []
+    active: list[Compact] = []
+    numbers, room = [], MEMORY
+    for row in choice:
+        nodes, ends = activation.spelled(graph, row)
+        key = len(nodes), b"" if ends is None else ends.tobytes()
+        if key not in known:
+            known[key] = len(patterns)
+            W = wide(rule, len(nodes), ends)
+            averaging.refuse(W)
+            patterns.append(W)
+            room -= W.nbytes + len(key[1])
+            if room < 0:
+                raise _too_many(graph, activation, len(patterns))
+        active.append(nodes.astype(np.int32))
+        numbers.append(known[key])
+    starts = np.concatenate([[0], np.cumsum([len(nodes) for nodes in active])])
+    pattern = np.array(numbers, dtype=np.int32)
+    return Schedule(graph.n, starts, np.concatenate(active), pattern, tuple(patterns), activation.speakers, averaging)
+
+
+def _too_many(graph: Graph, activation: Activation, found: int) -> NetworkError:
+    return NetworkError(
+        f"'{activation}' gives over {found:,} different weight matrices on graph '{graph.name}', more than fit in "
+        f"{MEMORY >> 30} GB; choose fewer active nodes or rounds"
+    )
 
 
 def _distinct(links: NDArray[np.bool_], counts: IntArray) -> tuple[IntArray, IntArray]:

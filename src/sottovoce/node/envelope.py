@@ -58,7 +58,8 @@ NONCE, TAG, SIGNATURE = 12, 16, 64
 OVERHEAD = len(MARK) + NONCE + TAG
 LONGEST = 1 << 14
 """Bytes of an introduction: a certificate takes some thousand."""
-_NONCE, _SEALED = slice(len(MARK), len(MARK) + NONCE), slice(len(MARK) + NONCE, None)
+_MARK = len(MARK)
+_NONCE, _SEALED = slice(_MARK, _MARK + NONCE), slice(_MARK + NONCE, None)
 REMEMBERED = 1024
 """Envelopes of a peer that would be known again; older ones are of rounds that are over."""
 
@@ -179,18 +180,16 @@ class _Pair:
     def __init__(self, secret: Callable[[str], bytes], out: str, back: str) -> None:
         self.seals, self.opens = AESGCM(secret(out)), AESGCM(secret(back))
         self.hedge = secret(f"nonces of {out}")
+        self.nonces = blake2b(key=self.hedge, digest_size=NONCE)
         self.noise = secret("noise")
         self._order: deque[bytes] = deque()
-        self._recent: set[bytes] = set()
-
-    def is_replay(self, nonce: bytes) -> bool:
-        return nonce in self._recent
+        self.recent: set[bytes] = set()
 
     def remember(self, nonce: bytes) -> None:
-        self._recent.add(nonce)
+        self.recent.add(nonce)
         self._order.append(nonce)
         if len(self._order) > REMEMBERED:
-            self._recent.discard(self._order.popleft())
+            self.recent.discard(self._order.popleft())
 
 
 class Envelope:
@@ -235,6 +234,7 @@ class Envelope:
         self.introduction = introduction(identity, run, nodes[me], keys.public)
         """What this node says first."""
         self._members = {me: keys.public}
+        self._verifying: dict[int, Ed25519PublicKey] = {}
         self._pairs: dict[int, _Pair] = {}
         for peer, data in (known or {}).items():
             self._believe(peer, _read(data, nodes[peer])[2])
@@ -319,17 +319,18 @@ class Envelope:
     def seal(self, peer: int, topic: str, about: bytes, message: bytes, reply: bool = False) -> bytes:
         """A letter for one node: what goes with a message, and the message, which ends with its own checksum."""
         pair, context = self._known(peer), _context(topic, reply)
-        random = os.urandom(NONCE) + context + about + message[-CHECK:]
-        nonce = blake2b(random, key=pair.hedge, digest_size=NONCE).digest()
+        hedged = pair.nonces.copy()
+        hedged.update(os.urandom(NONCE) + context + about + message[-CHECK:])
+        nonce = hedged.digest()
         return MARK + nonce + pair.seals.encrypt(nonce, about + message, context)
 
-    def open(self, peer: int, topic: str, sealed: bytes, reply: bool = False) -> bytes:
+    def open(self, peer: int, topic: str, sealed: bytes | memoryview, reply: bool = False) -> bytes:
         """The letter in an envelope that this very node sealed for this one, under this topic, and only once."""
         pair = self._known(peer)
-        if len(sealed) < OVERHEAD or not sealed.startswith(MARK):
+        if len(sealed) < OVERHEAD or sealed[:_MARK] != MARK:
             raise Refused(Code.FORMAT, "this is no envelope of sottovoce: it does not begin with its mark")
-        nonce = sealed[_NONCE]
-        if pair.is_replay(nonce):
+        nonce = bytes(sealed[_NONCE])
+        if nonce in pair.recent:
             raise Refused(Code.REPLAY, f"an envelope of node '{self.nodes[peer]}' came a second time; refused")
         try:
             letter = pair.opens.decrypt(nonce, memoryview(sealed)[_SEALED], _context(topic, reply))
@@ -353,8 +354,9 @@ class Envelope:
         if peer not in self._members:
             return False
         try:
-            key = Ed25519PublicKey.from_public_bytes(self._members[peer].signing)
-            key.verify(signature, joined("sottovoce", WIRE, self.run, self.nodes[peer], *statement))
+            if peer not in self._verifying:
+                self._verifying[peer] = Ed25519PublicKey.from_public_bytes(self._members[peer].signing)
+            self._verifying[peer].verify(signature, joined("sottovoce", WIRE, self.run, self.nodes[peer], *statement))
         except (InvalidSignature, ValueError):
             return False
         return True

@@ -36,7 +36,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from contextlib import suppress
 from hashlib import blake2b
-from threading import Condition
+from threading import Condition, RLock
 from typing import Any
 
 from sottovoce._version import __version__
@@ -46,9 +46,9 @@ from sottovoce.node.message import (
     CHECK,
     Code,
     Header,
-    Message,
     Refused,
     check,
+    expect,
     pack_text,
     read,
     round_of,
@@ -75,7 +75,8 @@ NOTICE = 4096  # bytes of a notice without what is attached to it
 REMARKS = 100  # refusals that are remembered
 _ABOUT = struct.Struct(f"<{PROOF}sH")  # what goes with a message: its proof, and how long the voucher behind it is
 _NOTHING = _ABOUT.pack(bytes(PROOF), 0)
-_HERE = b"here"
+_NEVER = "00" * CHECK  # in place of the hash of what was not said
+_HERE = b"here"  # of a notice, which leaves nothing else behind
 
 
 def round_in(payload: bytes) -> int:
@@ -119,9 +120,15 @@ class Links:
         """Every node that this one ever speaks with, and at which steps it speaks."""
         self.hears = {j: heard for j, (_, heard) in met.items()}
         """And at which steps each of them does."""
-        self._shape, self._size = run.shape, size_of(run.shape)
+        self._shape, self._size, self._room = run.shape, size_of(run.shape), 2 * KEPT * len(self.peers) + 2
         self._when = {j: frozenset(steps) for j, steps in self.peers.items()}
         self._whence = {j: frozenset(steps) for j, steps in self.hears.items()}
+        self._whom: dict[int, list[int]] = {}
+        for j, steps in self.peers.items():
+            for step in steps:
+                self._whom.setdefault(step, []).append(j)
+        self._signs = {j: _stretches(steps) for j, steps in self.peers.items()}
+        self._signed = {j: _stretches(steps) for j, steps in self.hears.items()}
         letter = _ABOUT.size + SIGNATURE + STRETCH * CHECK + self._size
         self.limit = max(LONGEST, OVERHEAD + _ABOUT.size + NOTICE + KEPT * letter)
         """Bytes that anything may have that comes in."""
@@ -132,7 +139,9 @@ class Links:
         passed = {run.step(t, part): payload for (t, part), payload in saved.parts.items()}
         self._mixed = self._said = max([run.step(saved.round + 1), *passed]) - 1
         self._seen = dict(saved.seen)
+        self._latest = {j: run.step(mark.round, mark.part) for j, mark in saved.seen.items()}
         self._inbox: dict[int, dict[int, bytes]] = {j: {} for j in self.peers}
+        self._notices: dict[int, set[int]] = {j: set() for j in self.peers}
         self._unvouched: dict[int, dict[int, str]] = {j: {} for j in self.peers}
         self._vouchers: list[tuple[int, int, bytes]] = []
         self._outbox: dict[int, bytes] = {}
@@ -146,7 +155,8 @@ class Links:
         self._answered: dict[int, str] = {}  # those of them that a hello of this node answers
         self._unanswering: set[int] = set()
         self._failure: SottovoceError | None = None
-        self._changed = Condition()  # its lock may be taken again by whoever holds it
+        self._lock = RLock()
+        self._changed, self._waiting = Condition(self._lock), 0
         for step, payload in sorted(({run.step(t): p for t, p in saved.outbox.items()} | passed).items()):
             self.post(step, payload)
 
@@ -157,32 +167,29 @@ class Links:
 
     def post(self, t: int, payload: bytes) -> None:
         """Hand a message out from now on; it is on the disk already."""
-        with self._changed:
-            for old in self.stale(t):
+        with self._lock:
+            for old in self.stale(t) if len(self._outbox) > self._room else ():
                 del self._outbox[old], self._abouts[old]
-            for peer in self._peers_of(t):
-                self._last[peer] = [*self._last[peer], t][-KEPT:]
-            self._outbox[t], self._own[t], self._said = payload, payload[-CHECK:].hex(), max(t, self._said)
-            proof = own_proof(self._secret, self._digest, t, self._own[t])
-            self._abouts[t] = _ABOUT.pack(proof, 0)
+            for peer in self._whom.get(t, ()):
+                self._last[peer] = [*self._last[peer][1 - KEPT :], t]
+            digest = payload[-CHECK:].hex()
+            self._outbox[t], self._own[t], self._said = payload, digest, max(t, self._said)
+            self._abouts[t] = _ABOUT.pack(own_proof(self._secret, self._digest, t, digest), 0)
             if len(self._own) > 2 * STRETCH:
                 del self._own[next(iter(self._own))]  # the ledger has it
 
     def stale(self, t: int) -> list[int]:
         """Which kept messages no peer can lack any more once the release of a step is; told when there are some."""
-        with self._changed:
-            if self.run.at(t)[1] or len(self._outbox) <= 2 * KEPT * len(self.peers) + 2:
+        with self._lock:
+            if len(self._outbox) <= self._room or self.run.at(t)[1]:
                 return []
-            mine = set(self._peers_of(t))
+            mine = self._whom.get(t, ())
             needed = {r for peer, last in self._last.items() for r in (last[1 - KEPT :] if peer in mine else last)}
-            return [r for r in self._outbox if r not in needed]
-
-    def _peers_of(self, t: int) -> list[int]:
-        return [peer for peer, rounds in self._when.items() if t in rounds]
+            return [r for r in self._outbox if r not in needed][: len(self._outbox) - self._room]
 
     def hello(self, peer: int) -> bytes:
         """Who this node is, what it saw from the peer, and what the peer may lack."""
-        with self._changed:
+        with self._lock:
             known = peer not in self._strangers
             last = [t for t in sorted(self._outbox) if known and t in self._when[peer]][-KEPT:]
             self._answered |= {peer: self._questions[peer]} if peer in self._questions else {}
@@ -203,12 +210,12 @@ class Links:
 
     def owes_hello(self, peer: int) -> bool:
         """Whether a peer has asked what no hello of this node has answered; where there are no replies, send one."""
-        with self._changed:
+        with self._lock:
             return self._questions.get(peer) != self._answered.get(peer)
 
     def asks_again(self, peer: int) -> bool:
         """Whether a hello came that does not answer this process, since this was last asked: then say hello again."""
-        with self._changed:
+        with self._lock:
             found = peer in self._unanswering
             self._unanswering.discard(peer)
             return found
@@ -229,23 +236,15 @@ class Links:
     def _about(self, peer: int, payload: bytes) -> bytes:
         """The proof of a message, and the voucher where one is due; a notice has neither."""
         t = round_of(payload)
-        about = self._abouts.get(t, _NOTHING)
-        if about is _NOTHING or not (stretch := self._stretch(self.peers[peer], t)):
-            return about
+        about, stretch = self._abouts.get(t), self._signs[peer].get(t)
+        if about is None or stretch is None:
+            return about or _NOTHING
         voucher = self._voucher(peer, stretch)
         return about[:PROOF] + len(voucher).to_bytes(2, "little") + voucher
 
-    @staticmethod
-    def _stretch(steps: list[int], t: int) -> list[int]:
-        """The steps of one direction that a voucher of step t is for; none where none is due."""
-        place = bisect_left(steps, t)
-        if (place + 1) % STRETCH and place + 1 < len(steps):
-            return []
-        return steps[place - place % STRETCH : place + 1]
-
     def _voucher(self, peer: int, stretch: list[int]) -> bytes:
-        found = (self._own.get(r) or self._released(r) or "" for r in stretch)
-        hashes = b"".join(bytes.fromhex(each).ljust(CHECK, b"\0") for each in found)
+        found = (self._own.get(r) or self._released(r) or _NEVER for r in stretch)
+        hashes = bytes.fromhex("".join(found))
         return self.envelope.sign(*self._vouched(self.run.nodes[peer], stretch, hashes)) + hashes
 
     def _vouched(self, receiver: str, stretch: list[int], hashes: bytes) -> tuple[bytes | str | int, ...]:
@@ -253,8 +252,11 @@ class Links:
 
     # -- what others say --
 
-    def deliver(self, peer: int, data: bytes, reply: bool = False) -> int:
-        """Take in what came over the link from a peer; refuse what does not fit. Returns its round."""
+    def deliver(self, peer: int, data: bytes | memoryview, reply: bool = False) -> int:
+        """Take in what came over the link from a peer; refuse what does not fit. Returns its round.
+
+        The data may be written over afterwards.
+        """
         try:
             if not 0 <= peer < self._n:
                 raise Refused(Code.SENDER, f"there is no node {peer} in this run; refused")
@@ -262,12 +264,12 @@ class Links:
                 raise Refused(
                     Code.SIZE, f"{len(data)} bytes came from node {peer}, and {self.limit} are the most; refused"
                 )
-            with self._changed:
+            with self._lock:
                 t = self._opened(peer, data, reply)
-                self._changed.notify_all()
+                self.nudge()
             return t
         except NetworkError as error:
-            with self._changed:
+            with self._lock:
                 self.refused = [*self.refused[1 - REMARKS :], str(error)]
                 if peer not in self.reasons or getattr(error, "code", None) is not Code.UNKNOWN:
                     self.reasons[peer] = str(error)
@@ -308,17 +310,18 @@ class Links:
             return self.envelope.introduction
         if t == 0:
             return self.hello(peer)
-        with self._changed:
+        with self._lock:
             if t > self.last:
                 return self.farewell() if self._mixed >= self.last else b""
             return self._outbox.get(t, b"") if self.owes(peer, t) else b""
 
-    def _opened(self, peer: int, data: bytes, reply: bool) -> int:
-        if data.startswith(INTRODUCES):
-            self._meet(peer, data)
+    def _opened(self, peer: int, data: bytes | memoryview, reply: bool) -> int:
+        kind = data[: len(REFUSES)]
+        if kind == INTRODUCES:
+            self._meet(peer, bytes(data))
             return MEETING
-        if data.startswith(REFUSES):
-            self._was_refused(peer, data)
+        if kind == REFUSES:
+            self._was_refused(peer, bytes(data))
             return MEETING
         letter = self.envelope.open(peer, MESSAGE, data, reply)
         if peer not in self.peers:
@@ -336,12 +339,12 @@ class Links:
 
     def _not_you(self, peer: int) -> bytes:
         """The answer to keys that are not the peer's: with what was seen of it, so that an old copy can know itself."""
-        with self._changed:
+        with self._lock:
             return REFUSES + json.dumps(self._claim(peer)).encode()
 
     def _was_refused(self, peer: int, data: bytes) -> None:
         """Anybody can say this: without a proof it ends nothing but this attempt, and only while a hello is due."""
-        if peer not in self.peers or 0 in self._inbox[peer] or self._mixed >= self.last:
+        if peer not in self.peers or 0 in self._notices[peer] or self._mixed >= self.last:
             raise Refused(Code.NOTICE, f"node {peer} says that it does not know this node, which it does; refused")
         name = self.run.nodes[peer]
         try:
@@ -354,7 +357,7 @@ class Links:
             f"node '{name}' says that it knows other keys of this node in this run: this folder is not the one that "
             "began it; restore that folder, or begin a run of another name. Nothing was sent"
         )
-        self._changed.notify_all()
+        self.nudge()
 
     def _take(self, peer: int, letter: bytes) -> int:
         """One letter: what goes with a message, and the message."""
@@ -364,17 +367,19 @@ class Links:
             raise Refused(Code.FORMAT, f"node {peer} sent a letter without a message; refused") from None
         start = _ABOUT.size + length
         voucher, payload = letter[_ABOUT.size : start], letter[start:]
-        if len(payload) != self._size and 1 <= round_of(payload) <= self.last:
-            raise Refused(Code.SIZE, f"node {peer} sent {len(payload)} bytes where {self._size} are expected; refused")
-        message = read(payload)
-        t = message.header.round
-        if t in (0, self.last + 1):
-            self._take_notice(peer, t, message)
+        t = round_of(payload)
+        if not 1 <= t <= self.last:
+            self._take_notice(peer, t, payload)
+        elif len(payload) == self._size:
+            self._take_message(peer, t, payload, proof, voucher)
         else:
-            self._take_message(peer, t, message, payload, proof.hex(), voucher)
+            raise Refused(Code.SIZE, f"node {peer} sent {len(payload)} bytes where {self._size} are expected; refused")
         return t
 
-    def _take_notice(self, peer: int, t: int, message: Message) -> None:
+    def _take_notice(self, peer: int, t: int, payload: bytes) -> None:
+        message = read(payload)
+        if t not in (0, self.last + 1):
+            raise Refused(Code.ROUND, f"node {peer} sent round {t}, and the last is {self.last}; refused")
         check(message, Header(self._mark, t, peer), None, "|u1")
         value, attached = unpack_text(message)
         if t == 0:
@@ -382,25 +387,22 @@ class Links:
         elif value != "done" or attached:
             raise Refused(Code.NOTICE, f"node {peer} sent a notice that cannot be read; refused")
         else:
-            self._inbox[peer][t] = _HERE
+            self._notices[peer].add(t)
 
-    def _take_message(self, peer: int, t: int, message: Message, payload: bytes, proof: str, voucher: bytes) -> None:
-        name, digest, when = self.run.nodes[peer], message.digest.hex(), self.run.when
-        spoken = t in self._whence[peer]
+    def _take_message(self, peer: int, t: int, payload: bytes, proof: bytes, voucher: bytes) -> None:
+        name, when, spoken = self.run.nodes[peer], self.run.when, t in self._whence[peer]
         bound = self.run.bound(peer, t) if spoken else math.inf
-        check(message, Header(self._mark, t, peer), self._shape, bound=bound, when=when(t))
-        steps, mine, box = self.hears[peer], self.peers[peer], self._inbox[peer]
+        digest = expect(payload, Header(self._mark, t, peer), self._shape, bound, when).digest.hex()
         if not spoken:
             raise Refused(
                 Code.ROUND, f"node '{name}' sent a message for {when(t)}, in which the two do not speak; refused"
             )
-        mark = self._seen.get(peer)
-        latest = 0 if mark is None else self.run.step(mark.round, mark.part)
-        if mark is not None and latest == t and mark.message != digest:
+        steps, mine, box, latest = self.hears[peer], self.peers[peer], self._inbox[peer], self._latest.get(peer, 0)
+        if latest == t and self._seen[peer].message != digest:
             raise Refused(Code.SECOND, f"node '{name}' sent a second, different message for {when(t)}; refused")
         if t <= self._mixed or t in box:
             return  # a duplicate of what was mixed or waits to be
-        due = steps[bisect_right(steps, max([self._mixed, *(r for r in box if r <= self.last)]))]
+        due = steps[bisect_right(steps, max(self._mixed, *box) if box else self._mixed)]
         if t != due:
             raise Refused(Code.ROUND, f"node '{name}' sent {when(t)} before {when(due)}; refused")
         before = bisect_left(mine, t)
@@ -411,11 +413,11 @@ class Links:
         box[t] = payload
         if t > latest:
             at, part = self.run.at(t)
-            self._seen[peer] = Mark(at, digest, proof, part)
+            self._seen[peer], self._latest[peer] = Mark(at, digest, proof.hex(), part), t
 
     def _check_voucher(self, peer: int, t: int, digest: str, voucher: bytes) -> None:
         """Every stretch is signed for, and what is signed is what came."""
-        stretch, got = self._stretch(self.hears[peer], t), self._unvouched[peer]
+        stretch, got = self._signed[peer].get(t, []), self._unvouched[peer]
         if not stretch and not voucher:
             got[t] = digest
             return
@@ -453,7 +455,7 @@ class Links:
         self._questions[peer] = asks
         self._check_own(name, value.get("seen"))
         if value.get("answers") == self.question:
-            self._inbox[peer][0] = _HERE
+            self._notices[peer].add(0)
         else:
             self._unanswering.add(peer)
         for letter in attached:
@@ -489,56 +491,67 @@ class Links:
             "folder is an old copy or another one. The round would be released twice, so this node stops for good in "
             "this run"
         )
-        self._changed.notify_all()
+        self.nudge()
         raise self._failure
 
     # -- the exchange --
 
     def heard(self, t: int, peer: int) -> bytes | None:
         """The peer's message of a step, if it is here; an error if this node must stop."""
-        with self._changed:
+        with self._lock:
             if self._failure is not None or peer in self._strangers:
                 raise self._failure or self._strangers[peer]
             if t == MEETING:
                 return _HERE if self.envelope.knows(peer) else None
-            return self._inbox[peer].get(t)
+            return self._inbox[peer].get(t) or (_HERE if t in self._notices[peer] else None)
 
     def wait(self, seconds: float) -> None:
         """Until something changes, at most so long."""
-        with self._changed:
-            self._changed.wait(seconds)
+        with self._lock:
+            self._waiting += 1
+            try:
+                self._changed.wait(seconds)
+            finally:
+                self._waiting -= 1
 
     def nudge(self) -> None:
-        """Something changed elsewhere that an exchange may wait for."""
-        with self._changed:
-            self._changed.notify_all()
+        """Something changed that an exchange may wait for."""
+        with self._lock:
+            if self._waiting:
+                self._changed.notify_all()
 
     def fail(self, error: SottovoceError) -> None:
         """Let every exchange of this node end with an error."""
-        with self._changed:
+        with self._lock:
             self._failure = error
-            self._changed.notify_all()
+            self.nudge()
 
     def mixed(self, t: int) -> None:
         """All messages up to a step are mixed and can be forgotten; at the end, once they are on the disk."""
-        with self._changed:
+        with self._lock:
             self._mixed = t
             self._said = max(t, self._said)
             for box in self._inbox.values():
-                for old in [r for r in box if 0 < r <= t] if box else ():
+                for old in [r for r in box if r <= t] if box else ():
                     del box[old]
 
     @property
     def seen(self) -> dict[int, Mark]:
         """The latest message of every peer."""
-        with self._changed:
+        with self._lock:
             return dict(self._seen)
 
     def vouchers(self) -> list[tuple[int, int, bytes]]:
         """(peer, round, voucher) of all that came since this was last asked."""
-        with self._changed:
+        with self._lock:
             found, self._vouchers = self._vouchers, []
             return found
+
+
+def _stretches(steps: list[int]) -> dict[int, list[int]]:
+    """The steps of one direction by the vouchers that are for them, each by its last one, with which it comes."""
+    found = [steps[first : first + STRETCH] for first in range(0, len(steps), STRETCH)]
+    return {stretch[-1]: stretch for stretch in found}
 
 
 def _about_size(letter: bytes) -> int:

@@ -49,6 +49,7 @@ from sottovoce._types import Array, IntArray
 from sottovoce.data.schema import Schema, plain_schema, read_schema
 from sottovoce.engine.secure import ExactSums, hindrance
 from sottovoce.errors import SottovoceError, SpecError
+from sottovoce.network.mixing import listed
 from sottovoce.node.bounds import longest_messages, longest_model, partial_shares
 from sottovoce.node.entropy import Ahead
 from sottovoce.node.message import RUN
@@ -162,13 +163,17 @@ class Run:
     def bound(self, i: int, step: int) -> float:
         """How long the message of node i at a step can be."""
         t, part = self.at(step)
-        return float(self.bounds[t - 1]) * (1.0 if part == 0 else self._share(t, part, i))
+        return self._longest[t - 1] * (1.0 if part == 0 else self._share(t, part, i))
+
+    @cached_property
+    def _longest(self) -> list[float]:
+        return list(self.bounds.tolist())
 
     def _share(self, t: int, part: int, i: int) -> float:
         schedule = self.prepared.job.schedule
         number, place = int(schedule.pattern[t - 1]), np.flatnonzero(schedule.nodes(t) == i)
         if number not in self._shares:
-            self._shares[number] = partial_shares(schedule.averaging, schedule.patterns[number])
+            self._shares[number] = partial_shares(schedule.averaging, listed(schedule.patterns[number]))
         return float(self._shares[number][part, place[0]])
 
     @cached_property
@@ -198,6 +203,8 @@ class Run:
 
     def at(self, step: int) -> tuple[int, int]:
         """The round of a step, and which exchange of the round it is, from 0."""
+        if self.parts == 1:
+            return step, 0
         before, part = divmod(step - 1, self.parts)
         return before + 1, part
 
@@ -296,10 +303,10 @@ class Run:
         for part in (schedule.starts, schedule.active, schedule.pattern):
             whole.update(np.ascontiguousarray(part, dtype="<i8").tobytes())
         for W in schedule.patterns:
-            whole.update(np.ascontiguousarray(np.round(W, _DECIMALS) + 0.0, dtype="<f8").tobytes())
+            whole.update(np.ascontiguousarray(np.round(listed(W), _DECIMALS) + 0.0, dtype="<f8").tobytes())
         return whole.hexdigest()
 
-    @property
+    @cached_property
     def mark(self) -> bytes:
         """The run in every message: the beginning of its digest."""
         return bytes.fromhex(self.digest)[:RUN]

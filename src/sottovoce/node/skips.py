@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from sottovoce.errors import NetworkError, StoreError
+from sottovoce.network.mixing import listed
 from sottovoce.node.envelope import Envelope
 from sottovoce.node.message import Code, Header, Refused, check, pack_text, read, unpack_text
 from sottovoce.node.runfile import Run
@@ -141,9 +142,8 @@ class Skips:
         self.on_change()
 
     def skipped(self, t: int, peer: int) -> bool:
-        """Whether it was decided to leave this edge out."""
-        with self._lock:
-            return self._phases.get((t, peer)) == SKIP
+        """Whether it was decided to leave this edge out; one look, which needs no lock."""
+        return self._phases.get((t, peer)) == SKIP
 
     @property
     def count(self) -> int:
@@ -159,7 +159,7 @@ class Skips:
     def settle(self, t: int) -> bool:
         """Begin to mix round t, after which its edges can't be promised any more; False while one awaits a decision."""
         with self._lock:
-            if self.undecided(t):
+            if self._phases and self.undecided(t):
                 return False
             self._mixed = t
             return True
@@ -187,7 +187,7 @@ class SkipOrders:
     def skip(self, t: int, i: int, j: int) -> bool:
         """Leave edge {i, j} out of round t, if both ends say so; True once both ends have decided it."""
         edge = (t, min(i, j), max(i, j))
-        W = self.run.prepared.job.schedule.weights(t)
+        W = listed(self.run.prepared.job.schedule.weights(t))
         if not np.array_equal(W, W.T):
             raise NetworkError(
                 "an edge can only be skipped where W is symmetric: else W would not stay doubly stochastic"

@@ -104,6 +104,8 @@ class NodeTransport(ABC):
         Whoever speaks in an exchange is answered by the other's message. Who only listens says hello again: both hellos
         have the last messages of a link with them, of which one may have got lost.
         """
+        if (answer := self.links.heard(step, peer)) is not None:
+            return answer
         watch, sent, t = Stopwatch(), 0.0, self.links.run.at(step)[0]
         while (answer := self.links.heard(step, peer)) is None:
             if self.skips.skipped(t, peer):
@@ -121,6 +123,8 @@ class NodeTransport(ABC):
 
     def _settle(self, t: int) -> None:
         """Wait for the controller's decision about edges of this round that it asked about."""
+        if self.skips.settle(t):
+            return
         watch = Stopwatch()
         while not self.skips.settle(t):
             self.wait(LOOK)
@@ -218,6 +222,7 @@ class MpiTransport(NodeTransport):
         self._mpi, self._comm = MPI, comm
         self._status = MPI.Status()
         self._sending: list[tuple[Any, bytes]] = []
+        self._buffer = memoryview(bytearray(links.limit))  # the links keep nothing of it
         self._introduced: set[int] = set()
 
     def send(self, peer: int, payload: bytes) -> None:
@@ -255,10 +260,12 @@ class MpiTransport(NodeTransport):
                 NetworkError(f"rank {peer} sent {size} bytes, and {self.links.limit} are the most; stopped")
             )
             return True
-        buffer = bytearray(size)
-        message.Recv(buffer)
+        data = self._buffer[:size]
+        message.Recv(data)
         with suppress(NetworkError):  # the links keep the reason; whoever waits goes on waiting
-            t = self.links.deliver(peer, bytes(buffer))
+            t = self.links.deliver(peer, data)
+            if t > 0:
+                return True
             if t == MEETING and peer not in self._introduced:
                 self.send(peer, self.links.envelope.introduction)  # known here from before, and not yet there
             elif t == 0 and self.links.owes_hello(peer):

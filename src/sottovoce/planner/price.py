@@ -18,6 +18,9 @@ from sottovoce.network.activation import Activation
 from sottovoce.network.graphs import Graph
 from sottovoce.network.mixing import activation_rate, beta
 from sottovoce.network.schedule import draw_schedule
+from sottovoce.planner import predict
+from sottovoce.privacy.calibration import Private, sigma
+from sottovoce.privacy.moments import NO_MOMENTS
 from sottovoce.privacy.planning import calibrate
 from sottovoce.privacy.release import Release, Setting
 from sottovoce.run.build import make_lipschitz, scheme_of
@@ -36,6 +39,10 @@ class Price:
     beta: float
     sigma: float
     """The noise that the smallest node needs, in each coordinate of each release."""
+    moments: str
+    """What is let out of the shape of the data before the first round, and for which shares of the budget; or none."""
+    moments_sigma: float
+    """The noise of the smallest node in each number of that; 0 where there is none."""
     noise_in_model: float
     """√E‖·‖² of what the noise adds to the averaged model ỹ."""
     bound: float
@@ -53,11 +60,22 @@ def price(spec: Spec, sizes: IntArray, m: int, epsilon: float) -> Price:
     mixing = beta(graph, activation, spec.network.weights, averaging=spec.network.averaging)
     sampling = spec.privacy.sampling
     busiest = float(np.max(activation.iota(graph)))
-    needed = {
-        q: calibrate(sampling, q, T, epsilon, clip=lipschitz, delta=delta, activity=busiest)
-        for q in sorted({int(q) for q in sizes})
-    }
-    sigmas = _own_noise(spec, graph, np.array([needed[int(q)] for q in sizes]), sizes, m, factors)
+    look = None
+    if spec.privacy.moments == NO_MOMENTS:
+        needed = {
+            q: calibrate(sampling, q, T, epsilon, clip=lipschitz, delta=delta, activity=busiest)
+            for q in sorted({int(q) for q in sizes})
+        }
+        wanted = np.array([needed[int(q)] for q in sizes])
+    else:  # the rounds get what the look at the shape of the data leaves; everybody is taken to speak in all of them
+        from sottovoce.run.shape import look_release  # a chapter of its own, for those who need it
+
+        spec = spec.but(privacy__noise=Private(epsilon))
+        width = m // spec.problem.outputs - (spec.problem.intercept > 0)
+        look = look_release(spec, sizes, width, graph)
+        plain = Release(sampling, lipschitz, (1.0,) * n, spec.privacy.adversary.among(n), before=look)
+        wanted = np.array([sigma(event, epsilon, delta) for event in plain.events(sizes, np.full(n, T))])
+    sigmas = _own_noise(spec, graph, wanted, sizes, m, factors)
     a = spec.algorithm.a(T)
     steps = StepSizes(a, spec.algorithm.gamma(T), spec.algorithm.counted(a))
     h = spec.problem.h
@@ -74,6 +92,8 @@ def price(spec: Spec, sizes: IntArray, m: int, epsilon: float) -> Price:
         iota=iota,
         beta=mixing.beta,
         sigma=float(np.max(sigmas)),
+        moments=str(spec.privacy.moments),
+        moments_sigma=0.0 if look is None else max(look.sigma),
         noise_in_model=math.sqrt(m * noise_variance(steps, iota, n, h.modulus, rms)),
         # no term of the sum over all rounds that the theorem bounds is negative: a part of them sums to no more
         bound=bounds.theorem2(setting, steps, T, "sharper") * float(steps.A[T] / steps.W[T]),
@@ -97,7 +117,7 @@ def _own_noise(spec: Spec, graph: Graph, needed: Array, sizes: IntArray, m: int,
     return np.array(unit.sigma) * float(np.max(needed / hidden))
 
 
-def noise_variance(steps: StepSizes, iota: float, n: int, mu: float, sigma: float) -> float:
+def noise_variance(steps: StepSizes, iota: float, n: int, mu: float, deviation: float) -> float:
     """Variance that the noise puts into each coordinate of ỹ^(T), for eq. (6) without a threshold or constraint.
 
     z̄ carries a_τ n⁻¹ Σ η_i ν_i from round τ on, and ỹ weighs y^(t) = −z̄^(t)/(ιμA_t + γ_t) by w_t/W_T, so the noise of
@@ -105,11 +125,12 @@ def noise_variance(steps: StepSizes, iota: float, n: int, mu: float, sigma: floa
     """
     S = prefix_sums(steps.w / (iota * mu * steps.A[1:] + steps.gamma))
     weights = steps.a * (S[-1] - S[1:]) / steps.W[-1]
-    return float(np.sum(weights**2)) * iota * sigma**2 / n
+    return float(np.sum(weights**2)) * iota * deviation**2 / n
 
 
 def _messages_a_round(spec: Spec, graph: Graph, activation: Activation) -> float:
     """Expected number of messages a round, from a short sample of the schedule (exact where all rounds are alike)."""
     network = spec.network
-    sample = draw_schedule(graph, activation, network.weights, 2000, np.random.default_rng(0), network.averaging)
-    return float(sample.up_to()[-1]) / 2000
+    rounds = predict.sampled_rounds(2000, graph.n)
+    sample = draw_schedule(graph, activation, network.weights, rounds, np.random.default_rng(0), network.averaging)
+    return float(sample.up_to()[-1]) / rounds

@@ -7,7 +7,7 @@ from sottovoce.privacy.planning import account, calibrate
 from sottovoce.privacy.release import ADVERSARIES, Release
 from sottovoce.privacy.sampling import SAMPLINGS
 from sottovoce.privacy.statement import PrivacyStatement, make_statement
-from sottovoce.privacy.theorem1 import Theorem1
+from sottovoce.privacy.theorem1 import Theorem1, compare
 
 __all__ = [
     "ADVERSARIES",
@@ -20,6 +20,7 @@ __all__ = [
     "Theorem1",
     "account",
     "calibrate",
+    "compare",
     "make_statement",
     "price",
     "read_event",

@@ -17,6 +17,7 @@ from typing import Protocol
 
 import scipy  # not its parts: they load when first used
 
+from sottovoce import within
 from sottovoce._types import IntArray
 from sottovoce.errors import PrivacyError, SpecError
 from sottovoce.notation import Choices, write
@@ -42,6 +43,13 @@ def sigma(unit: Priced, epsilon: float, delta: float) -> float:
     """
     _check(epsilon)
     check_delta(delta)
+    if unit.slack:
+        if unit.slack >= delta:
+            raise PrivacyError(
+                f"a graph of secrets that fails with a chance of {unit.slack:g} cannot be part of δ = {delta:g}; give "
+                "a larger δ, or a smaller chance ('fails') and more peers"
+            )
+        delta -= unit.slack
     if isinstance(unit, WholeEvent):
         z = unit.needed_multiplier(epsilon, delta)
     elif unit.part.pair.bounded:  # pure: ε adds up, and δ is not needed
@@ -193,6 +201,7 @@ def _over(parts: Sequence[Part], epsilon: float, delta: float, finest: int) -> f
 def _check(epsilon: float) -> None:
     if not 0 < epsilon < math.inf:
         raise PrivacyError(f"a budget epsilon is finite and over 0, not {epsilon}")
+    within.check_epsilon(epsilon, PrivacyError)
 
 
 Scales = tuple[tuple[float, ...], tuple[Theorem1, ...]]
@@ -303,12 +312,13 @@ class Private:
     def scales(self, of: Circumstances) -> Scales:
         """By calibration, once for all nodes of a size, a reach and a first look, with the largest count among them."""
         alike: dict[tuple[int, float, Event | None], list[Event]] = {}
-        for event in of.unit.events(of.sizes, of.spoken, of.turns):
+        events = of.unit.events(of.sizes, of.spoken, of.turns)
+        for event in {id(event): event for event in events}.values():  # equal nodes share one
             before = getattr(event, "before", None)
             alike.setdefault((event.records, event.noise_multiplier, before), []).append(event)
         needed: dict[int, float] = {}
-        for (q, _, _), events in alike.items():
-            neediest = max(events, key=lambda event: event.count).covering(events)
+        for (q, _, _), some in alike.items():
+            neediest = max(some, key=lambda event: event.count).covering(some)
             needed[q] = max(needed.get(q, 0.0), sigma(neediest, self.epsilon, of.delta))
         if of.unit.law.secrets:  # what hides a node is everybody's noise: all have so many times their unit
             most = max(needed.values())

@@ -24,6 +24,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
+from sottovoce import within
 from sottovoce.errors import PrivacyError
 from sottovoce.privacy import objective
 from sottovoce.privacy.composition import Part
@@ -61,6 +62,11 @@ class Priced(ABC):
         return self.count == 0
 
     @property
+    def slack(self) -> float:
+        """The chance that nothing is promised at all, which a δ has to cover besides: see `pairs`."""
+        return 0.0
+
+    @property
     @abstractmethod
     def realised(self) -> bool:
         """Whether some data really meet the mechanism that is priced, so that something is known from below too."""
@@ -77,6 +83,7 @@ class Note:
     secrets : whether the noise is worth what it is only while seeds that pairs of nodes share stay secret
     coalition : the nodes whose seeds count as known; None where that was not written down
     collusion : k, where the seeds of any k nodes may be known; None where the coalition is the one that is named
+    slack : the chance that a graph of secrets drawn at random leaves less of the noise than σ stands for
     """
 
     law: str
@@ -84,6 +91,7 @@ class Note:
     secrets: bool = False
     coalition: tuple[int, ...] | None = None
     collusion: int | None = None
+    slack: float = 0.0
 
 
 GAUSSIAN = Note("gaussian", realised=True)
@@ -95,9 +103,12 @@ def cancelled(coalition: tuple[int, ...] | None) -> Note:
     return Note("pairs", secrets=True, coalition=coalition)
 
 
-def sheltered(collusion: int, exact: bool) -> Note:
-    """The same, whoever the `collusion` nodes are that collude; `exact` if σ is what the worst of them leave."""
-    return Note("pairs", realised=exact, secrets=True, collusion=collusion)
+def sheltered(collusion: int, exact: bool, slack: float = 0.0) -> Note:
+    """The same, whoever the `collusion` nodes are that collude; `exact` if σ is what the worst of them leave.
+
+    `slack` is the chance that it is less, where coins decided who shares secrets with whom.
+    """
+    return Note("pairs", realised=exact, secrets=True, collusion=collusion, slack=slack)
 
 
 Levels = tuple[tuple[float, int], ...]
@@ -173,6 +184,11 @@ class Event(Priced):
         return self.note.realised
 
     @property
+    def slack(self) -> float:
+        """As of the noise."""
+        return self.note.slack
+
+    @property
     def rate(self) -> float:
         """γ, the chance that a given record is used in a round that is priced."""
         return 1.0
@@ -230,6 +246,7 @@ class Event(Priced):
             **released,
             **({} if note.coalition is None else {"coalition": list(note.coalition)}),
             **({} if note.collusion is None else {"collusion": note.collusion, "exact": note.realised}),
+            **({"slack": note.slack} if note.slack else {}),
         }
 
     @classmethod
@@ -323,7 +340,10 @@ class GaussianEvent(Event):
         if k is not None:
             if type(k) is not int or k < 0 or type(data["exact"]) is not bool:
                 raise PrivacyError(f"{dict(data)} is no event of a release: so many nodes cannot collude")
-            pairs = sheltered(k, data["exact"])
+            slack = data.get("slack", 0.0)
+            if not isinstance(slack, float) or not 0 <= slack < 1:
+                raise PrivacyError(f"{dict(data)} is no event of a release: its slack is a probability")
+            pairs = sheltered(k, data["exact"], slack)
         note = {note.law: note for note in (GAUSSIAN, SHAPED, pairs)}[data["law"]]
         levels = tuple((float(sigma), count) for sigma, count in data.get("levels", ()))
         before = None if data.get("before") is None else read_event(data["before"])
@@ -651,8 +671,13 @@ class JointEvent(Event):
         secret = {(note.coalition, note.collusion) for note in found if note.secrets}
         if len(secret) > 1:
             raise PrivacyError(f"{self} is no event of a release: one coalition at a time")
+        lost = math.fsum(note.slack for note in found)
         return Note(
-            "joint", all(event.realised for event in self.releases), bool(secret), *(secret or {(None, None)}).pop()
+            "joint",
+            all(event.realised for event in self.releases),
+            bool(secret),
+            *(secret or {(None, None)}).pop(),
+            slack=lost,
         )
 
     @property
@@ -683,7 +708,9 @@ class JointEvent(Event):
     def to_dict(self) -> dict[str, Any]:
         """With all of them, which say whatever else there is to say."""
         own = {
-            name: value for name, value in super().to_dict().items() if name not in ("coalition", "collusion", "exact")
+            name: value
+            for name, value in super().to_dict().items()
+            if name not in ("coalition", "collusion", "exact", "slack")
         }
         return own | {"releases": [event.to_dict() for event in self.releases]}
 
@@ -708,7 +735,7 @@ class SearchEvent(WholeEvent):
     def __post_init__(self) -> None:
         """Plans, and a law of how many runs there are."""
         super().__post_init__()
-        if not self.runs or any(isinstance(event, WholeEvent) for event in self.runs):
+        if not self.runs or any(isinstance(event, WholeEvent) or event.slack for event in self.runs):
             raise PrivacyError(f"{self} is no event of a release: a search is among plain releases")
         if not (-1 < self.eta < math.inf and 0 < self.gamma < 1):
             raise PrivacyError(f"{self} is no event of a release: η is over −1, and γ a probability")
@@ -861,14 +888,19 @@ def read_event(data: Mapping[str, Any]) -> Event:
         kind = _TYPES.get((given["sampling"], given["law"]))
         if kind is None:
             raise PrivacyError(f"there is no way to account for {given}: it is no event of this version")
+        for name, most in (("records", within.RECORDS), ("rounds", within.ROUNDS), ("batch", within.RECORDS)):
+            if name in given:
+                within.check_count(f"'{name}' of an event", given[name], most, 0, PrivacyError)
         event = kind(**kind._read(given))
         written = event.to_dict()
         odd = [name for name in given if name not in written or written[name] != given[name]]
         if odd:
             raise PrivacyError(f"{given} is no event of a release: '{odd[0]}' does not go with the law '{event.law}'")
         return event
+    except PrivacyError:  # says it already
+        raise
     except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
-        raise PrivacyError(f"{data!r} is no event of a release ({type(error).__name__}: {error})") from None
+        raise PrivacyError(f"{data!r} is no event of a release ({type(error).__name__})") from None
 
 
 LEVELS = 4  # nodes that differ only in how often they spoke are accounted at this many counts, each rounded up
@@ -888,14 +920,19 @@ class Group:
 
 def grouped_by_event(events: Sequence[Event]) -> list[tuple[Event, tuple[int, ...]]]:
     """Nodes whose events differ in their count alone, at a few counts each rounded up: more is never less private."""
-    kinds: dict[Event, list[int]] = {}
+    members: dict[int, list[int]] = {}  # equal nodes share one event: a hundred thousand of them are looked at once
     for i, event in enumerate(events):
-        kinds.setdefault(event.after(0), []).append(i)
+        members.setdefault(id(event), []).append(i)
+    kinds: dict[Event, list[list[int]]] = {}
+    for nodes in members.values():
+        kinds.setdefault(events[nodes[0]].after(0), []).append(nodes)
     result: list[tuple[Event, tuple[int, ...]]] = []
-    for nodes in kinds.values():
-        counts = sorted({events[i].count for i in nodes})
+    for shared in kinds.values():
+        each = [events[nodes[0]] for nodes in shared]
+        counts = sorted({event.count for event in each})
         levels = counts[len(counts) - 1 :: -max(1, math.ceil(len(counts) / LEVELS))][::-1]
         for low, high in zip([-1, *levels], levels, strict=False):
-            mine = tuple(i for i in nodes if low < events[i].count <= high)
-            result.append((events[mine[0]].covering([events[i] for i in mine]), mine))
+            mine = [nodes for nodes, event in zip(shared, each, strict=True) if low < event.count <= high]
+            covered = [events[nodes[0]] for nodes in mine]
+            result.append((covered[0].covering(covered), tuple(sorted(itertools.chain(*mine)))))
     return result

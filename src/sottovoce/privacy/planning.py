@@ -3,6 +3,8 @@
 For who has public numbers only: how many records, how many rounds, how likely a node is to speak in one of them.
 """
 
+from sottovoce import within
+from sottovoce.errors import PrivacyError
 from sottovoce.privacy import calibration
 from sottovoce.privacy.accounting import Account, price
 from sottovoce.privacy.events import Priced
@@ -75,6 +77,10 @@ def _seen(
     activity: float,
     adversary: Adversary | str,
 ) -> Priced:
+    within.check_count("the number of records", records, within.RECORDS)
+    within.check_count("the number of rounds", rounds, within.ROUNDS, 0)
+    within.check_length("the bound on a subgradient", clip)
+    within.check_length("σ (sigma)", sigma, PrivacyError)
     picked = SAMPLINGS.read(sampling) if isinstance(sampling, str) else sampling
     watching = ADVERSARIES.read(adversary) if isinstance(adversary, str) else adversary
     return watching.seen(picked.event(records, clip, sigma, rounds, always(rounds)), activity)

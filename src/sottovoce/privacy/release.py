@@ -26,7 +26,7 @@ simulations; `sources` says of which unit noises a release is made, and a secure
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, Self
@@ -50,7 +50,7 @@ from sottovoce.privacy.events import (
     TreeEvent,
 )
 from sottovoce.privacy.objective import BLUR
-from sottovoce.privacy.sampling import Sampling, Turns
+from sottovoce.privacy.sampling import Cyclic, Sampling, Turns
 from sottovoce.streams import Streams
 
 if TYPE_CHECKING:
@@ -367,6 +367,9 @@ class Law(Protocol):
     def units(self, n: int) -> Scales:
         """σ_i of the n nodes relative to one another, where it is to be found how much noise is needed."""
 
+    def apart(self, sigma: Scales) -> Sequence[Hashable] | None:
+        """What tells nodes apart beside their records, rounds and σ_i, one thing a node; None where nothing does."""
+
 
 @dataclass(frozen=True)
 class Gaussian:
@@ -397,6 +400,10 @@ class Gaussian:
     def units(self, n: int) -> Scales:
         """All alike."""
         return (1.0,) * n
+
+    def apart(self, sigma: Scales) -> None:
+        """Nothing."""
+        return
 
 
 def _own(nodes: IntArray, t: IntArray) -> Source:
@@ -436,6 +443,10 @@ class Shaped:
     def units(self, n: int) -> Scales:
         """All alike."""
         return (1.0,) * n
+
+    def apart(self, sigma: Scales) -> None:
+        """Nothing."""
+        return
 
     def _check(self, plain: GaussianEvent) -> None:
         if not isinstance(plain, FullEvent) or plain.rounds not in (0, len(self.gain)):
@@ -526,6 +537,10 @@ class Tree:
     def units(self, n: int) -> Scales:
         """All alike."""
         return (1.0,) * n
+
+    def apart(self, sigma: Scales) -> Sequence[Hashable]:
+        """Who it is: there is one node."""
+        return range(len(sigma))
 
 
 @dataclass(frozen=True)
@@ -650,10 +665,18 @@ class TreeLaw:
         return Tree(-(-q // of.sampling.batch(q)))
 
 
-def _pairs(ratio: float, *nodes: int, graph: str = "", cut: str = "refused") -> "PairsLaw":
+def _pairs(
+    ratio: float,
+    *nodes: int,
+    graph: str = "",
+    cut: str = "refused",
+    peers: float = 0.0,
+    coins: int = 0,
+    fails: float = 1e-9,
+) -> "PairsLaw":
     from sottovoce.privacy.pairs import PairsLaw  # a chapter of its own, for those who need it
 
-    return PairsLaw(ratio, nodes, within("graph", graph) if graph else None, cut)
+    return PairsLaw(ratio, nodes, within("graph", graph) if graph else None, cut, peers, coins, fails)
 
 
 LAWS: Choices[LawChoice] = Choices(
@@ -724,11 +747,24 @@ class Release:
         return replace(event, before=first)
 
     def events(self, sizes: IntArray, spoken: IntArray, turns: NodeTurns | None = None) -> list[Event]:
-        """The same of every node, of which `spoken` says how often and `turns` when."""
-        return [
-            self.event(i, int(q), int(spoken[i]), None if turns is None else partial(turns, i))
-            for i, q in enumerate(sizes)
-        ]
+        """The same of every node, of which `spoken` says how often and `turns` when; equal nodes share one event."""
+        known: dict[tuple[Hashable, ...], Event] = {}
+        found = []
+        for i, kind in enumerate(zip(sizes.tolist(), spoken.tolist(), *self._apart(turns is not None), strict=True)):
+            event = known.get(kind)
+            if event is None:
+                when = None if turns is None else partial(turns, i)
+                event = known[kind] = self.event(i, int(sizes[i]), int(spoken[i]), when)
+            found.append(event)
+        return found
+
+    def _apart(self, timed: bool) -> list[Sequence[Hashable]]:
+        """What tells the events of nodes with as many records and rounds apart; `timed`, in which rounds they speak."""
+        told = [self.sigma, self.law.apart(self.sigma)]
+        if timed and isinstance(self.sampling, Cyclic):
+            told.append(range(len(self.sigma)))
+        before = [] if self.before is None else self.before._apart(False)
+        return [each for each in (*told, *before) if each is not None]
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ all of their rows at a node, is its `Unit`, on which its words depend.
 
 import json
 import math
+import operator
 import platform
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -32,6 +33,11 @@ COMPUTATIONAL = (
     "nobody who sees the messages can tell AES-256 from random: the noise, and the choice of records, come from it"
 )
 """On what a secure run rests besides: its guarantee is a computational one."""
+COINS = (
+    "who shares a secret with whom was decided by public coins, thrown after it was settled which nodes collude; that "
+    "they leave the others less well linked than counted on has a chance of at most {slack:g}, which is part of δ"
+)
+"""On what a guarantee rests where the graph of secrets is a random one."""
 SEARCHED = (
     "of the search nothing is seen but its best run: none of the others, nor how many there were, nor how long it took"
 )
@@ -303,7 +309,7 @@ class PrivacyStatement:
             values = {f.name: _number((first | data)[f.name]) for f in fields(cls) if f.name not in rarely}
             for name in ("groups", *rarely):
                 values[name] = tuple(
-                    Group(tuple(g["nodes"]), read_event(g["event"]), float(_number(g["epsilon"])))
+                    Group(tuple(map(operator.index, g["nodes"])), read_event(g["event"]), float(_number(g["epsilon"])))
                     for g in (data[name] if name == "groups" else data.get(name, ()))
                 )
             for name in ("assumptions", "not_covered"):
@@ -323,7 +329,7 @@ class PrivacyStatement:
         except (TypeError, KeyError, ValueError, AttributeError) as error:
             if isinstance(error, PrivacyError):
                 raise
-            raise PrivacyError(f"this is no privacy statement of sottovoce ({type(error).__name__}: {error})") from None
+            raise PrivacyError(f"this is no privacy statement of sottovoce ({type(error).__name__})") from None
 
     @classmethod
     def from_json(cls, text: str) -> "PrivacyStatement":
@@ -471,6 +477,7 @@ def _state(
                 f"the statement is against '{adversary}', but its events are accounted for "
                 f"{_curious(event.note.collusion or 0)}"
             )
+    slack = max((event.slack for event, _ in trained), default=0.0)
     groups = tuple(
         Group(nodes, event, price([event], delta, lower=False).epsilon) for event, nodes in (*trained, *held_out)
     )
@@ -491,6 +498,7 @@ def _state(
             *((ALONE,) if format > 1 else ()),
             unit.assumption,
             *adversary.assumptions(_coalition(event for event, _ in trained)),
+            *((COINS.format(slack=slack),) if slack else ()),
             *((SEARCHED,) if any(event.law == "search" for event, _ in (*trained, *held_out)) else ()),
             *((COMPUTATIONAL, f"what ran was {software}") if secure else ()),
         ),

@@ -13,6 +13,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from sottovoce import within
 from sottovoce.errors import PrivacyError
 from sottovoce.privacy.accounting import delta as delta_of
 from sottovoce.privacy.accounting import price
@@ -26,6 +27,7 @@ def check_claim(epsilon: float, delta0: float) -> None:
         raise PrivacyError(f"Theorem 1 is stated for a claimed epsilon in (0, 1], not {epsilon}")
     if not 0 < delta0 <= 1:
         raise PrivacyError(f"Theorem 1 is stated for delta0 in (0, 1], not {delta0}")
+    within.check_epsilon(epsilon, PrivacyError)
 
 
 @dataclass(frozen=True)

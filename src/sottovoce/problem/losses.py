@@ -86,7 +86,7 @@ class Loss:
 
     @property
     def slope_bound(self) -> float:
-        """The least upper bound of |slope|; infinite where per-record clipping is needed."""
+        """The least upper bound of the absolute slope; infinite where per-record clipping is needed."""
         return self.bound_formula(self.parameter)
 
     @property

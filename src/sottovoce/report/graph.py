@@ -23,7 +23,7 @@ def network(result: Result, title: str = "Network") -> Section:
     """The graph of a run, its nodes coloured by how often they spoke, with everything public about them on hover."""
     rows = node_rows(result)
     public = result.public
-    edges = np.asarray(public["edges"], dtype=np.int64).reshape(-1, 2)
+    edges = np.asarray(public.get("edges", []), dtype=np.int64).reshape(-1, 2)
     spoken = [row["spoke"] for row in rows]
     times = f"{spoken[0]:,}" if min(spoken) == max(spoken) else f"{min(spoken):,} to {max(spoken):,}"
     get = download("Nodes as CSV", "nodes.csv", rows)
@@ -36,9 +36,8 @@ def network(result: Result, title: str = "Network") -> Section:
                 tag("p", get),
             ),
         )
-    text = (
-        f"{len(rows):,} nodes with {len(edges):,} links, graph {result.spec.network.graph}. Each spoke {times} times. "
-    )
+    linked = f" with {len(edges):,} links" if "edges" in public else ""
+    text = f"{len(rows):,} nodes{linked}, graph {result.spec.network.graph}. Each spoke {times} times. "
     if "iota" in public and "beta" in public:
         text += f"A node is active in a share ι = {public['iota']:.4g} of the rounds; the gossip mixes at β = "
         text += f"{public['beta']:.4g}, where 0 is at once and 1 never. "
@@ -80,8 +79,8 @@ def node_rows(result: Result) -> list[dict[str, Any]]:
 
 
 def node_names(result: Result) -> Sequence[str]:
-    """The nodes' names, or their numbers."""
-    if result.nodes is not None:
+    """The nodes' names, or their numbers where not all are known: a real node's result names itself alone."""
+    if result.nodes is not None and len(result.nodes) == result.public["n"]:
         return [str(name) for name in result.nodes]
     return [f"node {i}" for i in range(result.public["n"])]
 

@@ -59,9 +59,23 @@ def _words(settings: Sequence[Setting], sizes: Sequence[Array], what: str) -> st
     counts = [int(np.count_nonzero(values)) for values in sizes]
     used = f"{min(counts):,}" if min(counts) == max(counts) else f"{min(counts):,} to {max(counts):,}"
     text = f"{m:,} features, of which {used} have a weight other than 0. The figure shows the {what}largest weights. "
+    text += _answers(settings[0]) if len({s.first.classes for s in settings}) == 1 else ""
     if all(s.statement.private for s in settings):
         text += "A model is made of noisy releases alone, so that publishing it is covered by the privacy statement. "
     return text
+
+
+def _answers(setting: Setting) -> str:
+    """Which class a score stands for."""
+    classes, scale = setting.first.classes, setting.first.scale
+    if classes is None:
+        return ""
+    if len(classes) == 2:
+        return (
+            f"A score of {scale.threshold:g} or more answers '{classes[1]}', the positive class, towards which a "
+            f"positive weight points; a lower one '{classes[0]}'. "
+        )
+    return f"The largest of {len(classes)} scores answers: {', '.join(map(str, classes))}. "
 
 
 def _base(name: str, features: Sequence[str], order: IntArray) -> tuple[Any, IntArray]:

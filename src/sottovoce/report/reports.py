@@ -1,6 +1,7 @@
 """write(results, path): the report of a run, or of several."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element
@@ -10,7 +11,7 @@ from sottovoce.errors import DataError
 from sottovoce.report.audits import audited
 from sottovoce.report.budget import burn_down, claims
 from sottovoce.report.document import Section, download, page, tag
-from sottovoce.report.graph import network
+from sottovoce.report.graph import network, node_names
 from sottovoce.report.guarantee import (
     Level,
     banner,
@@ -27,7 +28,7 @@ from sottovoce.report.history import curves
 from sottovoce.report.model import weights
 from sottovoce.report.settings import Setting, settings_of
 from sottovoce.report.tables import compared, evaluated, what_was_run
-from sottovoce.run.result import Result, write_atomically
+from sottovoce.run.result import History, Result, write_atomically
 
 __all__ = ["write"]
 
@@ -45,7 +46,7 @@ def write(
     Parameters
     ----------
     results : what `solve` or `sweep` returned, or `Result.load` read; runs that differ by their seed alone are shown
-        together, as their mean and their range
+        together, as their mean and their range. The history of a run with a guarantee is not shown: it is not private
     path : the file, replaced if it is there
     title : the page's heading
     labels : names of the results, one for each; results of one name are shown together
@@ -56,7 +57,7 @@ def write(
     -------
     path : where the report is
     """
-    settings = settings_of([results] if isinstance(results, Result) else results, labels)
+    settings = settings_of([_public(each) for each in ([results] if isinstance(results, Result) else results)], labels)
     text = _one(settings[0], title, evaluation, audit) if len(settings) == 1 else _several(settings, title)
     path = Path(path)
     try:
@@ -69,6 +70,11 @@ def write(
     return path
 
 
+def _public(result: Result) -> Result:
+    """The result without what was seen of a run outside its mechanism, unless it is a simulation."""
+    return result if result.statement.simulation else replace(result, history=History())
+
+
 def _one(
     setting: Setting, title: str | None, evaluation: Mapping[str, Any] | None, audit: Mapping[str, Any] | None
 ) -> str:
@@ -79,7 +85,7 @@ def _one(
         get = download("History as CSV", "history-not-private.csv", _history(setting))
         training = Section(training.title, (*training.parts, tag("p", get)), training.label)
     sections = [
-        statement(setting.statement, result.nodes),
+        statement(setting.statement, _known(result)),
         None if evaluation is None else evaluated(evaluation),
         claims([setting]),
         burn_down([setting]),
@@ -135,9 +141,15 @@ def _sizes(settings: Sequence[Setting]) -> str:
     )
 
 
+def _known(result: Result) -> Sequence[str] | None:
+    """Names of nodes for the statement, which numbers those that have none."""
+    return None if result.nodes is None else node_names(result)
+
+
 def _subtitle(setting: Setting) -> Element:
     seeds = f", {len(setting.runs)} seeds" if len(setting.runs) > 1 else ""
-    return tag("p", _sizes([setting]) + seeds, class_="subtitle")
+    date = setting.first.environment.get("date")  # version 0.1 did not write it down
+    return tag("p", _sizes([setting]) + seeds + (f"; run on {date}" if date else ""), class_="subtitle")
 
 
 def _tiles(setting: Setting) -> Element:
@@ -183,7 +195,7 @@ def _verdict_of_all(settings: Sequence[Setting]) -> Element:
 def _network_of_all(settings: Sequence[Setting]) -> Section | None:
     """The graph, where all settings share it; who spoke how often is that of the first run."""
     first = settings[0].first
-    shared = all(s.first.public["edges"] == first.public["edges"] for s in settings)
+    shared = all(s.first.public.get("edges") == first.public.get("edges") for s in settings)
     return network(first, "Network of the first run") if shared else None
 
 
@@ -197,7 +209,7 @@ def _statements(settings: Sequence[Setting]) -> Section:
             verdict(s.statement),
             meaning(s.statement),
             None if shared else conditions(s.statement),
-            numbers(s.statement, s.first.nodes),
+            numbers(s.statement, _known(s.first)),
             class_="printed",
         )
         for s in settings

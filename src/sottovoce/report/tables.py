@@ -50,7 +50,7 @@ COLUMNS = {
 
 def what_was_run(settings: Sequence[Setting], title: str = "What was run") -> Section:
     """The spec as cards, the public numbers, the machine; for several settings also what tells them apart."""
-    specs = [flat(s.first) for s in settings]
+    specs = [flat(s.first) | {"problem.on_violation": _over(s.first)} for s in settings]
     shared = {k: v for k, v in specs[0].items() if all(k in spec and spec[k] == v for spec in specs)}
     first = settings[0].first
     cards = [
@@ -71,6 +71,13 @@ def what_was_run(settings: Sequence[Setting], title: str = "What was run") -> Se
     written: Any = [run.spec.to_dict() for s in settings for run in s.runs]
     parts.append(_copyable("The spec as JSON", written[0] if len(written) == 1 else written))
     return Section(title, tuple(parts))
+
+
+def _over(result: Result) -> str:
+    """What became of rows over the bound before, or in, the run."""
+    if result.scale.bound is not None:
+        return "scaled down to it"
+    return {"raise": "refused", "clip": "its subgradient clipped"}[result.spec.problem.on_violation]
 
 
 FIGURES = {

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 
+from sottovoce import within
 from sottovoce._types import Array, IntArray
 from sottovoce.algorithm.descent import Descent
 from sottovoce.algorithm.dual_averaging import DualAveraging
@@ -42,6 +43,9 @@ if TYPE_CHECKING:
 
 ROW_SLACK = 1e-5  # rounding of files and of float32; harmless, since every subgradient is clipped to L in any case
 
+LINKS = 500_000
+"""Links of a graph that a result lists; a larger one is known by its name."""
+
 EXACT_MEAN = 1e-9  # β of a mixing that leaves every node with the mean, up to rounding
 
 
@@ -52,6 +56,7 @@ class Public(TypedDict, total=False):
     m: int
     records: list[int]
     edges: list[list[int]]
+    """Who is linked with whom, where that is no more than `LINKS`."""
     iota: float
     beta: float
     beta_error: float
@@ -183,7 +188,8 @@ def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None, secure
         )
     if shape is not None and not released.iterates:
         raise SpecError(f"'{algorithm.method}' is no descent that a map of its records would help; leave moments out")
-    check_rows(spec.problem, problem.shards, refuse=not released.iterates and released.weight is None)
+    if shape is None:  # mapped rows may be longer: what bounds a record is the clip of its subgradient
+        check_rows(spec.problem, problem.shards, refuse=not released.iterates and released.weight is None)
     sampling: Sampling = privacy.sampling
     if released.weight is None:
         lipschitz = make_lipschitz(spec)
@@ -224,7 +230,6 @@ def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None, secure
         n=n,
         m=problem.m,
         records=shards.sizes.tolist(),
-        edges=graph.edges.tolist(),
         iota=iota,
         beta=mixing.beta,
         beta_error=mixing.error,
@@ -234,15 +239,18 @@ def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None, secure
         theorem1=[claim.report(scale) for claim, scale in zip(claims, sigma, strict=False)],
         **kept,
     )
+    if graph.links <= LINKS:
+        public["edges"] = graph.edges.tolist()
     draws: Randomness = Draws(release, streams, shards.sizes, numbers)
     if keys is not None and any(sigma):
         reason = refusal(problem, method, release)
         if reason is not None:
             raise PrivacyError(reason)
+        longest = spec.problem.row_norm if shape is None else shape.reach
         batches = np.array([sampling.batch(int(q)) for q in shards.sizes])
-        public_bounds = spec.problem.row_norm, spec.problem.intercept, int(shards.sizes.max())
-        sums = exact_sums(problem, release, *public_bounds, reads=float(spoken @ batches))
-        drawn = len(schedule.active) * numbers
+        bounds = longest, spec.problem.intercept, int(shards.sizes.max())
+        sums = exact_sums(problem, release, *bounds, reads=float(spoken @ batches))
+        drawn = int(schedule.starts[-1]) * numbers
         draws = SecureDraws(release, sums, keys, shards.sizes, numbers, compiled=drawn >= WORTH)
     job = Job(problem, method, schedule, release, draws)
     mapped = (shape, origin) if shape is not None else ()
@@ -251,7 +259,7 @@ def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None, secure
 
 def attendance(schedule: Schedule) -> Attendance | None:
     """Who speaks in each round; None where everybody does in all of them."""
-    if len(schedule.active) == schedule.T * schedule.n and not schedule.speakers:
+    if schedule.starts[-1] == schedule.T * schedule.n and not schedule.speakers:
         return None
     loud = schedule.speaks(1, schedule.T)
     starts = np.concatenate([[0], np.cumsum(loud)])[schedule.starts]
@@ -315,4 +323,8 @@ def rounds_for_epochs(spec: Spec, sizes: IntArray, epochs: float) -> int:
     sampling = spec.privacy.sampling
     sampling.batch(int(np.min(sizes)))
     used = activation_of(spec, len(sizes)) * sum(sampling.batch(int(q)) for q in sizes)
-    return max(1, math.ceil(epochs * float(np.sum(sizes)) / used * (1 - 1e-12)))  # ι is known up to rounding only
+    if not 0 < epochs < math.inf:
+        raise SpecError(f"the number of epochs must be finite and over 0, not {epochs}")
+    rounds = epochs * float(np.sum(sizes)) / used * (1 - 1e-12)  # ι is known up to rounding only
+    whole = max(1, math.ceil(rounds)) if rounds < math.inf else rounds
+    return within.check_count("the number of rounds, which follows from that of epochs,", whole, within.ROUNDS)

@@ -1,28 +1,52 @@
 """The result of a run: a model for each node, a tidy history, what was released, and under which circumstances.
 
-Saved as a folder: `result.json` (spec, privacy, public numbers, environment), `history.parquet` (one row an
-observation) and `model.npz`. The history is computed from the data outside the mechanism: it is labelled *not
-private*, in the file too, and is for simulations only.
+Saved as a folder:
+
+    result.json     spec, privacy, public numbers, environment, and what the other files must hash to; written last
+    model.npz       every node's model, and statistics where those were released
+    schema.toml, estimator.json, …     what the model needs besides, if anything (`beside`)
+    history.parquet     of a simulation: one row an observation
+
+The history is computed from the data outside the mechanism. A run with a guarantee keeps none in its folder, unless it
+is asked to, and then in `NOT-PRIVATE-history.parquet`: whoever publishes a folder publishes what is private in it.
+
+A folder keeps one release. Another one takes its place only where nothing is lost, or by force.
 """
 
+import hashlib
+import io
 import json
 import os
 import platform
+import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypedDict, cast
 
 import numpy as np
 
+from sottovoce import plugins
 from sottovoce._types import Array
 from sottovoce._version import __version__
-from sottovoce.errors import DataError, PrivacyError
+from sottovoce.engine import ENGINES
+from sottovoce.errors import DataError, PrivacyError, SottovoceError, SpecError
 from sottovoce.privacy.statement import PrivacyStatement
 from sottovoce.run.build import Public
+from sottovoce.run.scale import AS_IT_IS, Scale
 from sottovoce.run.spec import Spec
 from sottovoce.run.verify import verify
 
-FORMAT = 1
+FORMAT, FORMATS = 2, (1, 2)
+"""The newest, and all that are read; version 0.1 wrote the first, which says nothing of other files."""
+HEAD, MODEL, HISTORY = "result.json", "model.npz", "history.parquet"
+OPEN_HISTORY = "NOT-PRIVATE-history.parquet"
+"""Of a run with a guarantee, where it was asked for."""
+OF_ONE_RUN = (HEAD, MODEL, HISTORY, OPEN_HISTORY, "estimator.json", "evaluation.json", "audit.json", "report.html")
+"""What a folder loses when another run takes its place."""
+NOT_NEEDED = (HISTORY, OPEN_HISTORY, "evaluation.json")
+"""Without which a result is still whole."""
 NOT_PRIVATE = "not private: computed from the data outside the mechanism, for simulation only"
 
 
@@ -111,6 +135,7 @@ class Result:
     environment : versions, machine, engine, wall time
     statistics : the mean of everybody's statistics with their noise, packed, where those were released: what the model
         is made of, and whatever else can be (`problem.least_squares`)
+    scale : how new records meet the model
     """
 
     spec: Spec
@@ -123,6 +148,7 @@ class Result:
     nodes: tuple[str, ...] | None = None
     environment: dict[str, Any] = field(default_factory=dict)
     statistics: Array | None = None
+    scale: Scale = AS_IT_IS
 
     @property
     def model(self) -> Array:
@@ -131,17 +157,17 @@ class Result:
 
     @property
     def coef(self) -> Array:
-        """Weights of the features in the mean model: (features,), or (K, features) of K outputs."""
+        """Weights of the features in the mean model, in the units of records: (features,), or (K, features)."""
         x = self._by_output()
-        return x[..., :-1] if self.spec.problem.intercept else x
+        return (x[..., :-1] if self.spec.problem.intercept else x) * (self.scale.half / self.scale.unit)
 
     @property
     def intercept(self) -> float | Array:
-        """The mean model's constant term: a number, or one for each of K outputs."""
+        """The mean model's constant term, in the units of targets: a number, or one for each of K outputs."""
         x, B = self._by_output(), self.spec.problem.intercept
-        if self.spec.problem.outputs > 1:
-            return x[:, -1] * B if B else np.zeros(len(x))
-        return float(x[-1]) * B if B else 0.0
+        constant = x[..., -1] * B if B else np.zeros(x.shape[:-1])
+        found = constant * self.scale.half + self.scale.middle
+        return found if self.spec.problem.outputs > 1 else float(found)
 
     def _by_output(self) -> Array:
         K = self.spec.problem.outputs
@@ -152,14 +178,17 @@ class Result:
         features = self.coef.shape[-1]
         if X.shape[1] != features:
             raise DataError(f"the model has {features} features, but these records have {X.shape[1]}")
-        return np.asarray(X @ self.coef.T) + self.intercept
+        if not np.all(np.isfinite(self.model)):
+            raise DataError("the model holds numbers that are not finite: its run diverged; train it anew")
+        return np.asarray(self.scale.rows(X) @ self.coef.T) + self.intercept
 
     def predict(self, X: Any) -> np.ndarray[Any, Any]:
         """Labels for classification (class numbers where they have no names), numbers for regression."""
         decision = self.decide(X)
         if decision.ndim == 1 and self.classes is None:
             return decision
-        chosen = np.argmax(decision, axis=1) if decision.ndim == 2 else (decision >= 0).astype(int)
+        several = decision.ndim == 2
+        chosen = np.argmax(decision, axis=1) if several else (decision >= self.scale.threshold).astype(int)
         return chosen if self.classes is None else np.array(self.classes)[chosen]
 
     def __eq__(self, other: object) -> bool:
@@ -181,6 +210,7 @@ class Result:
             "features": self.features,
             "nodes": self.nodes,
             "environment": self.environment,
+            "scale": self.scale.to_dict(),
         }
         return json.dumps(parts | {"history": self.history.rows}, ensure_ascii=False, sort_keys=True)
 
@@ -194,43 +224,197 @@ class Result:
                 f"{self.public['n']} nodes and {m} numbers each"
             )
 
-    def save(self, folder: str | Path) -> Path:
-        """Write the result into a folder, which is made if need be."""
+    def save(
+        self,
+        folder: str | Path,
+        *,
+        beside: Mapping[str, bytes] | None = None,
+        not_private_history: bool = False,
+        force: bool = False,
+    ) -> Path:
+        """Write the result into a folder, which is made if need be: whole, or so that it is not taken for a whole one.
+
+        Parameters
+        ----------
+        folder : where to
+        beside : further files that belong to the model, such as its schema
+        not_private_history : whether to keep the history of a run with a guarantee too, in a file that says what it is
+        force : whether to take the place of another release that lies there
+        """
         import pyarrow.parquet as pq
 
         folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        head = json.loads(self._json())
+        refuse_to_lose(folder, self, force)
+        files = {MODEL: _packed(self._arrays())} | dict(beside or {})
+        if len(self.history) and (self.statement.simulation or not_private_history):
+            pq.write_table(self.history.to_table(), table := io.BytesIO())
+            files[HISTORY if self.statement.simulation else OPEN_HISTORY] = table.getvalue()
+        head = json.loads(self._json()) | {"files": {name: _digest(content) for name, content in files.items()}}
         del head["history"]
-        write_atomically(folder / "result.json", json.dumps(head, ensure_ascii=False, indent=2).encode())
-        pq.write_table(self.history.to_table(), folder / "history.parquet")
-        np.savez_compressed(folder / "model.npz", allow_pickle=False, **self._arrays())
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            for name in OF_ONE_RUN:  # the head first: without it there is no result
+                (folder / name).unlink(missing_ok=True)
+            for name, content in files.items():
+                write_atomically(folder / name, content)
+            write_atomically(folder / HEAD, _text(head))
+        except OSError as error:
+            raise DataError(
+                f"the result cannot be written to '{folder}' ({error.strerror or error}); give a folder that may be "
+                "written to and that has room"
+            ) from None
+        return folder
+
+    def _fitting(self, folder: Path) -> "Result":
+        """Itself, if names and models are of one run."""
+        K, width = self.spec.problem.outputs, self.models.shape[1] if self.models.ndim == 2 else 0
+        labels = 0 if self.classes is None else len(self.classes)
+        features = width // K - (self.spec.problem.intercept > 0)
+        wrong = width % K or features < 1 or (self.features is not None and len(self.features) != features)
+        if wrong or labels not in ((0, 2) if K == 1 else (0, K)):
+            raise DataError(f"'{folder}' holds no whole result: its names are not those of its model; make it anew")
+        return self
+
+    def restate(self, folder: str | Path, beside: Mapping[str, bytes] | None = None) -> Path:
+        """Say in the folder of this very result what its statement is now, and what came beside it; all else stays."""
+        folder, more = Path(folder), dict(beside or {})
+        head = _head(folder) | {"privacy": self.statement.to_dict()}
+        if head["format"] > 1:
+            head["files"] |= {name: _digest(content) for name, content in more.items()}
+        for name, content in more.items():
+            write_atomically(folder / name, content)
+        write_atomically(folder / HEAD, _text(head))
         return folder
 
     @classmethod
     def load(cls, folder: str | Path) -> "Result":
-        """Read a saved result back; equal to the one that was saved."""
+        """Read a saved result back; one of which a file was changed, or not written whole, is refused."""
         from zipfile import BadZipFile
 
         import pyarrow as pa
         import pyarrow.parquet as pq
 
         folder = Path(folder)
+        head = _head(folder)
         try:
-            head = json.loads((folder / "result.json").read_text())
-            table = pq.read_table(folder / "history.parquet")
-            arrays = _arrays(folder / "model.npz", head["public"])
-        except (OSError, ValueError, KeyError, TypeError, MemoryError, BadZipFile, pa.ArrowException) as error:
+            arrays = _arrays(folder / MODEL, head["public"])
+            refuse_changed(folder, head.pop("files", {}))
+            kept = next((name for name in (HISTORY, OPEN_HISTORY) if (folder / name).exists()), None)
+            history = History() if kept is None else History.from_table(pq.read_table(folder / kept))
+            for name in ("classes", "features", "nodes"):
+                head[name] = None if head[name] is None else tuple(head[name])
+            if head.pop("format") > 1 or "scale" in head:
+                head["scale"] = Scale.from_dict(head["scale"])
+            lacking = plugins.missing(head["environment"].get("plugins"))
+            if lacking is not None:
+                raise DataError(f"the result in '{folder}' cannot be read: {lacking}")
+            head["spec"] = Spec.from_dict(head["spec"])
+            head["statement"] = PrivacyStatement.from_dict(head.pop("privacy"))
+            return cls(history=history, **head | arrays)._fitting(folder)
+        except SottovoceError:
+            raise
+        except (
+            OSError, ValueError, KeyError, TypeError, AttributeError, MemoryError, OverflowError, BadZipFile,
+            pa.ArrowException,
+        ) as error:  # fmt: skip
+            raise _unreadable(folder, error) from None
+
+
+NAMES: dict[str, Any] = {"classes": (str, int, float), "features": str, "nodes": str}
+"""Of what the lists of a head are made."""
+
+
+def _head(folder: Path) -> dict[str, Any]:
+    """What `result.json` says, as far as it is one of ours."""
+    try:
+        head = json.loads((folder / HEAD).read_text(encoding="utf-8"))
+        if not isinstance(head, dict):
+            raise TypeError
+        for name, kinds in NAMES.items():
+            if not all(isinstance(value, kinds) for value in head.get(name) or ()):
+                raise TypeError
+        if not isinstance(head.get("public"), dict) or not isinstance(head.get("environment"), dict):
+            raise TypeError
+    except (OSError, ValueError, TypeError, RecursionError) as error:
+        raise _unreadable(folder, error) from None
+    if head.get("format") not in FORMATS:
+        raise DataError(f"the result in '{folder}' was saved by another version of sottovoce; make it anew")
+    if head["format"] > 1 and MODEL not in (head["files"] if isinstance(head.get("files"), dict) else {}):
+        raise DataError(f"the result in '{folder}' does not say which model it is of; make it anew")
+    return head
+
+
+def _unreadable(folder: Path, error: Exception) -> DataError:
+    return DataError(f"'{folder}' holds no readable result ({type(error).__name__}); give a saved folder")
+
+
+def refuse_changed(folder: Path, files: Mapping[str, str]) -> None:
+    """Every file that a result was saved with is there, as it was written."""
+    for name, wanted in files.items():
+        path = folder / Path(name).name
+        if path.name in NOT_NEEDED and not path.exists():
+            continue
+        if not path.exists():
+            raise DataError(f"'{folder}' holds no whole result: {name} is gone; save it anew")
+        if _digest(path.read_bytes()) != wanted:
             raise DataError(
-                f"'{folder}' holds no readable result ({type(error).__name__}); give a saved folder"
-            ) from None
-        if head.pop("format", None) != FORMAT:
-            raise DataError(f"the result in '{folder}' was saved by another version of sottovoce; make it anew")
-        for name in ("classes", "features", "nodes"):
-            head[name] = None if head[name] is None else tuple(head[name])
-        head["spec"] = Spec.from_dict(head["spec"])
-        head["statement"] = PrivacyStatement.from_dict(head.pop("privacy"))
-        return cls(history=History.from_table(table), **head | arrays)
+                f"'{path}' is not the file that the result was saved with: it was changed since, or comes from "
+                "another run; restore it, or make the result anew"
+            )
+
+
+def belonging(folder: Path, name: str) -> bytes | None:
+    """A file that belongs to the result in a folder, as it was saved; None where it has none of that name.
+
+    Version 0.1 did not say which files belong to a result: there, what lies beside it does.
+    """
+    head, path = _head(folder), folder / name
+    if head["format"] > 1 and name not in head["files"]:
+        return None
+    if not path.exists():
+        return None
+    refuse_changed(folder, {name: head["files"][name]} if head["format"] > 1 else {})
+    return path.read_bytes()
+
+
+def refuse_to_lose(folder: str | Path, new: "Result | Spec", force: bool = False) -> None:
+    """Refuse a folder with another release in it; the same simulation made again, or the same models, lose nothing.
+
+    A run that is only planned is told by its spec, so that nothing need be run in vain.
+    """
+    folder = Path(folder)
+    if force or not (folder / HEAD).exists():
+        return
+    spec = new.spec if isinstance(new, Result) else new
+    try:
+        there = Spec.from_dict(_head(folder)["spec"])
+        same = there == spec and (spec.seed is not None or (isinstance(new, Result) and _holds(folder, new)))
+    except (ValueError, KeyError, TypeError, AttributeError):  # it cannot be told what is there
+        same = False
+    if not same:
+        raise SpecError(
+            f"there is a result in '{folder}' already, and another one would take its place, though what was released "
+            "stays released; give another folder, or --force (force=True) to lose it"
+        )
+
+
+def _holds(folder: Path, new: "Result") -> bool:
+    old = Result.load(folder)
+    return old.public == new.public and _same(old._arrays(), new._arrays())
+
+
+def _packed(arrays: dict[str, Array]) -> bytes:
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, allow_pickle=False, **arrays)
+    return buffer.getvalue()
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _text(head: dict[str, Any]) -> bytes:
+    return json.dumps(head, ensure_ascii=False, indent=2).encode()
 
 
 def _same(mine: dict[str, Array], theirs: dict[str, Array]) -> bool:
@@ -256,22 +440,41 @@ def _arrays(path: Path, public: Any) -> dict[str, Array]:
         raise ValueError("there are other arrays")
     if any(size > min(8 * numbers[name] + 1024, LARGEST) for name, size in sizes.items()):  # and its own head
         raise ValueError("there is more than the numbers of this run")
-    with np.load(path) as arrays:
-        return {name: arrays[name] for name in sizes}
+    try:
+        with np.load(path) as arrays:
+            found = {name: arrays[name] for name in sizes}
+    except (zlib.error, EOFError, SyntaxError) as error:  # of what it says that it holds, or of what it does
+        raise ValueError("it is damaged") from error
+    wrong = [name for name, array in found.items() if array.dtype.kind != "f" or not np.all(np.isfinite(array))]
+    if wrong:
+        raise DataError(f"there is something in the {wrong[0]} of '{path}' that is not a number; make the result anew")
+    return found
 
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Write a file whole or not at all, also when the machine stops in the middle."""
     beside = path.with_name(path.name + ".part")
-    with open(beside, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(beside, path)
+    try:
+        with open(beside, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
 
 
-def environment(engine: str, seconds: float) -> dict[str, Any]:
-    """Under which circumstances a run was made."""
+def environment(engine: str, seconds: float, runs: int = 1, spec: Spec | None = None) -> dict[str, Any]:
+    """Under which circumstances a run was made, with how many others beside it; on which device, if on one.
+
+    Of a spec, also with whose choices that are not ours.
+    """
+    about = ENGINES[engine].about if engine in ENGINES else None
+    others: dict[str, Any] = {} if about is None else {"device": about(), "runs": runs}
+    parts = [] if spec is None else [part for part in spec.to_dict().values() if isinstance(part, dict)]
+    needed = plugins.used([engine, *(text for part in parts for text in part.values())])
+    others |= {"plugins": needed} if needed else {}
     return {
         "sottovoce": __version__,
         "python": platform.python_version(),
@@ -280,4 +483,6 @@ def environment(engine: str, seconds: float) -> dict[str, Any]:
         "cores": os.cpu_count(),
         "engine": engine,
         "seconds": round(seconds, 3),
+        "date": datetime.now(UTC).date().isoformat(),
+        **others,
     }

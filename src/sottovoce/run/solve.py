@@ -14,14 +14,18 @@ import numpy as np
 
 from sottovoce._types import FLOAT_BYTES, Array, IntArray
 from sottovoce.algorithm.method import State
-from sottovoce.engine import choose
+from sottovoce.engine import Engine, choose
 from sottovoce.errors import SpecError
+from sottovoce.privacy.statement import PrivacyStatement
+from sottovoce.problem.objective import Problem
 from sottovoce.problem.shards import Shards
 from sottovoce.run.build import Prepared, prepare
 from sottovoce.run.checkpoint import Checkpoint
 from sottovoce.run.result import History, Observation, Result, environment
 from sottovoce.run.spec import Execution, Spec
 
+Allow = Callable[[PrivacyStatement], None]
+"""Told what a run would guarantee, before anything is computed from records; may refuse it by an error."""
 Progress = Callable[[int, int, Observation], None]
 """(round, of how many, the newest observation)."""
 
@@ -36,6 +40,7 @@ def solve(
     progress: Progress | None = None,
     checkpoint: str | Path | None = None,
     secure: bool = True,
+    allow: Allow | None = None,
     **names: Any,
 ) -> Result:
     """Train by Algorithm 1, or whatever method the spec names, and tell what happened.
@@ -52,7 +57,8 @@ def solve(
         goes on from there and ends as if it had never stopped. Needs a seed.
     secure : whether a run without a seed lets out exact sums with exact noise, rounded once, so that its guarantee
         holds of the bits (docs/secure.md). Without, its statement says what is not hardened
-    names : classes, features and nodes of the result
+    allow : told what the run would guarantee before it is made, as a budget is
+    names : classes, features, nodes and scale of the result
 
     Examples
     --------
@@ -64,7 +70,7 @@ def solve(
     ((5, 30), 'SIMULATION, and NOT PRIVATE: no noise was added.')
     """
     keeper = None if checkpoint is None else Checkpoint(checkpoint, spec, shards)
-    return simulate([spec], shards, test, [f_star], execution, progress, keeper, secure, **names)[0]
+    return simulate([spec], shards, test, [f_star], execution, progress, keeper, secure, allow, **names)[0]
 
 
 def simulate(
@@ -76,20 +82,23 @@ def simulate(
     progress: Progress | None = None,
     keeper: Checkpoint | None = None,
     secure: bool = True,
+    allow: Allow | None = None,
     **names: Any,
 ) -> list[Result]:
     """Run specs that share their draws side by side: the same but for numbers (see `alike`), and with the same seed.
 
+    An engine may take runs of several seeds together.
+
     Parameters
     ----------
-    specs : what to run; one schedule is drawn for all of them
+    specs : what to run; one schedule is drawn for all that have the same seed
     f_star : the optimal value for each, where it is known
     keeper : where a single run leaves its checkpoints
-    shards, test, execution, progress, secure, names : as in `solve`
+    shards, test, execution, progress, secure, allow, names : as in `solve`
     """
     began = time.perf_counter()
-    runs = together(specs, shards, test, f_star, execution, progress, keeper, secure)
-    about = environment(runs[0].engine, time.perf_counter() - began)
+    runs = together(specs, shards, test, f_star, execution, progress, keeper, secure, allow)
+    about = environment(runs[0].engine, time.perf_counter() - began, len(runs), specs[0])
     names |= {"environment": about}
     return [
         Result(p.spec, run.models, run.history, p.statement, p.public, statistics=run.statistics, **names)
@@ -118,22 +127,32 @@ def together(
     progress: Progress | None = None,
     keeper: Checkpoint | None = None,
     secure: bool = True,
+    allow: Allow | None = None,
 ) -> list[Run]:
     """`simulate` for those who ask many runs how they ended, and few what they guarantee: accounting takes longer."""
     execution = execution or Execution()
-    if len({alike(spec) for spec in specs}) != 1:
+    if len({alike(spec, seeds=True) for spec in specs}) != 1:
         raise SpecError("runs side by side differ in numbers only: step sizes, noise, clip, δ, those of h; run a sweep")
     if len(specs) > 1 and specs[0].privacy.moments.total:
         raise SpecError("runs that let out moments map their records, and share them with none; run them one by one")
     if keeper is not None and len(specs) > 1:
         raise SpecError("runs side by side keep no checkpoint; run them one by one")
     first = prepare(specs[0], shards, secure=secure)
-    prepared = [first, *(prepare(spec, shards, first.job.schedule, secure) for spec in specs[1:])]
+    schedules = {specs[0].seed: first.job.schedule}
+    prepared = [first]
+    for spec in specs[1:]:
+        prepared.append(prepare(spec, shards, schedules.get(spec.seed), secure))
+        schedules.setdefault(spec.seed, prepared[-1].job.schedule)
     if "schedule_seed" in first.public:  # one schedule for all of them
         for each in prepared[1:]:
             each.public["schedule_seed"] = first.public["schedule_seed"]
+    if allow is not None:
+        for each in prepared:
+            allow(each.statement)
     jobs, T, looks = [p.job for p in prepared], specs[0].algorithm.rounds, execution.observations
     engine = choose(execution.engine, jobs[0], execution.runs)
+    if len(schedules) > 1 and not engine.seeds:
+        raise SpecError(f"the {engine.name} engine runs side by side what has the same seed; run a sweep")
     optima = [float("nan")] * len(specs) if f_star is None else f_star
     histories = [History() for _ in specs]
     t, states = 0, [job.start() for job in jobs]
@@ -145,7 +164,7 @@ def together(
             continue
         states, t = engine.run(jobs, states, t + 1, stop), stop
         if looks is not None:
-            for history, row in zip(histories, observe(prepared, states, t, test, optima), strict=True):
+            for history, row in zip(histories, observe(prepared, states, t, test, optima, engine), strict=True):
                 history.rows.append(row)
         if keeper is not None:
             keeper.write(t, states[0], histories[0])
@@ -160,8 +179,8 @@ def together(
 NUMBERS = {"algorithm": ("a", "gamma", "eta"), "privacy": ("noise", "clip", "delta")}
 
 
-def alike(spec: Spec) -> str:
-    """What runs side by side have in common: all but step sizes, noise, clip, δ and the numbers of h.
+def alike(spec: Spec, seeds: bool = False) -> str:
+    """What runs side by side have in common: all but step sizes, noise, clip, δ and the numbers of h; and `seeds`.
 
     Examples
     --------
@@ -175,6 +194,8 @@ def alike(spec: Spec) -> str:
         for name in names:
             del parts[part][name]
     parts["problem"]["h"] = type(spec.problem.h).__name__
+    if seeds:
+        del parts["seed"]
     return json.dumps(parts, sort_keys=True)
 
 
@@ -194,29 +215,45 @@ def observation_rounds(T: int, count: int) -> IntArray:
 
 
 def observe(
-    prepared: Sequence[Prepared], states: Sequence[State], t: int, test: Shards | None, f_star: Sequence[float]
+    prepared: Sequence[Prepared],
+    states: Sequence[State],
+    t: int,
+    test: Shards | None,
+    f_star: Sequence[float],
+    engine: Engine | None = None,
 ) -> list[Observation]:
     """A row of the history of each run, from the outside of the mechanism: not private.
 
-    The runs share their data and schedule, and all their models are judged in one reading of it.
+    The runs share their data, and all their models are judged in one reading of it.
     """
+    judge = Problem.judge if engine is None or engine.judge is None else engine.judge
     job = prepared[0].job
     problem, schedule = prepared[0].original, job.schedule
-    models = [p.models(state, t) for p, state in zip(prepared, states, strict=True)]
     alone = schedule.n > 1 and not schedule.mixes  # then nobody has the mean, and the mean is over the nodes
-    judged = np.concatenate([x if alone else x.mean(axis=0)[None] for x in models])
-    risks, train = (np.reshape(v, (len(models), -1)).mean(axis=1) for v in problem.judge(judged))
+    seen = None
+    if engine is not None and engine.look is not None and not alone and all(p.shape is None for p in prepared):
+        seen = engine.look([p.job for p in prepared], states, t)
+    if seen is None:
+        models = [p.models(state, t) for p, state in zip(prepared, states, strict=True)]
+        apart = np.array([np.mean(np.linalg.norm(x - x.mean(axis=0), axis=1)) for x in models])
+        models = [x if alone else x.mean(axis=0)[None] for x in models]
+    else:
+        models, apart = [x[None] for x in seen[0]], seen[1]
+    judged = np.concatenate(models)
+    risks, train = (np.reshape(v, (len(models), -1)).mean(axis=1) for v in judge(problem, judged, None))
     tests = np.full(len(models), np.nan)
     if test is not None:
-        tests = np.reshape(problem.judge(judged, test)[1], (len(models), -1)).mean(axis=1)
-    active = schedule.participations(t)
+        tests = np.reshape(judge(problem, judged, test)[1], (len(models), -1)).mean(axis=1)
     batches = np.array([job.release.sampling.batch(int(q)) for q in problem.shards.sizes])
-    used = float(active @ batches / problem.shards.sizes.sum())
-    messages = int(schedule.up_to(t)[-1])
+    costs = {}
+    for one in {id(p.job.schedule): p.job.schedule for p in prepared}.values():
+        used = float(one.participations(t) @ batches / problem.shards.sizes.sum())
+        costs[id(one)] = used, int(one.up_to(t)[-1])
     rows = []
     for r, (p, state, x) in enumerate(zip(prepared, states, models, strict=True)):
-        penalty = np.mean([p.job.problem.h.value(each) for each in (x if alone else [x.mean(axis=0)])])
+        penalty = np.mean([p.job.problem.h.value(each) for each in x])
         objective = float(risks[r] + penalty)
+        used, messages = costs[id(p.job.schedule)]
         passes = p.job.method.passes(state)
         rows.append(
             Observation(
@@ -226,7 +263,7 @@ def observe(
                 suboptimality=objective - f_star[r],
                 train_accuracy=float(train[r]),
                 test_accuracy=float(tests[r]),
-                consensus_error=float(np.mean(np.linalg.norm(x - x.mean(axis=0), axis=1))),
+                consensus_error=float(apart[r]),
                 messages=messages,
                 bytes=messages * p.job.method.width * problem.m * FLOAT_BYTES,
             )

@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from sottovoce import within
 from sottovoce.algorithm.dual_averaging import PRIMALS
 from sottovoce.algorithm.method import ALL, COUNTED, SEQUENCES, Counted, Sequence, constant, inverse_sqrt, linear
 from sottovoce.algorithm.methods import METHODS, MethodChoice
@@ -55,6 +56,8 @@ class ProblemSpec:
             raise SpecError(f"the intercept's column needs a value over 0 (or 0 for none), not {self.intercept}")
         if not 0 < self.row_norm < math.inf:
             raise SpecError(f"the public bound of a row must be finite and over 0, not {self.row_norm}")
+        within.check_length("the public bound of a row", self.row_norm)
+        within.check_length("the value of the intercept's column", self.intercept, zero=True)
         if self.on_violation not in ON_VIOLATION:
             raise SpecError(f"on_violation must be 'raise' or 'clip', not {self.on_violation!r}")
 
@@ -102,6 +105,7 @@ class AlgorithmSpec:
         """Rounds are counted, and x of a sleeping node is one of two."""
         if not isinstance(self.rounds, int) or self.rounds < 1:
             raise SpecError(f"a run needs a whole number of rounds, at least one round, not {self.rounds!r}")
+        within.check_count("the number of rounds", self.rounds, within.ROUNDS)
         if self.primal not in PRIMALS:
             raise SpecError(f"x of a sleeping node is '{PRIMALS[0]}' or '{PRIMALS[1]}', not {self.primal!r}")
 
@@ -128,6 +132,8 @@ class PrivacySpec:
         check_delta(self.delta)
         if self.clip is not None and not 0 < self.clip < math.inf:
             raise SpecError(f"the clip must be finite and over 0, not {self.clip}")
+        if self.clip is not None:
+            within.check_length("the clip", self.clip)
 
 
 @dataclass(frozen=True)
@@ -150,6 +156,11 @@ class Spec:
     seed: int | None = None
     """An integer makes the run a reproducible simulation; None draws a secret key from the operating system."""
 
+    def __post_init__(self) -> None:
+        """A seed is a number."""
+        if self.seed is not None and (isinstance(self.seed, bool) or not hasattr(self.seed, "__index__")):
+            raise SpecError(f"a seed is a whole number that is not negative, not {self.seed!r}")
+
     def to_dict(self) -> dict[str, Any]:
         """Nested dictionaries of plain values; choices in their notation."""
         return {name: _plain(getattr(self, name)) for name in PARTS} | {"seed": self.seed}
@@ -161,9 +172,12 @@ class Spec:
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> "Spec":
         """Read `to_dict` back, of this version or of 0.1; an unknown or a missing field is an error, not a default."""
-        _same_fields(cls, data)
-        parts = {name: _part(kind, data[name]) for name, kind in PARTS.items()}
-        return cls(**parts, seed=data["seed"])
+        try:
+            _same_fields(cls, data)
+            parts = {name: _part(kind, data[name]) for name, kind in PARTS.items()}
+            return cls(**parts, seed=data["seed"])
+        except (TypeError, AttributeError, OverflowError):  # a list where a number should be, and the like
+            raise SpecError("this is no spec of a run: a part of it is of another kind than it should be") from None
 
     @classmethod
     def from_json(cls, text: str) -> "Spec":

@@ -51,7 +51,7 @@ def verify(spec: Spec, public: Public, statement: PrivacyStatement, environment:
     try:
         made = again(spec, public, people=statement.unit == PERSON.name)
     except (TypeError, ValueError, OverflowError) as error:
-        raise PrivacyError(f"the public numbers are those of no run ({type(error).__name__}: {error})") from None
+        raise PrivacyError(f"the public numbers are those of no run ({type(error).__name__})") from None
     except SottovoceError as error:
         if isinstance(error, PrivacyError):
             raise

@@ -186,12 +186,13 @@ class Announcement(event.Listener):
 
     def on_start(self, event):
         """When Numba begins with a function that it has not in its cache."""
-        if event.data["dispatcher"] is run_rounds and sys.stderr.isatty():
+        if event.data["dispatcher"].__name__ in ENTRIES and sys.stderr.isatty():
             print(COMPILING, file=sys.stderr, flush=True)
 
     def on_end(self, event):
         """Then the rounds begin, and show themselves."""
 
 
+ENTRIES = {"run_rounds", "run_alike", "run_apart"}
 COMPILING = "compiling what this kind of run needs, once on this machine: about ten seconds"
 event.register("numba:compile", Announcement())

@@ -17,7 +17,7 @@ from sottovoce.experiments.facts import Facts
 from sottovoce.experiments.table import Done, Row, Runs, each
 from sottovoce.privacy.events import LaplaceEvent
 from sottovoce.problem.optimum import optimum
-from sottovoce.problem.shards import Shards, even
+from sottovoce.problem.shards import Shards, by_group, even
 from sottovoce.run.build import make_problem
 from sottovoce.run.result import Result
 from sottovoce.run.solve import solve
@@ -77,8 +77,10 @@ class Study:
     def of(
         cls, dataset: Dataset, algorithms: Iterable[str], settings: dict[str, Any], nodes: int = NODES, **what: Any
     ) -> "Study":
-        """A study with the data's own sizes, dealt out to so many nodes; `settings` are fields of `Facts`."""
-        sizes = np.diff(even(dataset.records.n_records, nodes)[0])
+        """A study with the data's own sizes, with its owners or so many nodes; `settings` are fields of `Facts`."""
+        groups = dataset.records.groups
+        offsets = even(dataset.records.n_records, nodes)[0] if groups is None else by_group(groups)[0][0]
+        sizes = np.diff(offsets)
         m = dataset.records.m + (settings.get("intercept", 0.0) != 0)
         return cls(dataset, Facts(tuple(sizes.tolist()), m, 1.0, **settings), tuple(algorithms), **what)
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from sottovoce._types import IntArray
+from sottovoce.engine import ENGINES
 from sottovoce.errors import SpecError
 from sottovoce.experiments.data import Dataset
 from sottovoce.experiments.table import Done, Row, Runs, load_rows
@@ -120,16 +121,18 @@ def collect(
     out: Path,
     jobs: int | None = None,
     done: Done | None = None,
+    engine: str = "auto",
 ) -> list[Row]:
-    """Run the groups that are not there yet and give the rows of all of them."""
+    """Run the groups that are not there yet and give the rows of all of them; on a device, if there is one."""
     kept = kept_runs(out, dataset)
     missing = [group for group in wanted if not all(kept.find(**head) for head in group.heads(dataset, noises))]
     if missing:
         shards = dataset.deal()
+        engine = ("compiled" if ENGINES["gpu"].lacks() else "gpu") if engine == "auto" else engine
         best = optima(dataset, shards, {group.h for group in missing}, out)
         shards.norms  # noqa: B018 - once, before the threads all need them
-        run = partial(run_group, dataset, shards, noises, best)
-        kept.fill(missing, run, jobs=jobs or os.cpu_count() or 1, threads=True, done=done)
+        run = partial(run_groups, dataset, shards, noises, best, engine)
+        kept.fill(crowds(missing, engine), run, jobs=jobs or os.cpu_count() or 1, threads=True, done=done)
     return read(kept, dataset, wanted)
 
 
@@ -168,17 +171,33 @@ def optima(dataset: Dataset, shards: Shards, kinds: set[str], out: Path) -> dict
     return {h: kept.find(h=h)[0]["f_star"] for h in kinds}
 
 
-def run_group(
-    dataset: Dataset, shards: Shards, noises: tuple[str, ...], f_star: dict[str, float], group: Group
+def crowds(missing: Sequence[Group], engine: str) -> list[tuple[Group, ...]]:
+    """What is run side by side: a group, or those of all seeds where the engine takes them together."""
+    if not ENGINES[engine].seeds:
+        return [(group,) for group in missing]
+    alike: dict[tuple[str, str], list[Group]] = {}
+    for group in missing:
+        alike.setdefault((group.h, group.scheme), []).append(group)
+    return [tuple(some) for some in alike.values()]
+
+
+def run_groups(
+    dataset: Dataset,
+    shards: Shards,
+    noises: tuple[str, ...],
+    f_star: dict[str, float],
+    engine: str,
+    crowd: tuple[Group, ...],
 ) -> list[Row]:
-    """All runs of a group, side by side: a row for each look at each of them."""
+    """All runs of some groups that are the same but for their seeds, side by side: a row for each look at each."""
     began = time.perf_counter()
-    specs = [spec for _, _, spec in group.specs(shards.sizes, noises)]
-    best, how = [f_star[group.h]] * len(specs), Execution("compiled", LOOKS[dataset.size])
+    specs = [spec for group in crowd for _, _, spec in group.specs(shards.sizes, noises)]
+    heads = [head for group in crowd for head in group.heads(dataset, noises)]
+    best, how = [f_star[crowd[0].h]] * len(specs), Execution(engine, LOOKS[dataset.size])
     runs = together(specs, shards, test=dataset.test, f_star=best, execution=how)
-    about = environment(runs[0].engine, time.perf_counter() - began)
+    about = environment(runs[0].engine, time.perf_counter() - began, len(runs))
     rows = []
-    for head, run in zip(group.heads(dataset, noises), runs, strict=True):
+    for head, run in zip(heads, runs, strict=True):
         release = {
             "true_epsilon": most_exposed(run),
             "delta": DELTA,

@@ -1,0 +1,81 @@
+"""Tables in memory by a schema: data frames, dictionaries of columns and Arrow tables, as files are read by it."""
+
+from collections.abc import Mapping
+from datetime import date, datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from sottovoce._types import Matrix
+from sottovoce.data.schema import Schema, from_lists
+from sottovoce.errors import DataError
+
+
+def columns_of(frame: Any) -> dict[str, Any]:
+    """The columns of a table by name, missing values as None.
+
+    Examples
+    --------
+    >>> columns_of({"age": [9, None], "ward": ["A", float("nan")]})["ward"]
+    ['A', None]
+    """
+    if isinstance(frame, pa.Table):
+        return {str(name): frame.column(j) for j, name in enumerate(frame.column_names)}
+    if isinstance(frame, Mapping):
+        found = {str(name): values for name, values in frame.items()}
+    elif hasattr(frame, "columns") and hasattr(frame, "__getitem__"):
+        found = {str(name): frame[name] for name in frame.columns}
+    else:
+        raise DataError(
+            "a schema speaks of columns by name; give a data frame, a dictionary of columns or an Arrow table, not "
+            f"{type(frame).__name__}"
+        )
+    listed = {name: _plain(values) for name, values in found.items()}
+    sizes = {len(values) for values in listed.values()}
+    if len(sizes) > 1:
+        raise DataError(f"the columns have {min(sizes)} to {max(sizes)} values; give all of them one for each record")
+    return listed
+
+
+def _plain(values: Any) -> Any:
+    """A list with None for what is missing; numbers of one type stay an array, for speed."""
+    kind = getattr(values, "dtype", None)
+    if isinstance(kind, np.dtype) and kind.kind in "iuf":
+        return pa.chunked_array([pa.array(np.asarray(values, dtype=np.float64))])
+    return [None if _missing(value) else value for value in (values.tolist() if hasattr(values, "tolist") else values)]
+
+
+def _missing(value: Any) -> bool:
+    """None, NaN, NaT and pandas' NA."""
+    if value is None:
+        return True
+    try:
+        return bool(value != value)
+    except TypeError:  # NA refuses to be compared
+        return True
+
+
+def encode_frame(schema: Schema, frame: Any) -> Matrix:
+    """The rows of a table, each from its own values and the schema alone; no label, unit or owner is needed."""
+    if schema.numbered:
+        raise DataError("this schema has numbered features (svmlight), and no columns that a table could name")
+    columns = columns_of(frame)
+    numbers = [column.name for column in schema.columns if column.kind == "number"]
+    texts = [column.name for column in schema.columns if column.kind != "number"]
+    for column in schema.columns:
+        if column.kind == "date" and column.name in columns:
+            columns[column.name] = [_written(value, column.format) for value in _listed(columns[column.name])]
+    found = from_lists(columns, "the table", numbers, texts, schema.missing_values)
+    return schema.encode_features(found)
+
+
+def _listed(values: Any) -> Any:
+    return values.to_pylist() if isinstance(values, pa.ChunkedArray) else values
+
+
+def _written(value: Any, format: str) -> Any:
+    """A date as the schema expects it to be written."""
+    if isinstance(value, date | datetime):
+        return value.strftime(format) if format else value.isoformat()
+    return value

@@ -1,0 +1,195 @@
+"""Where kernels run: on a CUDA device through CuPy, or, to test them, on the host in a library of the same source.
+
+A machine has an array module (`xp`), takes arrays and gives them back, and launches kernels on structs of addresses.
+Each thread of the host has a stream of its own on the device, so that groups of runs in threads share it.
+"""
+
+import atexit
+import ctypes
+import shutil
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sottovoce.engine.gpu.source import source
+from sottovoce.errors import SottovoceError
+
+ADVICE = "install it with pip install 'sottovoce[gpu]', on a machine with an NVIDIA device and its driver"
+
+
+class Machine(Protocol):
+    """A place for kernels."""
+
+    xp: Any
+    name: str
+    threads: int
+    """Of a block that has a run to itself."""
+    lanes: int
+    """Of a warp."""
+    per: int
+    """Counters that one of them may have in a turn of two nodes."""
+    room: int
+    """Bytes on the chip that a block may have."""
+
+    def put(self, values: Any, dtype: Any = None) -> Any:
+        """An array of its own, with these values."""
+
+    def get(self, values: Any) -> NDArray[Any]:
+        """The values, in memory of the host."""
+
+    def address(self, values: Any) -> int:
+        """Where an array of the machine lies."""
+
+    def launch(self, kernel: str, blocks: int, threads: int, room: int, given: Any, options: Mapping[str, int]) -> None:
+        """Run a kernel on structs, which `put` has brought there."""
+
+    def wait(self) -> None:
+        """Until this thread's kernels have run, so that what they need may go."""
+
+    def working(self) -> Any:
+        """A context for the work of a thread."""
+
+    def room_left(self) -> int:
+        """Bytes that arrays may take."""
+
+
+class Cuda:
+    """A CUDA device; kernels are compiled for what a run needs of them, unless one for all is asked for."""
+
+    threads = 512
+    lanes = 32
+    per = 4
+
+    def __init__(self, special: bool = True) -> None:
+        import cupy
+
+        self._special = special
+
+        self.xp = cupy
+        device = cupy.cuda.Device()
+        properties = cupy.cuda.runtime.getDeviceProperties(device.id)
+        self.name = properties["name"].decode()
+        self.room = int(device.attributes["MaxSharedMemoryPerBlockOptin"])
+        self._mine = threading.local()
+        self._lock = threading.Lock()
+        self._modules: dict[tuple[tuple[str, int], ...], Any] = {}
+
+    def put(self, values: Any, dtype: Any = None) -> Any:
+        """Copied over."""
+        return self.xp.asarray(np.ascontiguousarray(values, dtype=dtype))
+
+    def get(self, values: Any) -> NDArray[Any]:
+        """Copied back."""
+        return self.xp.asnumpy(values)
+
+    def address(self, values: Any) -> int:
+        """On the device."""
+        return int(values.data.ptr)
+
+    def launch(self, kernel: str, blocks: int, threads: int, room: int, given: Any, options: Mapping[str, int]) -> None:
+        """Compiled for these options when first asked for."""
+        general = {name: options[name] for name in ("PER", "MOST")}
+        wanted = tuple(sorted((options if self._special else general).items()))
+        with self._lock:
+            if wanted not in self._modules:
+                flags = ("-std=c++14", *(f"-D{name}={value}" for name, value in wanted))
+                self._modules[wanted] = self.xp.RawModule(code=source(), options=flags)
+            function = self._modules[wanted].get_function(kernel)
+            if room > function.max_dynamic_shared_size_bytes:
+                function.max_dynamic_shared_size_bytes = room
+        function((blocks,), (threads,), (given,), shared_mem=room)
+
+    def wait(self) -> None:
+        """For the thread's stream."""
+        self.xp.cuda.get_current_stream().synchronize()
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """In a stream of the thread's own."""
+        if not hasattr(self._mine, "stream"):
+            self._mine.stream = self.xp.cuda.Stream(non_blocking=True)
+        with self._mine.stream:
+            yield
+            self._mine.stream.synchronize()
+
+    def room_left(self) -> int:
+        """What is free on the device, with what the pool holds."""
+        free, _ = self.xp.cuda.runtime.memGetInfo()
+        return int(free) + self.xp.get_default_memory_pool().free_bytes()
+
+
+class Host:
+    """The kernels in a library of the host; for tests, in blocks of a few threads."""
+
+    xp: Any = np
+    name = "this machine, for tests"
+    room = 1 << 16
+    lanes = 1
+    per = 2
+
+    def __init__(self, threads: int = 1) -> None:
+        self.threads = threads
+        self._library = ctypes.CDLL(str(_built()))
+        self._library.launch.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_int64, ctypes.c_void_p]
+
+    def put(self, values: Any, dtype: Any = None) -> Any:
+        """A copy."""
+        return np.array(values, dtype=dtype, order="C")
+
+    def get(self, values: Any) -> NDArray[Any]:
+        """As it is."""
+        return values
+
+    def address(self, values: Any) -> int:
+        """In memory."""
+        return int(values.ctypes.data)
+
+    def launch(self, kernel: str, blocks: int, threads: int, room: int, given: Any, options: Mapping[str, int]) -> None:
+        """With options looked up as it runs."""
+        entry = ctypes.cast(getattr(self._library, kernel), ctypes.c_void_p)
+        if self._library.launch(entry, blocks, min(threads, self.threads), room, self.address(given)):
+            raise SottovoceError(f"a block of the host has 1 to 64 threads, not {self.threads}")
+
+    def wait(self) -> None:
+        """They have run."""
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Nothing to prepare."""
+        yield
+
+    def room_left(self) -> int:
+        """Enough for a test."""
+        return 1 << 30
+
+
+COMPILER = ("g++", "-O2", "-w", "-x", "c++", "-shared", "-fPIC", "-pthread")
+
+
+@cache
+def _built() -> Path:
+    """The library, in a folder that goes away with the process."""
+    folder = tempfile.mkdtemp(prefix="sottovoce-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    made = Path(folder) / "rounds.so"
+    subprocess.run([*COMPILER, "-", "-o", str(made)], input=source().encode(), check=True)
+    return made
+
+
+@cache
+def device() -> Cuda | str:
+    """The device, or why there is none."""
+    try:
+        return Cuda()
+    except ImportError:
+        return f"CuPy is not installed; {ADVICE}"
+    except Exception as error:  # CUDA has errors of many kinds, CuPy's own and the driver's
+        return f"no CUDA device can be used ({type(error).__name__}: {str(error).splitlines()[0]}); {ADVICE}"

@@ -1,0 +1,142 @@
+// Rounds after which everybody has the mean of all messages: z is one vector a run, and all runs' margins and pulls are
+// matrix products. Arrays are coordinate by coordinate, the runs side by side: z[coordinate][run].
+
+struct Marks {  // which rows each round of each cast uses
+  i64 rounds, first, casts, nodes, rows, sampler;
+  const u64* keys;  // two words a cast
+  const i64 *offsets, *order, *batch;
+  const double* gap_scale;
+  u8* marks;  // [round][cast][row], zero
+};
+
+KERNEL mark(const Marks* all) {
+  const Marks w = *all;
+  for (i64 at = BLOCK_NUMBER * THREADS + THREAD; at < w.rounds * w.casts * w.nodes; at += BLOCKS * THREADS) {
+    i64 node = at % w.nodes, cast = at / w.nodes % w.casts, t = w.first + at / (w.nodes * w.casts);
+    u8* marks = w.marks + at / w.nodes * w.rows;
+    i64 begin = w.offsets[node], q = w.offsets[node + 1] - begin, b = w.batch[node];
+    u32 k0, k1;
+    threefry((u32)w.keys[2 * cast], (u32)w.keys[2 * cast + 1], (u32)node, (u32)t, k0, k1);
+#define ROW(record) (w.order ? w.order[begin + (record)] : begin + (record))
+    if (w.sampler == SAMPLER_FULL || (w.sampler == SAMPLER_POISSON && b == q)) {
+      for (i64 e = 0; e < q; e++) marks[ROW(e)] = 1;
+    } else if (w.sampler == SAMPLER_CYCLIC) {
+      i64 from = (t - 1) % ((q + b - 1) / b) * b;
+      for (i64 e = from; e < from + b && e < q; e++) marks[ROW(e)] = 1;
+    } else if (w.sampler == SAMPLER_FIXED) {
+      for (i64 e = 0; e < b; e++) {
+        i64 last = q - b + e, pick = (i64)(uniform(k0, k1, (u32)e) * (double)(last + 1));
+        if (marks[ROW(pick)]) pick = last;
+        marks[ROW(pick)] = 1;
+      }
+    } else {
+      double place = -1.0;
+      for (u32 e = 0;; e++) {
+        place += floor(log(uniform(k0, k1, e)) * w.gap_scale[node]) + 1.0;
+        if (place >= (double)q) break;
+        marks[ROW((i64)place)] = 1;
+      }
+    }
+  }
+}
+
+struct Means {
+  i64 n, m, outputs, rows, runs, casts, t, at, last, linear, boxed, descent, loss, softmax, marked;
+  double parameter;
+  const Numbers* numbers;    // [round][run]
+  const float4_* h;          // phi, mu, lo, hi of a run
+  const float *clip, *loud, *share;  // of a run; of a run and a node
+  const int *cast, *owner;   // of a run; of a row, -1 for nobody's
+  const u64* keys;           // two words a cast
+  const About* about;
+  const u8* marks;
+  float *z, *x, *sum, *u, *g;
+};
+
+INSIDE float mean_point(const Means& w, const Numbers& at, const float4_& h, float z) {
+  if (w.linear) return -at.scale * z;
+  float x = soft(z, at.threshold) * at.scale;
+  return w.boxed ? bounded(x, h.c, h.d) : x;
+}
+
+INSIDE void mean_look(const Means& w, i64 coordinate, i64 run, float z) {  // x of the coming round, and its share of the sum
+  const Numbers at = w.numbers[w.at * w.runs + run];
+  i64 j = coordinate * w.runs + run;
+  float x = mean_point(w, at, w.h[run], z);
+  w.x[j] = x;
+  w.sum[j] += at.weight * x;
+}
+
+KERNEL mean_start(const Means* all) {
+  const Means w = *all;
+  for (i64 j = BLOCK_NUMBER * THREADS + THREAD; j < w.m * w.runs; j += BLOCKS * THREADS)
+    mean_look(w, j / w.runs, j % w.runs, w.z[j]);
+}
+
+KERNEL mean_slopes(const Means* all) {  // margins to what each row pulls: u[output][row][run], in place
+  const Means w = *all;
+  i64 size = w.rows * w.runs;
+  for (i64 j = BLOCK_NUMBER * THREADS + THREAD; j < size; j += BLOCKS * THREADS) {
+    i64 row = j / w.runs, run = j % w.runs;
+    int owner = w.owner[row];
+    bool used = owner >= 0 && (!w.marked || w.marks[(i64)w.cast[run] * w.rows + row]);
+    if (!used) {
+      for (i64 k = 0; k < w.outputs; k++) w.u[k * size + j] = 0.0f;
+      continue;
+    }
+    const About about = w.about[row];
+    float top = -INFINITE, total = 0.0f, largest = 0.0f, squares = 0.0f;
+    if (w.softmax) {
+      for (i64 k = 0; k < w.outputs; k++) top = fmaxf(top, w.u[k * size + j]);
+      for (i64 k = 0; k < w.outputs; k++) total += expf(w.u[k * size + j] - top);
+    }
+    for (i64 k = 0; k < w.outputs; k++) {
+      float u = w.u[k * size + j], own = (float)k == about.y ? 1.0f : 0.0f, found;
+      if (w.softmax) found = expf(u - top) / total - own;
+      else found = slope((int)w.loss, u, w.outputs > 1 ? 2.0f * own - 1.0f : about.y, (float)w.parameter);
+      found *= about.weight;
+      w.u[k * size + j] = found;
+      largest = fmaxf(largest, fabsf(found));
+      squares += found * found;
+    }
+    float length = (w.outputs > 1 ? sqrtf(squares) : largest) * about.norm, clip = w.clip[run];
+    float factor = w.share[run * w.n + owner] * (length <= clip ? 1.0f : clip / length);
+    if (!(length < INFINITE)) factor = 0.0f;
+    for (i64 k = 0; k < w.outputs; k++) w.u[k * size + j] = factor == 0.0f ? 0.0f : factor * w.u[k * size + j];
+  }
+}
+
+KERNEL mean_speak(const Means* all) {  // the mean of all messages, and x of the round after it
+  Means w = *all;
+  i64 half = (w.m + 1) / 2;
+  for (i64 at = BLOCK_NUMBER * THREADS + THREAD; at < half * w.runs; at += BLOCKS * THREADS) {
+    i64 c = at / w.runs, run = at % w.runs;
+    const Numbers numbers = w.numbers[w.at * w.runs + run];
+    float x = 0.0f, y = 0.0f;
+    u32 n0 = (u32)w.keys[2 * w.cast[run]], n1 = (u32)w.keys[2 * w.cast[run] + 1];
+    for (i64 i = 0; i < w.n; i++) {
+      float loud = w.loud[run * w.n + i];
+      if (loud == 0.0f) continue;
+      u32 k0, k1;
+      float cosine, sine;
+      threefry(n0, n1, (u32)i, (u32)w.t, k0, k1);
+      normal_pair(k0, k1, (u32)c, cosine, sine);
+      x += loud * cosine;
+      y += loud * sine;
+    }
+    Means next = w;
+    next.at = w.at + 1;
+    for (int side = 0; side < 2; side++) {
+      i64 coordinate = c + side * half, j = coordinate * w.runs + run;
+      if (coordinate >= w.m) continue;
+      float z = w.z[j] + numbers.push * ((w.g[j] + (side ? y : x)) / (float)w.n);
+      if (w.descent) {
+        const float4_ h = w.h[run];
+        float eta = -numbers.push;
+        z = bounded(soft(-z, eta * h.a) / (1.0f + eta * h.b), h.c, h.d);
+      }
+      w.z[j] = z;
+      if (!w.last) mean_look(next, coordinate, run, z);
+    }
+  }
+}

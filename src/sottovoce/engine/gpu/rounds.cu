@@ -1,0 +1,1024 @@
+// Algorithm 1 in CUDA C: draws from counters, eq. (6), lazy sums, slopes, and the rounds of a run in one thread block.
+//
+// One source, two compilers. NVRTC compiles it for the device; a C++ compiler makes a library of it in which a block's
+// threads are threads of the host (or just one), a warp has one lane, and barriers are barriers: so that what runs on the
+// device is tested, line for line, where there is none. Options in capitals (LINEAR, SPARSE, ...) are fields of `Run`,
+// unless the compiler is told what they are: for a device it is, and what a run has no use for is left out of its code.
+//
+// Numbers of a run are float32; sums over rounds come from float64 tables. A thread owns counters c, c + threads, ... and
+// with each of them coordinates c and half + c of all nodes, the two normals of one block of Threefry. Coordinates meet
+// in margins alone, so that a round of dense rows needs one barrier.
+
+typedef unsigned char u8;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef long long i64;
+
+#ifdef __CUDACC__
+#define KERNEL extern "C" __global__ void
+#define INSIDE static __device__ __forceinline__
+#define APART static __device__ __noinline__
+#define BARRIER() __syncthreads()
+#define THREAD ((int)threadIdx.x)
+#define THREADS ((int)blockDim.x)
+#define BLOCK_NUMBER ((i64)blockIdx.x)
+#define BLOCKS ((i64)gridDim.x)
+#define LANES 32
+extern __shared__ float4 room[];
+#define ROOM ((float*)room)
+INSIDE float of_bits(u32 w) { return __uint_as_float(w); }
+INSIDE u32 bits_of(float x) { return __float_as_uint(x); }
+INSIDE u32 turned(u32 x, int by) { return __funnelshift_l(x, x, by); }
+INSIDE float warp_sum(float v) {
+  for (int step = 16; step > 0; step >>= 1) v += __shfl_xor_sync(0xffffffffu, v, step);
+  return v;
+}
+INSIDE float once(const float* from) { return __ldcg(from); }  // not to be kept in the nearest cache
+INSIDE void ask_word(u32* to, const u32* from) {  // from memory to the chip, meanwhile
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"((u32)__cvta_generic_to_shared(to)), "l"(from) : "memory");
+}
+INSIDE void asked_is_here() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+#ifndef MOST
+#define MOST 512
+#endif
+#define BOUNDED __launch_bounds__(MOST, 1)
+#define ALL_WARPS (MOST / 32)
+#else
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#define KERNEL extern "C" void
+#define INSIDE static inline
+#define APART static
+static thread_local int my_thread, my_threads;
+static thread_local i64 my_block, my_blocks;
+static thread_local float* my_room;
+static thread_local pthread_barrier_t* my_barrier;
+#define BARRIER() (my_threads > 1 ? (void)pthread_barrier_wait(my_barrier) : (void)0)
+#define THREAD my_thread
+#define THREADS my_threads
+#define BLOCK_NUMBER my_block
+#define BLOCKS my_blocks
+#define LANES 1
+#define ROOM my_room
+INSIDE float of_bits(u32 w) { float x; memcpy(&x, &w, 4); return x; }
+INSIDE u32 bits_of(float x) { u32 w; memcpy(&w, &x, 4); return w; }
+INSIDE u32 turned(u32 x, int by) { return (x << by) | (x >> (32 - by)); }
+INSIDE float warp_sum(float v) { return v; }
+INSIDE float once(const float* from) { return *from; }
+INSIDE void ask_word(u32* to, const u32* from) { *to = *from; }
+INSIDE void asked_is_here() {}
+#define BOUNDED
+#define ALL_WARPS WARPS
+#endif
+
+#define INFINITE of_bits(0x7f800000u)
+#define WARP (THREAD / LANES)
+#define LANE (THREAD % LANES)
+#define WARPS ((THREADS + LANES - 1) / LANES)
+
+// ---- draws: `sottovoce.streams`, as `engine/kernel/draws.py` makes them
+
+#define PARITY 0x1BD11BDAu
+#define TAIL 1024u
+
+INSIDE void four(u32& x0, u32& x1, int a, int b, int c, int d) {
+  x0 += x1; x1 = turned(x1, a) ^ x0;
+  x0 += x1; x1 = turned(x1, b) ^ x0;
+  x0 += x1; x1 = turned(x1, c) ^ x0;
+  x0 += x1; x1 = turned(x1, d) ^ x0;
+}
+
+INSIDE void threefry(u32 k0, u32 k1, u32 c0, u32 c1, u32& x0, u32& x1) {  // 2x32, 13 rounds
+  u32 k2 = k0 ^ k1 ^ PARITY;
+  x0 = c0 + k0; x1 = c1 + k1;
+  four(x0, x1, 13, 15, 26, 6);
+  x0 += k1; x1 += k2 + 1u;
+  four(x0, x1, 17, 29, 16, 24);
+  x0 += k2; x1 += k0 + 2u;
+  four(x0, x1, 13, 15, 26, 6);
+  x0 += k0; x1 += k1 + 3u;
+  x0 += x1; x1 = turned(x1, 17) ^ x0;
+}
+
+INSIDE double uniform(u32 k0, u32 k1, u32 position) {
+  u32 w0, w1;
+  threefry(k0, k1, position, 0u, w0, w1);
+  return ((double)(((u64)w0 << 20) | (w1 >> 12)) + 0.5) * 2.220446049250313e-16;  // 2^-52
+}
+
+INSIDE float radius_of(u32 w) {  // sqrt(-2 ln u), u = (w + 1/2)/2^32
+  int bits = (int)bits_of((float)w + 0.5f);
+  int exponent = (bits - 0x3f3504f3) >> 23;  // so that the mantissa lies in [sqrt(1/2), sqrt(2))
+  float mantissa = of_bits((u32)(bits - (exponent << 23)));
+  bool near_one = w >= 3037000500u;
+  float f = near_one ? -((float)(~w) + 0.5f) * 2.3283064365386963e-10f : mantissa - 1.0f;
+  float octaves = near_one ? 0.0f : (float)(exponent - 32);
+  float p = 0.202137783f;
+  p = p * f - 0.324451685f;
+  p = p * f + 0.345016658f;
+  p = p * f - 0.39800331f;
+  p = p * f + 0.499398172f;
+  p = p * f - 0.666701198f;
+  p = p * f + 1.00000727f;
+  p = p * f - 1.99999988f;
+  return sqrtf(p * f - 1.3862943611198906f * octaves);
+}
+
+INSIDE void direction_of(u32 w, float& x, float& y) {  // cosine and sine of 2 pi w/2^32
+  u32 quarter = (w + (1u << 29)) >> 30;
+  float angle = (float)(int)(w - (quarter << 30)) * 1.4629180792671596e-09f, square = angle * angle;
+  float s = (((-0.000195018220f * square + 0.00833201645f) * square - 0.166666502f) * square + 1.0f) * angle;
+  float c = ((-0.00135794041f * square + 0.0416544196f) * square - 0.499998424f) * square + 1.0f;
+  bool odd = (quarter & 1u) != 0u;
+  x = odd ? s : c;
+  y = odd ? c : s;
+  x = ((quarter + 1u) & 2u) != 0u ? -x : x;
+  y = (quarter & 2u) != 0u ? -y : y;
+}
+
+APART float tail_radius(u32 k0, u32 k1, u32 counter, u32 w0) {  // the last 2^-22 of the tail, from 64 bits
+  u32 finer, other;
+  threefry(k0, k1, counter, 1u, finer, other);
+  double u = ((double)w0 + ((double)finer + 0.5) * 2.3283064365386963e-10) * 2.3283064365386963e-10;
+  return (float)sqrt(-2.0 * log(u));
+}
+
+INSIDE void normal_pair(u32 k0, u32 k1, u32 counter, float& cosine, float& sine) {
+  u32 w0, w1;
+  threefry(k0, k1, counter, 0u, w0, w1);
+  float radius = radius_of(w0), x, y;
+  if (w0 < TAIL) radius = tail_radius(k0, k1, counter, w0);
+  direction_of(w1, x, y);
+  cosine = radius * x;
+  sine = radius * y;
+}
+
+#ifndef PER
+#define PER 2  // counters of a thread that are worked on together
+#endif
+
+// Of two nodes at counters c, c + threads, ...: no branches, so that their long chains of operations run side by side.
+INSIDE void normals_of_two(u32 a0, u32 a1, u32 b0, u32 b1, u32 c, u32 step, float a[PER][2], float b[PER][2]) {
+  u32 w[PER][2][2], least = 0xffffffffu;
+#pragma unroll
+  for (int k = 0; k < PER; k++) {
+    threefry(a0, a1, c + (u32)k * step, 0u, w[k][0][0], w[k][0][1]);
+    threefry(b0, b1, c + (u32)k * step, 0u, w[k][1][0], w[k][1][1]);
+  }
+#pragma unroll
+  for (int k = 0; k < PER; k++) {
+    float x, y, radius = radius_of(w[k][0][0]);
+    direction_of(w[k][0][1], x, y);
+    a[k][0] = radius * x;
+    a[k][1] = radius * y;
+    radius = radius_of(w[k][1][0]);
+    direction_of(w[k][1][1], x, y);
+    b[k][0] = radius * x;
+    b[k][1] = radius * y;
+    u32 less = w[k][0][0] < w[k][1][0] ? w[k][0][0] : w[k][1][0];
+    least = less < least ? less : least;
+  }
+  if (least < TAIL)  // once in hundreds of thousands
+#pragma unroll
+    for (int k = 0; k < PER; k++) {
+      normal_pair(a0, a1, c + (u32)k * step, a[k][0], a[k][1]);
+      normal_pair(b0, b1, c + (u32)k * step, b[k][0], b[k][1]);
+    }
+}
+
+struct Normals {  // rows of normals, for tests and tables
+  i64 rows, m, k0, k1;
+  const int *nodes, *rounds;
+  float* out;
+};
+
+KERNEL normal_rows(const Normals* all) {
+  const Normals w = *all;
+  i64 half = (w.m + 1) / 2;
+  for (i64 at = BLOCK_NUMBER * THREADS + THREAD; at < w.rows * half; at += BLOCKS * THREADS) {
+    i64 row = at / half, c = at % half;
+    u32 k0, k1;
+    float x, y;
+    threefry((u32)w.k0, (u32)w.k1, (u32)w.nodes[row], (u32)w.rounds[row], k0, k1);
+    normal_pair(k0, k1, (u32)c, x, y);
+    w.out[row * w.m + c] = x;
+    if (half + c < w.m) w.out[row * w.m + half + c] = y;
+  }
+}
+
+// ---- who draws what: one thread a place, an active node in a round
+
+struct Place {
+  int node, t, before, count;  // `before`: the last round that its running sum has in it; `count` records
+  i64 first;                   // ... whose rows begin here among the picks
+  u32 k0, k1;                  // of its noise
+  i64 row;                     // of its first record, or -1
+};
+
+struct Look {
+  i64 places, sampler, filling;
+  i64 noise0, noise1, records0, records1;
+  const int *nodes, *rounds, *before;
+  const int* speaks;
+  const i64 *offsets, *order, *batch, *firsts;
+  const double* gap_scale;
+  Place* out;
+  int* picks;
+};
+
+INSIDE int drawn(const Look& w, int node, int t, i64 first) {  // how many; and which, if they are to be written
+  i64 q = w.offsets[node + 1] - w.offsets[node], b = w.batch[node];
+  if (w.sampler == SAMPLER_FULL || (w.sampler == SAMPLER_POISSON && b == q)) return (int)q;
+  if (!w.filling && w.sampler == SAMPLER_FIXED) return (int)b;
+  u32 k0, k1;
+  threefry((u32)w.records0, (u32)w.records1, (u32)node, (u32)t, k0, k1);
+  int count = 0;
+  if (w.sampler == SAMPLER_CYCLIC) {
+    i64 batches = (q + b - 1) / b, from = (i64)(t - 1) % batches * b;
+    count = (int)(b < q - from ? b : q - from);
+    for (int e = 0; w.filling && e < count; e++) w.picks[first + e] = (int)(from + e);
+  } else if (w.sampler == SAMPLER_FIXED) {  // Floyd
+    for (; count < b; count++) {
+      i64 last = q - b + count;
+      int pick = (int)(uniform(k0, k1, (u32)count) * (double)(last + 1));
+      for (int e = 0; e < count; e++)
+        if (w.picks[first + e] == pick) { pick = (int)last; break; }
+      w.picks[first + count] = pick;
+    }
+  } else {  // geometric gaps
+    double at = -1.0;
+    for (;;) {
+      at += floor(log(uniform(k0, k1, (u32)count)) * w.gap_scale[node]) + 1.0;
+      if (at >= (double)q) break;
+      if (w.filling) w.picks[first + count] = (int)at;
+      count++;
+    }
+  }
+  for (int e = 0; w.filling && e < count; e++) {  // from records of the node to rows
+    i64 place = w.offsets[node] + w.picks[first + e];
+    w.picks[first + e] = (int)(w.order ? w.order[place] : place);
+  }
+  return count;
+}
+
+KERNEL look(const Look* all) {
+  const Look w = *all;
+  for (i64 p = BLOCK_NUMBER * THREADS + THREAD; p < w.places; p += BLOCKS * THREADS) {
+    Place* at = w.out + p;
+    int node = w.nodes[p], t = w.rounds[p];
+    if (w.filling) {
+      i64 q = w.offsets[node + 1] - w.offsets[node];
+      bool every = w.sampler == SAMPLER_FULL || (w.sampler == SAMPLER_POISSON && w.batch[node] == q);
+      at->first = every ? w.offsets[node] : w.firsts[p];  // all rows, in order, stand first among the picks
+      if (!every && at->count) drawn(w, node, t, at->first);
+      at->row = at->count ? w.picks[at->first] : -1;
+      continue;
+    }
+    at->node = node; at->t = t; at->before = w.before[p];
+    threefry((u32)w.noise0, (u32)w.noise1, (u32)node, (u32)t, at->k0, at->k1);
+    at->count = w.speaks[p] ? drawn(w, node, t, 0) : 0;
+  }
+}
+
+// ---- eq. (6), and what its numbers are in a round
+
+struct float4_ { float a, b, c, d; };
+struct Numbers { float scale, threshold, weight, push; };
+struct Slept { double rise, fixed; float near_by, far_off; i64 unused; };  // between two waking rounds
+
+struct Steps {
+  i64 places, descent, frozen, linear;
+  double phi, mu;
+  const double *push, *gamma, *s, *A, *P, *Q;
+  const Place* place;
+  Numbers* numbers;
+  Slept* slept;
+};
+
+KERNEL numbers(const Steps* all) {
+  const Steps w = *all;
+  for (i64 p = BLOCK_NUMBER * THREADS + THREAD; p < w.places; p += BLOCKS * THREADS) {
+    const Place place = w.place[p];
+    int t = place.t, before = place.before, at = w.frozen && before < t ? before : t - 1;
+    double scale = w.descent ? -1.0 : 1.0 / (w.s[at] * w.mu + w.gamma[at]), dA = w.A[t] - w.A[before];
+    Numbers found;
+    found.scale = (float)scale;
+    found.threshold = w.descent ? 0.0f : (float)(w.s[at] * w.phi);
+    found.push = (float)w.push[t - 1];
+    found.weight = (float)(w.frozen ? (w.linear ? scale * dA : dA) : w.P[t] - w.P[before]);
+    w.numbers[p] = found;
+    if (w.linear || w.frozen) continue;
+    Slept slept;
+    slept.rise = w.P[t] - w.P[before];
+    slept.fixed = w.phi * (w.Q[t] - w.Q[before]);
+    slept.near_by = (float)(w.phi * w.s[before < t ? before : t - 1]);
+    slept.far_off = (float)(w.phi * w.s[t - 1]);
+    slept.unused = 0;
+    w.slept[p] = slept;
+  }
+}
+
+// Nodes of a round that hear each other. `pair` says in which way: 1 for two, 2 for several, with a record each at the
+// most, and 0 for any other.
+struct Turn { int first, size, speakers, flat; i64 corner; int pair, unused; };
+struct About { float y, norm, weight, unused; };  // of a row
+
+struct Run {
+  i64 n, m, features, turns_first, turns_last;
+  i64 sparse, on_chip, linear, boxed, frozen, descent, after, loss;
+  double phi, mu, lo, hi, parameter, clip, intercept;
+  const Turn* turns;
+  const Place* places;
+  const Numbers* numbers;
+  const Slept* slept;
+  const float* weights;
+  const int* picks;
+  const float* X;
+  const float* values;
+  const int* indices;
+  const i64* indptr;
+  const About* about;
+  const float *loud, *share;  // of a node: c_i sigma_i, and c_i over its batch
+  const double *A, *P, *Q, *s, *gamma;
+  float *z, *total, *pulls, *said;
+  const Run* self;
+};
+
+#ifndef SPARSE
+#define SPARSE run.sparse
+#endif
+#ifndef ON_CHIP
+#define ON_CHIP run.on_chip
+#endif
+#ifndef LINEAR
+#define LINEAR run.linear
+#endif
+#ifndef BOXED
+#define BOXED run.boxed
+#endif
+#ifndef FROZEN
+#define FROZEN run.frozen
+#endif
+#ifndef DESCENT
+#define DESCENT run.descent
+#endif
+#ifndef AFTER
+#define AFTER run.after
+#endif
+#ifndef LOSS
+#define LOSS run.loss
+#endif
+INSIDE float soft(float z, float threshold) {  // of -z
+  float below = threshold - z, above = -threshold - z;
+  return (below < 0.0f ? below : 0.0f) + (above > 0.0f ? above : 0.0f);
+}
+
+INSIDE float bounded(float x, float lo, float hi) {
+  x = x < lo ? lo : x;
+  return x > hi ? hi : x;
+}
+
+INSIDE float primal(const Run& run, const Numbers& at, float z) {
+  if (LINEAR) return -at.scale * z;
+  float x = soft(z, at.threshold) * at.scale;
+  return BOXED ? bounded(x, (float)run.lo, (float)run.hi) : x;
+}
+
+INSIDE int first_round(const Run& run, double size, double bound, bool beyond, int before, int t) {
+  int low = before, high = t;  // the first place in before ... t with s phi + bound den >= size (> where `beyond`)
+  while (low < high) {
+    int middle = (low + high) / 2;
+    double level = run.s[middle] * run.phi + bound * (run.s[middle] * run.mu + run.gamma[middle]);
+    if (level < size || (beyond && level == size)) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+APART float searched(const Run* self, float z, int before, int t) {  // `steps._one_separable`
+  const Run& run = *self;  // where it lies: a copy of everything would have to be made for a call that is rare
+  double size = fabs((double)z), phi = run.phi, infinite = (double)INFINITE;
+  double sign = z > 0.0f ? -1.0 : 1.0, top = z > 0.0f ? -run.lo : run.hi, bottom = z > 0.0f ? -run.hi : run.lo;
+  int held = top <= 0.0 ? t : before;
+  if (top > 0.0 && top < infinite) held = first_round(run, size, top, true, before, t);
+  int freed = bottom > 0.0 ? first_round(run, size, bottom, false, before, t) : t;
+  freed = freed > held ? freed : held;
+  int alive = phi > 0.0 ? first_round(run, size, 0.0, false, before, t) : t;
+  int end = alive > held ? alive : held;
+  end = end < freed ? end : freed;
+  double part = size * (run.P[end] - run.P[held]) - phi * (run.Q[end] - run.Q[held]);
+  if (held > before) part += top * (run.A[held] - run.A[before]);
+  if (bottom > 0.0) part += bottom * (run.A[t] - run.A[freed]);
+  return (float)(sign * part);
+}
+
+INSIDE float caught_up(const Run& run, const Place& place, const Numbers& at, const Slept& slept, float z) {
+  if (LINEAR) return -at.weight * z;  // what the rounds slept add to the running sum
+  if (FROZEN) return at.weight * primal(run, at, z);
+  if (BOXED) return searched(run.self, z, place.before, place.t);
+  float size = fabsf(z);
+  if (size <= slept.near_by) return 0.0f;
+  if (size <= slept.far_off) return searched(run.self, z, place.before, place.t);
+  float part = (float)((double)size * slept.rise - slept.fixed);
+  return z > 0.0f ? -part : part;
+}
+
+INSIDE float shrunk(const Run& run, float eta, float z) {  // prox of eta h
+  float den = 1.0f + eta * (float)run.mu;
+  if (!BOXED && run.phi == 0.0) return z / den;
+  return bounded(soft(-z, eta * (float)run.phi) / den, (float)run.lo, (float)run.hi);
+}
+
+// ---- slopes, one function of all rows of the table of losses
+
+INSIDE float square(float x) { return x * x; }
+INSIDE float sign(float x) { return x > 0.0f ? 1.0f : (x < 0.0f ? -1.0f : 0.0f); }
+
+//FORMULAS
+
+INSIDE float clipped(const Run& run, float u, const About& row) {
+  float found = row.weight * slope((int)LOSS, u, row.y, (float)run.parameter);
+  float size = fabsf(found) * row.norm, clip = (float)run.clip;
+  if (size <= clip) return found;
+  return size < INFINITE ? found * (clip / size) : 0.0f;  // what is not a number counts as nothing
+}
+
+// ---- a round
+
+struct Said { float x, y; };  // of coordinates c and half + c
+
+INSIDE float entry(const Run& run, i64 row, i64 j) {
+  return j < run.features ? once(run.X + row * run.features + j) : (float)run.intercept;
+}
+
+INSIDE Said said_by(const Run& run, const Place& place, const Numbers& at, const float* pulls, int c, int half) {
+  Said said = {0.0f, 0.0f};
+  if (!SPARSE)
+    for (int e = 0; e < place.count; e++) {
+      i64 row = run.picks[place.first + e];
+      said.x += pulls[e] * entry(run, row, c);
+      if (half + c < run.m) said.y += pulls[e] * entry(run, row, half + c);
+    }
+  float loud = at.push * run.loud[place.node];
+  if (loud != 0.0f) {
+    float x, y;
+    normal_pair(place.k0, place.k1, (u32)c, x, y);
+    said.x += loud * x;
+    said.y += loud * y;
+  }
+  return said;
+}
+
+INSIDE float margin(const Run& run, const Numbers& at, const float* z, i64 row) {  // by a warp
+  float u = 0.0f;
+  if (SPARSE) {
+    for (i64 e = run.indptr[row] + LANE; e < run.indptr[row + 1]; e += LANES)
+      u += run.values[e] * primal(run, at, z[run.indices[e]]);
+  } else {
+    const float* c = run.X + row * run.features;
+    for (int j = LANE; j < (int)run.features; j += LANES) u += c[j] * primal(run, at, z[j]);
+  }
+  u = warp_sum(u);
+  return run.intercept != 0.0 ? u + (float)run.intercept * primal(run, at, z[run.m - 1]) : u;
+}
+
+// Any number of nodes with any number of records.
+INSIDE void general(const Run& run, const Turn& turn, float* Z) {
+  int m = (int)run.m, half = (m + 1) / 2, size = turn.size;
+  const Place* places = run.places + turn.first;
+  const Numbers* at = run.numbers + turn.first;
+  const Slept* slept = run.slept + turn.first;
+  const float* W = run.weights + turn.corner;
+  int base = 0;
+  for (int p = 0; p < turn.speakers; p++) {
+    const Place place = places[p];
+    float factor = at[p].push * run.share[place.node];
+    for (int e = 0; e < place.count; e++)
+      if ((base + e) % WARPS == WARP) {
+        i64 row = run.picks[place.first + e];
+        float u = margin(run, at[p], Z + (i64)place.node * m, row);
+        if (LANE == 0) run.pulls[base + e] = factor * clipped(run, u, run.about[row]);
+      }
+    base += place.count;
+  }
+  BARRIER();
+  for (int c = THREAD; c < half; c += THREADS) {
+    bool both = half + c < m;
+    float sum_x = 0.0f, sum_y = 0.0f;
+    for (int p = 0, from = 0; p < size; p++) {
+      const Place place = places[p];
+      i64 mine = (i64)place.node * m + c;
+      float x = Z[mine], y = both ? Z[mine + half] : 0.0f;
+      run.total[mine] += caught_up(run, place, at[p], slept[p], x);
+      if (both) run.total[mine + half] += caught_up(run, place, at[p], slept[p], y);
+      if (p < turn.speakers && !AFTER) {
+        Said said = said_by(run, place, at[p], run.pulls + from, c, half);
+        x += said.x;
+        y += said.y;
+      }
+      from += place.count;
+      if (turn.flat) {
+        sum_x += x;
+        sum_y += y;
+      } else {
+        run.said[(i64)p * m + c] = x;
+        if (both) run.said[(i64)p * m + half + c] = y;
+      }
+    }
+    for (int q = 0; q < size; q++) {
+      float x = sum_x / (float)size, y = sum_y / (float)size;
+      if (!turn.flat) {
+        x = y = 0.0f;
+        for (int p = 0; p < size; p++) {
+          x += W[q * size + p] * run.said[(i64)p * m + c];
+          if (both) y += W[q * size + p] * run.said[(i64)p * m + half + c];
+        }
+      }
+      i64 mine = (i64)places[q].node * m + c;
+      Z[mine] = x;
+      if (both) Z[mine + half] = y;
+    }
+    for (int p = 0, from = 0; AFTER && p < turn.speakers; p++) {
+      const Place place = places[p];
+      Said said = said_by(run, place, at[p], run.pulls + from, c, half);
+      i64 mine = (i64)place.node * m + c;
+      Z[mine] += said.x;
+      if (both) Z[mine + half] += said.y;
+      from += place.count;
+    }
+  }
+  if (SPARSE) {  // what records add to few coordinates, after mixing
+    BARRIER();
+    for (int p = 0, from = 0; p < turn.speakers; p++) {
+      const Place place = places[p];
+      for (int e = 0; e < place.count; e++) {
+        i64 row = run.picks[place.first + e], begin = run.indptr[row], end = run.indptr[row + 1];
+        float pull = run.pulls[from + e];
+        for (int q = 0; q < size; q++) {
+          float share = AFTER ? (q == p ? 1.0f : 0.0f) : turn.flat ? 1.0f / (float)size : W[q * size + p];
+          if (share == 0.0f || pull == 0.0f) continue;
+          float* z = Z + (i64)places[q].node * m;
+          for (i64 at_entry = begin + THREAD; at_entry < end; at_entry += THREADS)
+            z[run.indices[at_entry]] += share * pull * run.values[at_entry];
+          if (THREAD == 0 && run.intercept != 0.0) z[m - 1] += share * pull * (float)run.intercept;
+        }
+        BARRIER();  // another row may have the same coordinates
+      }
+      from += place.count;
+    }
+  }
+  for (int p = 0; DESCENT && p < turn.speakers; p++)
+    for (int c = THREAD; c < m; c += THREADS) {
+      int j = c;
+      float* z = Z + (i64)places[p].node * m;
+      if (!SPARSE) {  // its own coordinates: they are the only ones that it has finished
+        j = c < half ? c : -1;
+        if (j >= 0 && half + j < m) z[half + j] = shrunk(run, -at[p].push, z[half + j]);
+      }
+      if (j >= 0) z[j] = shrunk(run, -at[p].push, z[j]);
+    }
+}
+
+// Two nodes with a dense row each. What a turn needs is asked for ahead of time, because a chain of loads takes longer
+// than the turn: which turn it is four turns before, who it is and with which numbers three, and the rows one. The first
+// two wait on the chip, in rings; what was asked for in a turn is there for all threads after the next turn's barrier.
+
+struct Slot { Place place[2]; Numbers at[2]; Slept slept[2]; float w[4]; };
+struct Rows { float a[PER][2], b[PER][2]; About about_a, about_b; };
+struct Rings { Turn turns[8]; Slot slots[4]; };
+#define WORDS_OF_TURN ((int)(sizeof(Turn) / 4))
+#define WORDS_OF_SLOT ((int)(sizeof(Slot) / 4))
+
+INSIDE void ask_turn(const Run& run, i64 at, Rings* rings) {
+  for (int w = THREAD; w < WORDS_OF_TURN; w += THREADS)
+    ask_word((u32*)&rings->turns[at & 7] + w, (const u32*)&run.turns[at] + w);
+}
+
+INSIDE void ask_slot(const Run& run, i64 at, Rings* rings) {
+  const Turn& turn = rings->turns[at & 7];
+  if (turn.pair != 1) return;
+  Slot* slot = &rings->slots[at & 3];
+  for (int w = THREAD; w < WORDS_OF_SLOT; w += THREADS) {
+    const u32* from = (const u32*)(run.places + turn.first) + w;
+    if (w >= 20) from = (const u32*)(run.numbers + turn.first) + (w - 20);
+    if (w >= 28) from = (const u32*)(run.slept + turn.first) + (w - 28);
+    if (w >= 44) from = (const u32*)(run.weights + turn.corner) + (w - 44);
+    if (w < 28 || w >= 44 || (!LINEAR && !FROZEN)) ask_word((u32*)slot + w, from);
+  }
+}
+
+INSIDE void fetch(const Run& run, i64 at, int half, const Rings* rings, Rows& rows) {
+  if (rings->turns[at & 7].pair != 1) return;
+  const Slot& slot = rings->slots[at & 3];
+  i64 row_a = slot.place[0].row, row_b = slot.place[1].row;
+  const About nobody = {0.0f, 0.0f, 0.0f, 0.0f};
+  rows.about_a = row_a >= 0 ? run.about[row_a] : nobody;
+  rows.about_b = row_b >= 0 ? run.about[row_b] : nobody;
+#pragma unroll
+  for (int k = 0; k < PER; k++)
+#pragma unroll
+    for (int side = 0; side < 2; side++) {
+      int c = THREAD + k * THREADS, j = c + side * half;
+      bool mine = c < half && j < run.m;
+      rows.a[k][side] = mine && row_a >= 0 ? entry(run, row_a, j) : 0.0f;
+      rows.b[k][side] = mine && row_b >= 0 ? entry(run, row_b, j) : 0.0f;
+    }
+}
+
+INSIDE void noise_of_two(float loud_a, float loud_b, const Place& a, const Place& b, int c, float na[PER][2], float nb[PER][2]) {
+  if (loud_a != 0.0f || loud_b != 0.0f) {
+    normals_of_two(a.k0, a.k1, b.k0, b.k1, (u32)c, (u32)THREADS, na, nb);
+    return;
+  }
+#pragma unroll
+  for (int k = 0; k < PER; k++) na[k][0] = na[k][1] = nb[k][0] = nb[k][1] = 0.0f;
+}
+
+INSIDE void pair(const Run& run, i64 number, const Rows& rows, int half, float* Z, const float* loudness, float* partial, Rings* rings) {
+  int m = (int)run.m, n = (int)run.n;
+  const Slot& slot = rings->slots[number & 3];
+  const Numbers at_a = slot.at[0], at_b = slot.at[1];
+  int a = slot.place[0].node, b = slot.place[1].node, speakers = rings->turns[number & 7].speakers;
+  float *za = Z + a * m, *zb = Z + b * m, *ta = run.total + (i64)a * m, *tb = run.total + (i64)b * m;
+  float loud_a = speakers > 0 ? at_a.push * loudness[a] : 0.0f, loud_b = speakers > 1 ? at_b.push * loudness[b] : 0.0f;
+  float va[PER][2], vb[PER][2], na[PER][2], nb[PER][2], oa[PER][2], ob[PER][2], ua = 0.0f, ub = 0.0f;
+#pragma unroll
+  for (int k = 0; k < PER; k++)
+#pragma unroll
+    for (int side = 0; side < 2; side++) {
+      int c = THREAD + k * THREADS, j = c + side * half;
+      bool mine = c < half && j < m;
+      va[k][side] = mine ? za[j] : 0.0f;
+      vb[k][side] = mine ? zb[j] : 0.0f;
+      oa[k][side] = mine ? once(ta + j) : 0.0f;
+      ob[k][side] = mine ? once(tb + j) : 0.0f;
+      ua += rows.a[k][side] * primal(run, at_a, va[k][side]);
+      ub += rows.b[k][side] * primal(run, at_b, vb[k][side]);
+    }
+  ua = warp_sum(ua);
+  ub = warp_sum(ub);
+  if (LANE == 0) { partial[2 * WARP] = ua; partial[2 * WARP + 1] = ub; }
+  noise_of_two(loud_a, loud_b, slot.place[0], slot.place[1], THREAD, na, nb);  // while the others come
+  asked_is_here();
+  BARRIER();
+  ask_turn(run, number + 4, rings);
+  ask_slot(run, number + 3, rings);
+  ua = ub = 0.0f;
+#pragma unroll
+  for (int w = 0; w < ALL_WARPS; w++) { ua += partial[2 * w]; ub += partial[2 * w + 1]; }
+  float pull_a = slot.place[0].count ? at_a.push * loudness[n + a] * clipped(run, ua, rows.about_a) : 0.0f;
+  float pull_b = slot.place[1].count ? at_b.push * loudness[n + b] * clipped(run, ub, rows.about_b) : 0.0f;
+  float w00 = slot.w[0], w01 = slot.w[1], w10 = slot.w[2], w11 = slot.w[3];
+#pragma unroll
+  for (int k = 0; k < PER; k++)
+#pragma unroll
+    for (int side = 0; side < 2; side++) {
+      int c = THREAD + k * THREADS, j = c + side * half;
+      if (!(c < half && j < m)) continue;
+      float x = va[k][side], y = vb[k][side];
+      ta[j] = oa[k][side] + caught_up(run, slot.place[0], at_a, slot.slept[0], x);
+      tb[j] = ob[k][side] + caught_up(run, slot.place[1], at_b, slot.slept[1], y);
+      float said_a = pull_a * rows.a[k][side] + loud_a * na[k][side];
+      float said_b = pull_b * rows.b[k][side] + loud_b * nb[k][side];
+      if (!AFTER) { x += said_a; y += said_b; }
+      float new_a = w00 * x + w01 * y, new_b = w10 * x + w11 * y;
+      if (AFTER) { new_a += said_a; new_b += said_b; }
+      if (DESCENT && speakers > 0) new_a = shrunk(run, -at_a.push, new_a);
+      if (DESCENT && speakers > 1) new_b = shrunk(run, -at_b.push, new_b);
+      za[j] = new_a;
+      zb[j] = new_b;
+    }
+}
+
+// Two nodes whose rows are sparse, or longer than a thread has registers for: z and sums stream by, a tile at a time.
+INSIDE void stream(const Run& run, i64 number, int half, float* Z, const float* loudness, float* partial, Rings* rings) {
+  int m = (int)run.m, n = (int)run.n;
+  const Slot& slot = rings->slots[number & 3];
+  const Numbers at_a = slot.at[0], at_b = slot.at[1];
+  int a = slot.place[0].node, b = slot.place[1].node, speakers = rings->turns[number & 7].speakers;
+  float *za = Z + (i64)a * m, *zb = Z + (i64)b * m, *ta = run.total + (i64)a * m, *tb = run.total + (i64)b * m;
+  float loud_a = speakers > 0 ? at_a.push * loudness[a] : 0.0f, loud_b = speakers > 1 ? at_b.push * loudness[b] : 0.0f;
+  i64 row_a = slot.place[0].row, row_b = slot.place[1].row;
+  asked_is_here();
+  BARRIER();  // z of the last turn is here
+  if (WARP == 0 || WARPS == 1) {
+    float u = row_a >= 0 ? margin(run, at_a, za, row_a) : 0.0f;
+    if (LANE == 0) partial[0] = row_a >= 0 ? at_a.push * loudness[n + a] * clipped(run, u, run.about[row_a]) : 0.0f;
+  }
+  if (WARP == 1 || WARPS == 1) {
+    float u = row_b >= 0 ? margin(run, at_b, zb, row_b) : 0.0f;
+    if (LANE == 0) partial[1] = row_b >= 0 ? at_b.push * loudness[n + b] * clipped(run, u, run.about[row_b]) : 0.0f;
+  }
+  BARRIER();
+  ask_turn(run, number + 4, rings);
+  ask_slot(run, number + 3, rings);
+  float w00 = slot.w[0], w01 = slot.w[1], w10 = slot.w[2], w11 = slot.w[3];
+  for (int first = THREAD; first < half; first += PER * THREADS) {
+    float va[PER][2], vb[PER][2], oa[PER][2], ob[PER][2], na[PER][2], nb[PER][2];
+#pragma unroll
+    for (int k = 0; k < PER; k++)
+#pragma unroll
+      for (int side = 0; side < 2; side++) {
+        int c = first + k * THREADS, j = c + side * half;
+        bool mine = c < half && j < m;
+        va[k][side] = mine ? za[j] : 0.0f;
+        vb[k][side] = mine ? zb[j] : 0.0f;
+        oa[k][side] = mine ? once(ta + j) : 0.0f;
+        ob[k][side] = mine ? once(tb + j) : 0.0f;
+      }
+    noise_of_two(loud_a, loud_b, slot.place[0], slot.place[1], first, na, nb);
+#pragma unroll
+    for (int k = 0; k < PER; k++)
+#pragma unroll
+      for (int side = 0; side < 2; side++) {
+        int c = first + k * THREADS, j = c + side * half;
+        if (!(c < half && j < m)) continue;
+        float x = va[k][side], y = vb[k][side];
+        ta[j] = oa[k][side] + caught_up(run, slot.place[0], at_a, slot.slept[0], x);
+        tb[j] = ob[k][side] + caught_up(run, slot.place[1], at_b, slot.slept[1], y);
+        float said_a = loud_a * na[k][side], said_b = loud_b * nb[k][side];
+        if (!AFTER) { x += said_a; y += said_b; }
+        float new_a = w00 * x + w01 * y, new_b = w10 * x + w11 * y;
+        if (AFTER) { new_a += said_a; new_b += said_b; }
+        za[j] = new_a;
+        zb[j] = new_b;
+      }
+  }
+  for (int p = 0; p < 2; p++) {  // what the records add to few coordinates, after mixing
+    BARRIER();
+    float pull = partial[p], share_a = AFTER ? (p == 0 ? 1.0f : 0.0f) : slot.w[p], share_b = AFTER ? (p == 1 ? 1.0f : 0.0f) : slot.w[2 + p];
+    if (pull == 0.0f) continue;
+    i64 row = p ? row_b : row_a, end = run.indptr[row + 1];
+    for (i64 e = run.indptr[row] + THREAD; e < end; e += THREADS) {
+      int j = run.indices[e];
+      float value = pull * run.values[e];
+      za[j] += share_a * value;
+      zb[j] += share_b * value;
+    }
+    if (THREAD == 0 && run.intercept != 0.0) {
+      za[m - 1] += share_a * pull * (float)run.intercept;
+      zb[m - 1] += share_b * pull * (float)run.intercept;
+    }
+  }
+  if (DESCENT) BARRIER();
+  for (int j = THREAD; DESCENT && j < m; j += THREADS) {
+    if (speakers > 0) za[j] = shrunk(run, -at_a.push, za[j]);
+    if (speakers > 1) zb[j] = shrunk(run, -at_b.push, zb[j]);
+  }
+}
+
+// Several nodes with a record each at the most. A thread has its own coordinates of all of them, a tile at a time.
+#define CROWD 32
+struct Stage { Place place[CROWD]; Numbers at[CROWD]; Slept slept[CROWD]; About about[CROWD]; };
+
+INSIDE float pulled(const Run& run, const Turn& turn, const float* loudness, const Stage* stage, int p, float u) {
+  bool pulls = p < turn.speakers && stage->place[p].count > 0;
+  float factor = stage->at[p].push * loudness[run.n + stage->place[p].node];
+  return pulls ? factor * clipped(run, u, stage->about[p]) : 0.0f;
+}
+
+INSIDE void margins_of_crowd(const Run& run, const Turn& turn, int half, const float* Z, const float* loudness, float* partial, Stage* stage) {
+  int m = (int)run.m, size = turn.size;
+  if (SPARSE || half > PER * THREADS) {  // a warp each
+    for (int p = WARP; p < size; p += WARPS) {
+      i64 row = stage->place[p].row;
+      float u = row >= 0 ? margin(run, stage->at[p], Z + (i64)stage->place[p].node * m, row) : 0.0f;
+      if (LANE == 0) stage->about[p].unused = pulled(run, turn, loudness, stage, p, u);
+    }
+    return;
+  }
+  for (int first = 0; first < size; first += 4) {  // all threads, four at a time
+    float u[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+#pragma unroll
+    for (int q = 0; q < 4; q++) {
+      int p = first + q < size ? first + q : first;
+      i64 row = stage->place[p].row;
+      const float* z = Z + (i64)stage->place[p].node * m;
+#pragma unroll
+      for (int k = 0; k < PER; k++)
+#pragma unroll
+        for (int side = 0; side < 2; side++) {
+          int c = THREAD + k * THREADS, j = c + side * half;
+          if (row >= 0 && c < half && j < m) u[q] += entry(run, row, j) * primal(run, stage->at[p], z[j]);
+        }
+    }
+#pragma unroll
+    for (int q = 0; q < 4; q++) {
+      u[q] = warp_sum(u[q]);
+      if (LANE == 0 && first + q < size) partial[(first + q) * WARPS + WARP] = u[q];
+    }
+  }
+  BARRIER();
+  for (int p = THREAD; p < size; p += THREADS) {
+    float u = 0.0f;
+    for (int w = 0; w < WARPS; w++) u += partial[p * WARPS + w];
+    stage->about[p].unused = pulled(run, turn, loudness, stage, p, u);
+  }
+}
+
+INSIDE void tile_of_crowd(const Run& run, const Turn& turn, int tile, int half, float* Z, const float* loudness, const Stage* stage) {
+  int m = (int)run.m, size = turn.size;
+  float sum[PER][2];
+#pragma unroll
+  for (int k = 0; k < PER; k++) sum[k][0] = sum[k][1] = 0.0f;
+  for (int first = 0; first < size; first += 2) {
+    int second = first + 1 < size ? first + 1 : first;
+    const Place &a = stage->place[first], &b = stage->place[second];
+    bool two = second > first;
+    float loud_a = first < turn.speakers ? stage->at[first].push * loudness[a.node] : 0.0f;
+    float loud_b = second < turn.speakers && two ? stage->at[second].push * loudness[b.node] : 0.0f;
+    float pull_a = SPARSE ? 0.0f : stage->about[first].unused, pull_b = two && !SPARSE ? stage->about[second].unused : 0.0f;
+    float na[PER][2], nb[PER][2], ra[PER][2], rb[PER][2], oa[PER][2], ob[PER][2], va[PER][2], vb[PER][2];
+    float *ta = run.total + (i64)a.node * m, *tb = run.total + (i64)b.node * m;
+    float *za = Z + (i64)a.node * m, *zb = Z + (i64)b.node * m;
+#pragma unroll
+    for (int k = 0; k < PER; k++)
+#pragma unroll
+      for (int side = 0; side < 2; side++) {
+        int c = tile + k * THREADS, j = c + side * half;
+        bool mine = c < half && j < m;
+        ra[k][side] = mine && pull_a != 0.0f ? entry(run, a.row, j) : 0.0f;
+        rb[k][side] = mine && pull_b != 0.0f ? entry(run, b.row, j) : 0.0f;
+        oa[k][side] = mine ? once(ta + j) : 0.0f;
+        ob[k][side] = mine && two ? once(tb + j) : 0.0f;
+        va[k][side] = mine ? za[j] : 0.0f;
+        vb[k][side] = mine ? zb[j] : 0.0f;
+      }
+    noise_of_two(loud_a, loud_b, a, b, tile, na, nb);
+#pragma unroll
+    for (int k = 0; k < PER; k++)
+#pragma unroll
+      for (int side = 0; side < 2; side++) {
+        int c = tile + k * THREADS, j = c + side * half;
+        if (!(c < half && j < m)) continue;
+        float x = va[k][side], y = vb[k][side];
+        ta[j] = oa[k][side] + caught_up(run, a, stage->at[first], stage->slept[first], x);
+        if (two) tb[j] = ob[k][side] + caught_up(run, b, stage->at[second], stage->slept[second], y);
+        float said_a = pull_a * ra[k][side] + loud_a * na[k][side], said_b = pull_b * rb[k][side] + loud_b * nb[k][side];
+        if (turn.flat && !AFTER) {
+          sum[k][side] += x + said_a + (two ? y + said_b : 0.0f);
+        } else {  // what is said stands where z stood, if it joins after mixing
+          run.said[(i64)first * m + j] = AFTER ? x : x + said_a;
+          if (two) run.said[(i64)second * m + j] = AFTER ? y : y + said_b;
+          if (AFTER) {
+            za[j] = said_a;
+            if (two) zb[j] = said_b;
+          }
+        }
+      }
+  }
+  const float* W = run.weights + turn.corner;
+  for (int q = 0; q < size; q++) {
+    float* z = Z + (i64)stage->place[q].node * m;
+#pragma unroll
+    for (int k = 0; k < PER; k++)
+#pragma unroll
+      for (int side = 0; side < 2; side++) {
+        int c = tile + k * THREADS, j = c + side * half;
+        if (!(c < half && j < m)) continue;
+        float x = sum[k][side] / (float)size;
+        if (!(turn.flat && !AFTER)) {
+          x = AFTER ? z[j] : 0.0f;
+          for (int p = 0; p < size; p++) x += W[q * size + p] * run.said[(i64)p * m + j];
+        }
+        z[j] = DESCENT && !SPARSE && q < turn.speakers ? shrunk(run, -stage->at[q].push, x) : x;
+      }
+  }
+}
+
+INSIDE void crowd(const Run& run, const Turn& turn, int half, float* Z, const float* loudness, float* partial, Stage* stage) {
+  int m = (int)run.m, size = turn.size;
+  for (int p = THREAD; p < size; p += THREADS) {
+    const About nobody = {0.0f, 0.0f, 0.0f, 0.0f};
+    Place place = run.places[turn.first + p];
+    stage->place[p] = place;
+    stage->at[p] = run.numbers[turn.first + p];
+    if (!LINEAR && !FROZEN) stage->slept[p] = run.slept[turn.first + p];
+    stage->about[p] = place.row >= 0 ? run.about[place.row] : nobody;
+  }
+  BARRIER();
+  margins_of_crowd(run, turn, half, Z, loudness, partial, stage);
+  BARRIER();
+  for (int tile = THREAD; tile < half; tile += PER * THREADS) tile_of_crowd(run, turn, tile, half, Z, loudness, stage);
+  if (!SPARSE) return;
+  const float* W = run.weights + turn.corner;
+  for (int p = 0; p < turn.speakers; p++) {  // what records add to few coordinates, after mixing
+    BARRIER();
+    float pull = stage->about[p].unused;
+    if (pull == 0.0f) continue;
+    i64 row = stage->place[p].row, begin = run.indptr[row];
+    int length = (int)(run.indptr[row + 1] - begin);
+    for (int at = THREAD; at < length * size; at += THREADS) {
+      int q = at / length;
+      i64 e = begin + at % length;
+      float share = AFTER ? (q == p ? 1.0f : 0.0f) : turn.flat ? 1.0f / (float)size : W[q * size + p];
+      if (share != 0.0f) Z[(i64)stage->place[q].node * m + run.indices[e]] += share * pull * run.values[e];
+    }
+    for (int q = THREAD; q < size && run.intercept != 0.0; q += THREADS) {
+      float share = AFTER ? (q == p ? 1.0f : 0.0f) : turn.flat ? 1.0f / (float)size : W[q * size + p];
+      Z[(i64)stage->place[q].node * m + m - 1] += share * pull * (float)run.intercept;
+    }
+  }
+  if (DESCENT) BARRIER();
+  for (int p = 0; DESCENT && p < turn.speakers; p++)
+    for (int j = THREAD; j < m; j += THREADS) {
+      float* z = Z + (i64)stage->place[p].node * m;
+      z[j] = shrunk(run, -stage->at[p].push, z[j]);
+    }
+}
+
+KERNEL BOUNDED rounds(const Run* runs) {
+  const Run run = runs[BLOCK_NUMBER];
+  int half = (int)((run.m + 1) / 2), n = (int)run.n, numbers_of_z = (int)(run.n * run.m);
+  Rings* rings = (Rings*)ROOM;
+  Stage* stage = (Stage*)(rings + 1);
+  float *partial = (float*)(stage + 1), *loudness = partial + CROWD * WARPS, *Z = ON_CHIP ? loudness + 2 * n : run.z;
+  for (int i = THREAD; i < n; i += THREADS) { loudness[i] = run.loud[i]; loudness[n + i] = run.share[i]; }
+  for (int j = THREAD; ON_CHIP && j < numbers_of_z; j += THREADS) Z[j] = run.z[j];
+  for (int k = 0; k < 4; k++) ask_turn(run, run.turns_first + k, rings);
+  asked_is_here();
+  BARRIER();
+  for (int k = 0; k < 3; k++) ask_slot(run, run.turns_first + k, rings);
+  asked_is_here();
+  BARRIER();
+  Rows rows, coming;
+  if (!SPARSE) fetch(run, run.turns_first, half, rings, rows);
+  for (i64 at = run.turns_first; at < run.turns_last; at++) {  // four turns stand after the last, and are no pairs
+    if (!SPARSE) fetch(run, at + 1, half, rings, coming);
+    int way = rings->turns[at & 7].pair;
+    if (way == 1 && SPARSE) {
+      stream(run, at, half, Z, loudness, partial, rings);
+    } else if (way == 1) {
+      pair(run, at, rows, half, Z, loudness, partial + (at & 1) * 2 * WARPS, rings);
+    } else {
+      const Turn turn = rings->turns[at & 7];
+      asked_is_here();
+      BARRIER();  // and z of the last turn is here
+      ask_turn(run, at + 4, rings);
+      ask_slot(run, at + 3, rings);
+      if (way == 2) crowd(run, turn, half, Z, loudness, partial, stage);
+      else general(run, turn, Z);
+    }
+    if (!SPARSE) rows = coming;
+  }
+  BARRIER();
+  for (int j = THREAD; ON_CHIP && j < numbers_of_z; j += THREADS) run.z[j] = Z[j];
+}
+
+// ---- what the nodes of a run put out after round t
+
+struct Averages {
+  i64 runs, t;
+  const Run* all;
+  float* out;  // [run][node][coordinate]
+};
+
+KERNEL averages(const Averages* given) {
+  const Averages w = *given;
+  i64 which = BLOCK_NUMBER % w.runs, part = BLOCK_NUMBER / w.runs, parts = BLOCKS / w.runs;
+  const Run run = w.all[which];
+  float inverse = (float)(1.0 / run.A[w.t]);
+  for (i64 j = part * THREADS + THREAD; j < run.n * run.m; j += parts * THREADS) {
+    i64 node = j / run.m;
+    const Place place = run.places[node];
+    Slept slept;
+    if (!LINEAR && !FROZEN) slept = run.slept[node];
+    float more = place.before < place.t ? caught_up(run, place, run.numbers[node], slept, run.z[j]) : 0.0f;
+    w.out[which * run.n * run.m + j] = (run.total[j] + more) * inverse;
+  }
+}
+
+#ifndef __CUDACC__
+// ---- blocks on the host
+
+typedef void (*Kernel)(const void*);
+struct Worker { Kernel kernel; const void* given; int thread, threads; i64 block, blocks; float* room; pthread_barrier_t* barrier; };
+
+static void* work(void* given) {
+  Worker* w = (Worker*)given;
+  my_thread = w->thread; my_threads = w->threads; my_block = w->block; my_blocks = w->blocks;
+  my_room = w->room; my_barrier = w->barrier;
+  w->kernel(w->given);
+  return 0;
+}
+
+extern "C" int launch(Kernel kernel, i64 blocks, int threads, i64 room_bytes, const void* given) {
+  if (threads < 1 || threads > 64) return 1;
+  float* memory = (float*)malloc((size_t)room_bytes + 64);
+  for (i64 block = 0; block < blocks; block++) {
+    Worker workers[64];
+    pthread_t ids[64];
+    pthread_barrier_t barrier;
+    pthread_barrier_init(&barrier, 0, (unsigned)threads);
+    for (int t = 0; t < threads; t++) workers[t] = {kernel, given, t, threads, block, blocks, memory, &barrier};
+    for (int t = 1; t < threads; t++) pthread_create(&ids[t], 0, work, &workers[t]);
+    work(&workers[0]);
+    for (int t = 1; t < threads; t++) pthread_join(ids[t], 0);
+    pthread_barrier_destroy(&barrier);
+  }
+  free(memory);
+  return 0;
+}
+#endif

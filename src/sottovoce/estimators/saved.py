@@ -1,0 +1,252 @@
+"""A fitted estimator in a folder, and back: the folder of a run, with the estimator's parameters beside it.
+
+What `save` writes is what `sottovoce train --out` writes, so that `predict`, `evaluate`, `report`, `account --verify`
+and `export` take it; and what `train` wrote `load` takes, too. Nothing in it is code: arrays, JSON and a schema. It is
+verified before it is believed, as `account --verify` does.
+
+What is not kept: the plan with its reasons (`plan_`), and by what this process knows records again.
+"""
+
+import json
+import math
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import check_is_fitted
+
+from sottovoce.data.schema import FILE as SCHEMA_FILE
+from sottovoce.data.schema import Schema, read_schema
+from sottovoce.errors import DataError, SpecError
+from sottovoce.estimators.base import Last, PrivateLinearModel
+from sottovoce.estimators.classifier import PrivateClassifier
+from sottovoce.estimators.regressor import PrivateRegressor
+from sottovoce.estimators.spent import Spent
+from sottovoce.evaluation.curves import public_link
+from sottovoce.privacy.calibration import Private
+from sottovoce.privacy.statement import PERSON, PrivacyStatement
+from sottovoce.run.result import Result, belonging
+
+FILE = "estimator.json"
+KINDS: dict[str, type[Any]] = {"PrivateClassifier": PrivateClassifier, "PrivateRegressor": PrivateRegressor}
+LABELS = (str, int, float, bool)
+"""Classes that a file can hold."""
+
+
+def save(model: Any, folder: str | Path, *, schema: str | Path | None = None, force: bool = False) -> Path:
+    """Keep a fitted `PrivateClassifier`, `PrivateRegressor` or search in a folder, as `sottovoce train --out` does.
+
+    Parameters
+    ----------
+    model : a fitted estimator of sottovoce; of a pipeline its last step, together with the schema
+    folder : where to, made if need be
+    schema : the schema.toml by which records were encoded, if they were: with it `sottovoce predict` takes raw files
+    force : whether to take the place of another release that lies there
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> from sottovoce import PrivateClassifier, load
+    >>> X, y = np.eye(200), np.arange(200) % 2
+    >>> model = PrivateClassifier(1.0, row_norm=1.0, classes=[0, 1], random_state=0).fit(X, y)
+    >>> with TemporaryDirectory() as folder:
+    ...     again = load(save(model, Path(folder, "first")))
+    >>> bool(np.array_equal(again.predict_proba(X), model.predict_proba(X))), again.privacy_ == model.privacy_
+    (True, True)
+    """
+    model = getattr(model, "best_estimator_", model)
+    if isinstance(model, Pipeline):
+        raise SpecError(
+            "a pipeline is not kept as one: save its last step, pipeline[-1], and give the schema by which the steps "
+            "before it encode records, if they do; other steps are yours to keep"
+        )
+    if not isinstance(model, PrivateLinearModel):
+        raise SpecError(
+            f"{type(model).__name__} is no model with a statement; save a PrivateClassifier, a PrivateRegressor or a "
+            "PrivateSearchCV"
+        )
+    check_is_fitted(model)
+    text = Path(schema).read_bytes() if schema is not None else getattr(model, "_schema_text", None)
+    columns = model._result.features if model._run_scale is not None else None
+    if schema is not None:
+        columns = _fitting(read_schema(schema), model).features
+    odd = [label for label in model._named() or () if not isinstance(label, LABELS)]
+    if odd:
+        raise SpecError(f"the class {odd[0]!r} cannot be kept in a file; fit with texts, numbers or truth values")
+    beside = {} if text is None else {SCHEMA_FILE: text}
+    if model._run_scale is None:  # it was fitted as an estimator
+        beside[FILE] = json.dumps(_described(model), ensure_ascii=False, indent=2).encode()
+    return model.to_result(columns).save(folder, beside=beside, force=force)
+
+
+def _fitting(schema: Schema, model: PrivateLinearModel) -> Schema:
+    if schema.m != model.n_features_in_:
+        raise SpecError(
+            f"the schema makes {schema.m} features of a record, and the model has {model.n_features_in_}; give the "
+            "schema that it was fitted by"
+        )
+    return schema
+
+
+def _described(model: PrivateLinearModel) -> dict[str, Any]:
+    """All of a fitted estimator that its result does not say, as plain values."""
+    params = model.get_params(deep=False)
+    if isinstance(params["random_state"], np.random.Generator | np.random.RandomState):
+        params["random_state"] = model.spec_.seed  # what it gave
+    spent = getattr(model, "spent_", None)
+    return {
+        "format": 1,
+        "estimator": next(name for name, kind in KINDS.items() if isinstance(model, kind)),
+        "params": {name: _plain(value, name) for name, value in params.items()},
+        "labels": model.classes_.dtype.str if isinstance(model, PrivateClassifier) else None,
+        "named": hasattr(model, "feature_names_in_"),
+        "row_norm": model.row_norm_,
+        "earlier": [statement.to_dict() for statement in model._last.statements[:-1]],
+        "spent": None if spent is None else asdict(spent) | {"epsilon": str(spent.epsilon)},
+    }
+
+
+def _plain(value: Any, name: str) -> Any:
+    """A parameter as JSON knows it; what JSON does not know is in a box that names it."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    if isinstance(value, float):
+        return {"float": str(value)}
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, list | tuple):
+        listed = [_plain(each, name) for each in value]
+        return {"tuple": listed} if isinstance(value, tuple) else listed
+    if name == "budget":
+        return {"budget": asdict(value) | {"path": str(value.path)}}
+    if isinstance(value, dict):
+        return {"pairs": [[_plain(key, name), _plain(each, name)] for key, each in value.items()]}
+    raise SpecError(f"{name} is {value!r}, which cannot be kept in a file; fit with plain values")
+
+
+def _value(plain: Any) -> Any:
+    """`_plain` read back."""
+    if isinstance(plain, list):
+        return [_value(each) for each in plain]
+    if isinstance(plain, dict):
+        ((box, held),) = plain.items()
+        boxes: dict[str, Any] = {
+            "budget": _budget,
+            "float": float,
+            "tuple": lambda each: tuple(map(_value, each)),
+            "pairs": lambda each: {_value(key): _value(value) for key, value in each},
+        }
+        return boxes[box](held)
+    return plain
+
+
+def _budget(said: dict[str, Any]) -> Any:
+    from sottovoce.node.budget import Budget
+
+    return Budget(**said)
+
+
+def load(folder: str | Path) -> Any:
+    """The fitted estimator of a folder that `model.save`, `sottovoce train --out` or `tune --out` wrote.
+
+    Parameters
+    ----------
+    folder : a saved run; it is verified first, and refused where a file was changed or the statement is not what its
+        spec guarantees
+
+    Returns
+    -------
+    A `PrivateClassifier` or `PrivateRegressor` that predicts the same numbers; `privacy_` is its statement and
+    `schema_` the schema by which records are encoded, or None
+    """
+    folder = Path(folder)
+    result = Result.load(folder)
+    result.verify()
+    text = belonging(folder, FILE)
+    try:
+        model = _of_run(result) if text is None else _of_estimator(result, json.loads(text))
+    except (KeyError, TypeError, ValueError, AttributeError, StopIteration) as error:
+        if isinstance(error, DataError | SpecError):
+            raise
+        raise DataError(f"'{folder / FILE}' describes no estimator ({type(error).__name__}); save it anew") from None
+    model._schema_text = belonging(folder, SCHEMA_FILE)
+    model.schema_ = None if model._schema_text is None else _fitting(read_schema(folder / SCHEMA_FILE), model)
+    if text is None and model.schema_ is None and result.features is not None:
+        model.feature_names_in_ = np.array(result.features, dtype=object)
+    if text is None and model.schema_ is not None and model.schema_.label.classes is None:
+        model.target_bounds_ = model.target_bounds = model.schema_.label.low, model.schema_.label.high
+    return model
+
+
+def _of_estimator(result: Result, said: dict[str, Any]) -> Any:
+    """What `save` kept."""
+    params = {name: _value(plain) for name, plain in said["params"].items()}
+    model = KINDS[said["estimator"]](**params)
+    model.row_norm_ = float(said["row_norm"])
+    _common(model, result)
+    if isinstance(model, PrivateClassifier):
+        model.classes_ = np.array(result.classes, dtype=np.dtype(said["labels"]))
+    else:
+        if result.scale.targets is None:
+            raise DataError("the result says nothing of the range of its targets; save it anew")
+        model.target_bounds_ = result.scale.targets
+    if said["named"]:
+        model.feature_names_in_ = np.array(result.features, dtype=object)
+    model._keep(result.models)
+    model._learn(result)
+    labels, people = model._labels(), result.statement.unit == PERSON.name
+    names = tuple(model.nodes_.tolist())
+    problem = (names, model.n_features_in_, model.row_norm_, bool(model.fit_intercept), labels, people)
+    earlier = (PrivacyStatement.from_dict(each) for each in said["earlier"])
+    model._last = Last(problem, tuple(result.model.tolist()), (*earlier, result.statement))
+    if said["spent"] is not None:
+        model.spent_ = Spent(**said["spent"] | {"epsilon": float(said["spent"]["epsilon"])})
+    return model
+
+
+def _of_run(result: Result) -> Any:
+    """An estimator of what `sottovoce train` or a node kept, with as many of its parameters as it can have."""
+    problem, said = result.spec.problem, result.statement
+    noise = result.spec.privacy.noise
+    epsilon = noise.epsilon if isinstance(noise, Private) else said.epsilon
+    model: Any = (PrivateRegressor if result.classes is None else PrivateClassifier)(
+        None if math.isinf(epsilon) else epsilon,
+        said.delta,
+        loss=str(problem.loss),
+        adversary=said.adversary,
+        row_norm=result.scale.bound or problem.row_norm,
+        fit_intercept=problem.intercept > 0,
+        random_state=result.spec.seed,
+    )
+    model.row_norm_, model._run_scale = float(model.row_norm), result.scale
+    _common(model, result)
+    each = [replace(result, models=result.models[i : i + 1]) for i in range(len(result.models))]
+    coef, constant = np.array(result.coef), np.asarray(result.intercept)
+    every, constants = np.array([one.coef for one in each]), np.array([one.intercept for one in each])
+    if isinstance(model, PrivateClassifier):
+        model.classes = list(result.classes or ())
+        model.classes_ = np.array(model.classes)
+        shape = (-1, model.n_features_in_)
+        model.coef_, model.intercept_ = coef.reshape(shape), constant.reshape(-1)
+        model.node_coef_, model.node_intercept_ = every.reshape(len(each), *shape), constants.reshape(len(each), -1)
+    else:
+        model.coef_, model.intercept_ = coef, float(constant)
+        model.node_coef_, model.node_intercept_ = every, constants
+        model.target_bounds_, model.statistics_, model.r2_ = None, None, None
+        model.method_ = result.spec.algorithm.method.name
+    return model
+
+
+def _common(model: Any, result: Result) -> None:
+    problem = result.spec.problem
+    model.n_features_in_ = result.coef.shape[-1]
+    model.loss_, model.spec_ = str(problem.loss), result.spec
+    model.privacy_, model.history_ = result.statement, result.history
+    model.nodes_ = np.array(result.nodes or [str(i) for i in range(int(result.public["n"]))])
+    model._trained, model._result = b"", result
+    if result.classes is not None:
+        model.threshold_, model.link_ = result.scale.threshold, result.scale.link or public_link(problem.loss.name)

@@ -1,0 +1,129 @@
+"""MODEL_CARD.md: what a model is, on what it was trained, what it guarantees and what it is for."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sottovoce.privacy.release import ADVERSARIES
+from sottovoce.privacy.statement import UNITS, PrivacyStatement, number
+from sottovoce.run.result import Result
+
+WIDE = 1.96
+"""Standard errors on either side of a 95 % interval."""
+UNSTATED = "Its publisher has not said what it is for. Ask before you decide anything about anybody by it."
+
+
+def card(
+    result: Result,
+    name: str,
+    use: str | None = None,
+    evaluation: Mapping[str, Any] | None = None,
+    files: Sequence[str] = (),
+    bound: float | None = None,
+) -> str:
+    """The card of a result in Markdown: public numbers, and what the mechanism released."""
+    said, public = result.statement, result.public
+    problem, sizes = result.spec.problem, public["records"]
+    units = UNITS.make(said.unit).plural
+    each = f"{min(sizes):,}" if min(sizes) == max(sizes) else f"{min(sizes):,} to {max(sizes):,}"
+    date = result.environment.get("date", "not written down")
+    trained = {
+        "date": date,
+        "software": said.software or f"sottovoce {result.environment.get('sottovoce', '')}",
+        "owners": f"{public['n']:,}, with {each} {units} each, {sum(sizes):,} in all",
+        "features": f"{len(result.features):,}" if result.features is not None else f"{result.coef.shape[-1]:,}",
+        "loss and penalty": f"{problem.loss} + {problem.h}",
+        "rounds": f"{result.spec.algorithm.rounds:,}",
+        "longest row": "as they came" if bound is None else f"{bound:g}; longer ones are scaled down to it",
+    }
+    parts = [
+        f"# {_plain(name)}",
+        f"{_kind(result)}, trained by gossip between {public['n']:,} {'owner' if public['n'] == 1 else 'owners'} under "
+        f"differential privacy. {_plain(said.verdict())}",
+        "## Intended use",
+        _plain(use) if use else UNSTATED,
+        "## What it answers",
+        _answers(result),
+        "## Trained on",
+        _table(("public number", "value"), trained.items()),
+        "Who owns which records is not told here. Nothing on this page was computed outside the mechanism.",
+        "## Guarantee",
+        *_guarantee(said),
+        "## Evaluation",
+        *_evaluated(evaluation),
+        "## Files",
+        "\n".join(f"- `{file}`: {FILES[file]}" for file in files),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+FILES = {
+    "model.json": "names, public numbers and the mean model, with how to apply it",
+    "model.onnx": "the same as a graph in single precision; features in, answers out",
+    "statement.json": "the privacy statement; `sottovoce account --verify statement.json` computes it again",
+    "statement.txt": "the same in words",
+    "MODEL_CARD.md": "this page",
+}
+
+
+def _kind(result: Result) -> str:
+    if result.classes is None:
+        return "A linear regression"
+    return f"A linear classifier of {len(result.classes)} classes"
+
+
+def _answers(result: Result) -> str:
+    classes, scale = result.classes, result.scale
+    if classes is None:
+        if scale.targets is None:
+            return "A number."
+        return f"A number; it was trained on targets from {scale.targets[0]:g} to {scale.targets[1]:g}."
+    if len(classes) == 2:
+        return (
+            f"The positive class is **{_plain(classes[1])}**: the answer where the score is {scale.threshold:g} or "
+            f"more. Below, it is **{_plain(classes[0])}**."
+        )
+    return f"The class with the largest score: {', '.join(f'**{_plain(label)}**' for label in classes)}."
+
+
+def _guarantee(said: PrivacyStatement) -> list[str]:
+    adversary = ADVERSARIES.read(said.adversary)
+    rows = {
+        "ε": number(said.epsilon),
+        "δ": f"{said.delta:g}",
+        "adversary": f"{said.adversary}, who sees {adversary.sees}",
+        "neighbouring data": said.adjacency,
+        "unit": said.unit,
+    }
+    rests = "\n".join(f"- {_plain(text)}" for text in said.assumptions)
+    open_ = "\n".join(f"- {_plain(text)}" for text in said.not_covered)
+    return [_table(("", ""), rows.items()), "It rests on this:", rests, "It does not cover:", open_]
+
+
+def _evaluated(evaluation: Mapping[str, Any] | None) -> list[str]:
+    if evaluation is None:
+        return ["No private evaluation was made, and figures that are not private are not published."]
+    rows = []
+    for name, figure in evaluation["figures"].items():
+        value, error = float(figure["value"]), float(figure["standard_error"])
+        low, high = value - WIDE * error, value + WIDE * error
+        rows.append((name.replace("_", " "), f"{value:.4f}", f"{low:.4f} to {high:.4f}"))
+    return [
+        f"Noisy tallies over {int(evaluation['records']):,} records that were held out of training, covered by the "
+        "guarantee above. Intervals count the noise and that these records are a sample.",
+        _table(("figure", "value", "95 % interval"), rows),
+    ]
+
+
+def _table(head: Sequence[str], rows: Any) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(_plain(cell) for cell in line) + " |" for line in lines)
+
+
+_SIGNS = re.compile(r"([\\`*_{}\[\]<>|#])")
+
+
+def _plain(text: Any) -> str:
+    """Text that Markdown shows as it is, on one line."""
+    shown = "".join(sign if sign.isprintable() else " " for sign in str(text))
+    return "---" if shown == "---" else _SIGNS.sub(r"\\\1", shown)

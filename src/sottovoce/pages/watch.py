@@ -1,0 +1,125 @@
+"""The consortium as a page: sites, rounds, who waits for whom, budgets and the statement.
+
+Everything comes from files and messages that exist: what the server tells an administrator who asks for a run's
+status, or a site's own ledger. Nothing new is sent between sites, and the page is of this machine alone.
+"""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from time import time
+from typing import Any
+
+from sottovoce.consortium.agreement import FILE, Agreement, read_agreement
+from sottovoce.consortium.evaluation import statement
+from sottovoce.consortium.project import kind_of
+from sottovoce.consortium.submit import Administrator, Status
+from sottovoce.errors import SpecError
+from sottovoce.node.budget import overview
+from sottovoce.node.site import FILE as SITE_FILE
+from sottovoce.node.site import read_site
+from sottovoce.node.store import Store
+from sottovoce.pages.server import Page
+from sottovoce.privacy.accounting import price
+
+Look = Callable[[], dict[str, Any]]
+SILENT = 60.0
+"""Seconds after which a site that the server has not heard of is shown as missing."""
+
+
+def page(look: Look, agreement: Agreement) -> Page:
+    """A page that looks again whenever it is asked."""
+    return Page("watch", f"{agreement.name}: {agreement.run_name}", lambda fields: look())
+
+
+def frame(agreement: Agreement) -> dict[str, Any]:
+    """What is settled before anything runs: sites, records, the guarantee."""
+    promised = statement(agreement)
+    return {
+        "run": agreement.run_name,
+        "digest": agreement.run.digest,
+        "records": {site.name: site.records for site in agreement.sites},
+        "verdict": promised.verdict(),
+        "paragraph": promised.paragraph(),
+        "epsilon": promised.epsilon,
+        "delta": promised.delta,
+    }
+
+
+def of_run(agreement: Agreement, status: Status, missing: list[str]) -> dict[str, Any]:
+    """As an administrator sees it: how far every site is, whom it waits for, what its records have cost so far."""
+    spent = _spending(agreement)
+    sites = []
+    for name in agreement.run.nodes:
+        row = status.progress.get(name)
+        waits = row["waits"] if row else None
+        sites.append(
+            {
+                "name": name,
+                "here": name not in missing,
+                "round": row["round"] if row else None,
+                "rounds": agreement.run.T,
+                "waits": waits["for"] if waits and waits["seconds"] >= 2 else None,
+                "seconds": waits["seconds"] if waits else 0.0,
+                "spent": spent(name, row["round"]) if row else None,
+            }
+        )
+    return frame(agreement) | {"state": status.state, "job": status.job, "sites": sites, "budgets": []}
+
+
+def _spending(agreement: Agreement) -> Callable[[str, int], float]:
+    """ε of a site's records after so many rounds, by the statement's own events."""
+    promised = statement(agreement)
+    events = {agreement.run.nodes[i]: group.event for group in promised.groups for i in group.nodes}
+    known: dict[tuple[str, int], float] = {}
+
+    def spent(name: str, rounds: int) -> float:
+        if rounds == 0:
+            return 0.0
+        event = events[name]
+        count = min(event.rounds, math.ceil(rounds / agreement.run.T * event.rounds))
+        if (name, count) not in known:
+            known[name, count] = float(price([event.after(count)], promised.delta).epsilon)
+        return known[name, count]
+
+    return spent
+
+
+def of_folder(agreement: Agreement, folder: Path) -> dict[str, Any]:
+    """As a site sees it: its own ledger, with what each run released and what its records' budget has left."""
+    found = overview(Store(folder, reading=True))
+    runs = [
+        {
+            "name": run["node"],
+            "here": True,
+            "round": run["released"],
+            "rounds": run["rounds"],
+            "waits": None,
+            "seconds": 0.0,
+            "spent": None,
+            "run": run["name"],
+            "state": run["state"],
+        }
+        for run in found["runs"]
+    ]
+    latest = runs[-1]["state"] if runs else "no run yet"
+    return frame(agreement) | {"state": latest, "job": found["head"][:16], "sites": runs, "budgets": found["datasets"]}
+
+
+def looking(kit: Path, admin: Administrator | None) -> tuple[Agreement, Look]:
+    """How to look from a kit: an administrator's asks the server, a site's reads its own ledger."""
+    agreement = read_agreement(kit / "local" / FILE)
+    if admin is not None:
+
+        def ask() -> dict[str, Any]:
+            jobs = admin.jobs()
+            status = admin.status(admin.latest()) if jobs else Status("", "not submitted yet", {})
+            return of_run(agreement, status, admin.missing(time() - SILENT))
+
+        return agreement, ask
+    if kind_of(kit) != "site":
+        raise SpecError(
+            f"'{kit}' is the server's kit, which knows nothing of a run; take a site's or the administrator's"
+        )
+    folder = read_site(kit / "local" / SITE_FILE).state
+    return agreement, lambda: of_folder(agreement, folder)

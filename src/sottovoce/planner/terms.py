@@ -1,0 +1,176 @@
+"""The terms that estimators and the command share before a run is planned, from public numbers alone.
+
+What δ is where nobody says, which nodes are too small to be heard, how large the intercept's column is, and what
+classes count: weights and priors that the user knows, never ones that were counted in the records.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sottovoce._types import Array
+from sottovoce.errors import DataError, PrivacyError, SpecError
+from sottovoce.privacy import calibration
+from sottovoce.privacy.accounting import check_delta
+from sottovoce.problem.regularisers import Euclidean
+from sottovoce.run.spec import Spec
+
+INTERCEPT = 0.5
+"""B, the value of the intercept's column beside rows of norm at most 1: L grows by a ninth, the intercept can move."""
+SMALL_INTERCEPT = 0.25
+"""B where what counts is the side of 0 on which a score lies: L grows by 3 %, and a score of 1 is not so far."""
+STEEPEST = 2.0
+"""Where a loss has no bounded slope, slopes are clipped to that of an error of the width of [−1, 1]."""
+
+
+def budget(epsilon: Any, delta: Any, units: int) -> tuple[float | None, float]:
+    """ε (None for no noise) and δ, by default 1e-5 or half a record's share, whichever is smaller.
+
+    Examples
+    --------
+    >>> budget(1.0, "auto", 1000), budget(float("inf"), 1e-6, 1000)
+    ((1.0, 1e-05), (None, 1e-06))
+    """
+    if isinstance(epsilon, float | int | np.number) and not epsilon > 0:
+        raise PrivacyError(f"epsilon must be over 0 (None for no privacy at all), not {epsilon}")
+    if epsilon is not None and not is_number(epsilon):
+        raise PrivacyError(f"epsilon must be a number over 0 (None for no privacy at all), not {epsilon!r}")
+    if delta == "auto":
+        delta = min(1e-5, 0.5 / units)
+    elif not is_number(delta):
+        raise PrivacyError(f"delta must be 'auto' or a number between 0 and 1, not {delta!r}")
+    check_delta(float(delta))
+    return None if epsilon is None or math.isinf(epsilon) else float(epsilon), float(delta)
+
+
+def is_number(value: Any) -> bool:
+    """Whether it is one, and no truth value."""
+    return isinstance(value, float | int | np.number) and not isinstance(value, bool) and value == value
+
+
+def refuse_small_nodes(
+    sizes: tuple[int, ...], names: tuple[str, ...], epsilon: float | None, delta: float, of: str
+) -> None:
+    """A node so small that its noise is larger than anything it could say brings nothing but noise.
+
+    In a single release of all q records, the least that can be asked of a node, the noise has a deviation of 2Lz/q in
+    each coordinate, where L bounds every gradient.
+    """
+    if epsilon is None:
+        return
+    least = math.ceil(2 * calibration.single(epsilon, delta))
+    for q, name in zip(sizes, names, strict=True):
+        if q < least:
+            raise DataError(
+                f"node '{name}' has too few {of} (n_samples = {q}): at epsilon = {epsilon:g} and delta = {delta:g} "
+                f"fewer than {least} drown in their own noise; leave the node out, merge it with another, or give a "
+                "larger epsilon"
+            )
+
+
+def steepest(outputs: int, row: float, intercept: float) -> float:
+    """The clip of a loss without a bounded slope."""
+    return STEEPEST * math.sqrt(outputs) * math.hypot(row, intercept)
+
+
+@dataclass(frozen=True, eq=False)
+class Weighing:
+    """What the classes count, and how likely they are: public numbers in the order of the classes, or None.
+
+    Examples
+    --------
+    >>> weighing = Weighing.of(["no", "yes"], "balanced", {"no": 0.9, "yes": 0.1})
+    >>> weighing.of_classes([0, 1, 1]), round(weighing.mean, 3)
+    (array([0.11111111, 1. , 1. ]), 0.2)
+    """
+
+    weights: Array | None = None
+    prior: Array | None = None
+
+    @classmethod
+    def of(cls, classes: Sequence[Any], class_weight: Any, prior: Any) -> "Weighing":
+        """From a user's words: {class: number}, numbers in the order of the classes, or 'balanced'."""
+        shares = None
+        if prior is not None:
+            shares = _of_classes(prior, classes, "prior", None)
+            if not math.isclose(shares.sum(), 1.0, abs_tol=1e-3):
+                raise SpecError(
+                    f"the shares of a prior sum to 1, not to {shares.sum():g}; give the share of every class"
+                )
+            shares = shares / shares.sum()
+        if class_weight is None:
+            return cls(None, shares)
+        if isinstance(class_weight, str):
+            if class_weight != "balanced":
+                raise SpecError(f"class_weight must be None, 'balanced' or a dictionary, not {class_weight!r}")
+            if shares is None:
+                raise PrivacyError(
+                    "class_weight='balanced' needs how likely each class is, which would have to be read off the data; "
+                    "give a public prior, such as prior={'no': 0.97, 'yes': 0.03}"
+                )
+            return cls(1.0 / (len(shares) * shares), shares)
+        return cls(_of_classes(class_weight, classes, "class_weight", 1.0), shares)
+
+    @property
+    def largest(self) -> float:
+        """The largest weight, which counts as 1 in the mechanism."""
+        return 1.0 if self.weights is None else float(self.weights.max())
+
+    @property
+    def mean(self) -> float:
+        """The mean weight, by the prior or, without one, by that which the weights would balance: so they are meant."""
+        if self.weights is None:
+            return 1.0
+        prior = self.prior
+        if prior is None:
+            prior = (1.0 / self.weights) / np.sum(1.0 / self.weights)
+        return float(np.dot(prior, self.weights) / self.weights.max())
+
+    def of_classes(self, numbers: Any) -> Array | None:
+        """What records of these class numbers count, at most 1; None where all count the same."""
+        if self.weights is None:
+            return None
+        return np.asarray((self.weights / self.weights.max())[np.asarray(numbers).astype(int)])
+
+    def started(self, spec: Spec, features: int) -> Spec:
+        """With a prior the constant terms start at the log-odds of each class, as the weights leave them."""
+        if self.prior is None or not spec.problem.intercept:
+            return spec
+        shares = self.prior
+        if self.weights is not None:
+            shares = self.prior * self.weights / np.dot(self.prior, self.weights)
+        odds = np.log(shares[1:] / shares[:1]) if len(shares) == 2 else np.log(shares / (1 - shares))
+        if spec.problem.loss.name == "softmax":
+            odds = np.log(shares) - np.mean(np.log(shares))
+        if np.allclose(odds, 0.0):
+            return spec
+        centre = np.zeros((len(odds), features + 1))
+        centre[:, -1] = odds / spec.problem.intercept
+        return spec.but(algorithm__distance=Euclidean(tuple(centre.ravel().tolist())))
+
+
+def _of_classes(given: Any, classes: Sequence[Any], name: str, default: float | None) -> Array:
+    """One public number over 0 a class, from a dictionary or a list in the order of the classes."""
+    known = np.asarray(classes).tolist()
+    if isinstance(given, Mapping):
+        odd = [key for key in given if key not in known]
+        lacking = [label for label in known if label not in given] if default is None else []
+        if odd or lacking:
+            what = f"names {odd[0]!r}, which is no class" if odd else f"says nothing of the class {lacking[0]!r}"
+            raise SpecError(f"{name} {what}; the classes are {known}")
+        values = [given.get(label, default) for label in known]
+    else:
+        values = list(given) if np.ndim(given) == 1 else []
+    try:
+        numbers = np.array(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        numbers = np.empty(0)
+    if numbers.shape != (len(known),) or not np.all((numbers > 0) & np.isfinite(numbers)):
+        raise SpecError(
+            f"{name} must be a public number over 0 for each of the {len(known)} classes, by their labels or in "
+            f"their order, not {given!r}"
+        )
+    return numbers

@@ -1,0 +1,156 @@
+"""Releases that are made once: the look at the shape of the data, evaluations, the best run of a search."""
+
+import warnings
+from functools import cache
+
+import numpy as np
+import pytest
+
+from sottovoce import AlgorithmSpec, PrivateClassifier, PrivateSearchCV, Spec
+from sottovoce.auditing import attacked, audit_look, audit_statistics, audit_tally
+from sottovoce.auditing.bounds import noisier
+from sottovoce.errors import SpecError
+from sottovoce.evaluation import Tally
+from sottovoce.privacy import search
+from sottovoce.privacy.events import FullEvent, SearchEvent
+
+DELTA = 1e-5
+LOOK = Spec(AlgorithmSpec(2), seed=1).but(privacy__noise="private(8)", privacy__moments="moments(0, 0.4)")
+
+
+# -- the look at the shape of the data --
+
+
+@pytest.mark.parametrize(
+    ("moments", "least"), [("moments(0, 0.4)", 0.75), ("moments(0.3)", 0.75), ("moments(0.005, 0.03, 0.05)", 0.5)]
+)
+def test_a_look_is_nearly_caught_and_not_quite(moments, least):
+    """Two rows that move the centre most, or the length, or all of it together less than each by itself."""
+    found = audit_look(LOOK.but(privacy__moments=moments), np.array([12, 30]), 3, runs=3000, seed=2)
+    assert not found.broken and least * found.stated < found.at_least < found.stated, found.verdict()
+
+
+def test_a_secure_look_is_attacked_as_it_is():
+    found = audit_look(LOOK.but(seed=None), np.array([12]), 3, runs=1500)
+    assert found.scale > 0.9 and found.at_least > 0.6 * found.stated
+
+
+def test_a_look_with_half_of_its_noise_is_found():
+    honest = audit_look(LOOK, np.array([12]), 3, runs=1500, seed=2)
+    event = honest.event
+    assert isinstance(event, FullEvent)
+    twice = FullEvent(event.records, event.batch, event.clip, 2 * event.sigma, 1)
+    assert audit_look(LOOK, np.array([12]), 3, runs=1500, seed=2, stated=twice).broken
+
+
+def test_what_has_no_look_is_refused():
+    with pytest.raises(SpecError, match="no look at the shape"):
+        audit_look(LOOK.but(privacy__moments="none"), np.array([12]), 3)
+
+
+# -- sufficient statistics --
+
+STATISTICS = Spec(AlgorithmSpec(1, method="statistics"), seed=1).but(
+    privacy__noise="private(4)", privacy__sampling="full", network__activation="everyone", problem__loss="squared",
+    problem__intercept=0.5,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("method", ["statistics", "statistics(0.5)", "mean"])
+def test_statistics_are_nearly_caught_and_half_of_their_noise_is(method):
+    spec = STATISTICS.but(algorithm__method=method)
+    found = audit_statistics(spec, np.array([8, 9]), 2, runs=1500, seed=2)
+    assert not found.broken and 2.0 < found.at_least < found.stated, found.verdict()
+    assert audit_statistics(spec, np.array([8]), 2, runs=1500, seed=2, stated=noisier(found.event, 2.0)).broken
+
+
+def test_secure_statistics_are_attacked_as_they_are():
+    found = audit_statistics(STATISTICS.but(seed=None), np.array([8]), 2, runs=800)
+    assert found.scale > 0.9 and found.at_least > 1.5
+
+
+def test_rounds_are_no_statistics():
+    with pytest.raises(SpecError, match="no statistics"):
+        audit_statistics(STATISTICS.but(algorithm__method="dual_averaging", privacy__clip=1.0), np.array([8]), 2)
+
+
+# -- evaluations --
+
+
+@pytest.mark.parametrize("ask", ["right", "confusion", "scores", "squares"])
+def test_an_evaluation_is_nearly_caught_and_half_of_its_noise_is(ask):
+    found = audit_tally(20, 4.0, DELTA, ask, runs=2500, seed=3)
+    assert not found.broken and 2.5 < found.at_least < found.stated, found.verdict()
+    smaller = Tally.of(np.array([20]), 2.0, DELTA).events[0]
+    assert audit_tally(20, 4.0, DELTA, ask, runs=2500, seed=3, stated=smaller).broken
+
+
+def test_secret_noise_of_an_evaluation_is_attacked_as_it_is():
+    found = audit_tally(10, 4.0, DELTA, "scores", runs=1000)
+    assert found.scale > 0.9 and found.at_least > 2.0
+
+
+# -- searches --
+
+ETA, GAMMA = 1.0, 0.2
+
+
+def best_of_many(worlds, key, z):
+    """The best of a random number of Gaussian releases, each its own score: nothing is let out that tells more."""
+    rng = np.random.default_rng(key)
+    counts = [search.draw(ETA, GAMMA, float(u)) for u in rng.random(len(worlds))]
+    return worlds / z + np.array([rng.standard_normal(k).max() for k in counts])
+
+
+def searched(z):
+    """What is stated of that: every run is one release with multiplier z."""
+    return SearchEvent.of([FullEvent(10, 10, 1.0, 2.0 * z / 10, 1)], ETA, GAMMA)
+
+
+def test_the_best_of_a_random_number_of_runs_keeps_what_is_stated_and_no_run_of_it_alone_does():
+    z = 0.8
+    found = attacked(searched(z), DELTA, lambda worlds, key: best_of_many(worlds, key, z), runs=6000, seed=1)
+    assert not found.broken and 0.3 * found.stated < found.at_least < found.stated, found.verdict()
+    less = attacked(searched(4 * z), DELTA, lambda worlds, key: best_of_many(worlds, key, z), runs=6000, seed=1)
+    assert less.broken, less.verdict()
+
+
+def test_a_real_search_is_attacked_by_what_it_lets_out_and_a_smaller_epsilon_is_not_kept():
+    """The coefficient of a column that one record alone has, of the best model; a fifth of the time it is held out."""
+
+    def fitted(world, seed):
+        X, y = np.tile([0.0, 1.0], (20, 1)), np.arange(20) % 2
+        X[0], y[0] = [1.0, 0.0], world
+        model = PrivateClassifier(
+            row_norm=1.0, classes=[0, 1], rounds=2, sampling="full", shape=False, fit_intercept=False, trust="centre"
+        )
+        grid = {"alpha": [1e-3, 1e-2]}
+        return PrivateSearchCV(model, grid, epsilon=30.0, delta=DELTA, runs=2, random_state=seed).fit(X, y)
+
+    @cache
+    def scores(worlds, key):
+        seeds = np.random.default_rng(key).integers(1 << 31, size=len(worlds)).tolist()
+        models = [fitted(world, seed) for world, seed in zip(worlds, seeds, strict=True)]
+        return np.array([model.best_estimator_.coef_[0, 0] for model in models])
+
+    def played(worlds, key):
+        return scores(tuple(worlds.tolist()), key)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        statement = fitted(0, 1).privacy_
+        event = statement.groups[0].event
+        assert isinstance(event, SearchEvent)
+        found = attacked(event, DELTA, played, runs=40, choosing=0.3, seed=4)
+        less = attacked(noisier(event, 40.0), DELTA, played, runs=40, choosing=0.3, seed=4)
+    assert not found.broken and found.stated == pytest.approx(statement.epsilon, rel=0.01)
+    assert found.at_least > 1.0 and less.stated < 1.0 and less.broken, (found.verdict(), less.verdict())
+
+
+def test_what_makes_no_audit_is_refused():
+    with pytest.raises(SpecError, match="no attack on 'wire'"):
+        audit_tally(10, 1.0, DELTA, "wire")
+    with pytest.raises(SpecError, match="at least 10 runs"):
+        audit_tally(10, 1.0, DELTA, runs=5)
+    with pytest.raises(SpecError, match="nothing to audit"):
+        attacked(FullEvent(1, 1, 1.0, 0.0, 1), DELTA, lambda worlds, key: worlds * 1.0)

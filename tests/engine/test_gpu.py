@@ -1,0 +1,218 @@
+"""The device's kernels, compiled for the host: their draws, and their trajectories over the contract's cover."""
+
+import shutil
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+from contract import BASE, CASES, NAMES, cloud, difference, job_of, with_sigma
+
+from sottovoce.algorithm.method import State
+from sottovoce.engine import ENGINES, reference
+from sottovoce.engine.gpu.formulas import written
+from sottovoce.engine.gpu.judge import judge_on
+from sottovoce.engine.gpu.machine import Cuda, Host, device
+from sottovoce.engine.gpu.products import fits
+from sottovoce.engine.gpu.rounds import averages
+from sottovoce.engine.gpu.runs import run_on
+from sottovoce.engine.gpu.source import filled
+from sottovoce.errors import SpecError
+from sottovoce.experiments.sweep import sweep
+from sottovoce.problem.losses import LOSSES
+from sottovoce.run.solve import together
+from sottovoce.run.spec import AlgorithmSpec, Execution, Spec
+from sottovoce.streams import Purpose, Streams
+
+HOSTS = ["host", "host with 3 threads"]
+
+
+@pytest.fixture(scope="module", params=[*HOSTS, pytest.param("device", marks=pytest.mark.gpu)])
+def machine(request):
+    if request.param == "device":
+        found = device()
+        return pytest.skip(found) if isinstance(found, str) else Cuda(special=False)
+    if shutil.which("g++") is None:
+        return pytest.skip("no C++ compiler")
+    return Host(3 if request.param == HOSTS[1] else 1)
+
+
+def engine_on(machine):
+    """The engine's own record, run elsewhere."""
+    return replace(ENGINES["gpu"], together=partial(run_on, machine), lacking=None)
+
+
+STEAD = {
+    "loss": {"softmax": "logistic"},
+    "h": {"l2_ball(0.7)": "l1(0.05)", "l1_ball(0.7)": "elastic_net(0.05, 0.1)", "simplex": "box(-0.5, 0.5)"},
+    "distance": {"centre": "euclidean", "entropy": "euclidean"},
+    "averaging": {"clipped(0.5)": "gossip", "trimmed(1)": "gossip(2)"},
+    "curvature": {0.2: 0.0},
+    "outputs": {3: 1},
+    "people": {True: False},
+}
+"""What the engine does not know, and what is put in its place: so that all pairs of what it knows are run."""
+
+
+def known(case):
+    case = {name: STEAD.get(name, {}).get(value, value) for name, value in case.items()}
+    return case | {"averaging": "gossip"} if case["averaging"] == "exact" and case["graph"] != "complete" else case
+
+
+KNOWN = [known(case) for case in CASES]
+
+
+@pytest.mark.parametrize("machine", ["host", pytest.param("device", marks=pytest.mark.gpu)], indirect=True)
+@pytest.mark.parametrize("case", KNOWN, ids=NAMES)
+def test_the_kernels_give_the_reference_s_trajectory(case, machine, make_shards):
+    job = job_of(case, make_shards, rounds=40)
+    engine = engine_on(machine)
+    assert engine.refusal(job) is None
+    expected = reference.run(job, job.start(), 1, 40)
+    (found,) = engine.run([job], [job.start()], 1, 40)
+    assert difference(found, expected) < engine.rounding
+
+
+def test_normals_are_those_of_the_streams(machine):
+    streams, m = Streams(3), 4097
+    nodes, t = np.arange(40) % 7, 1 + np.arange(40) ** 2
+    given = filled("Normals")
+    given["rows"], given["m"] = len(t), m
+    given["k0"], given["k1"] = (int(word[0]) for word in streams.key(Purpose.NOISE))
+    arrays = {"nodes": machine.put(nodes, np.int32), "rounds": machine.put(t, np.int32)}
+    arrays["out"] = machine.put(np.zeros((len(t), m)), np.float32)
+    for name, values in arrays.items():
+        given[name] = machine.address(values)
+    machine.launch("normal_rows", 64, 256, 0, machine.put(given.view(np.uint8)), {"PER": 1, "MOST": 256})
+    expected, found = streams.normals(nodes, t, m), machine.get(arrays["out"])
+    assert np.max(np.abs(found / expected - 1.0)) < 4e-7
+
+
+@pytest.mark.parametrize("h", ["l2(0.1)", "l1(0.05)"])
+@pytest.mark.parametrize("m", [7, 1000])
+def test_rows_of_many_coordinates(h, m, machine):
+    """More than a thread has registers for, on the host; and an odd number, whose last normal has no pair."""
+    job = job_of(BASE | {"h": h, "activation": "edges(2)"}, cloud(m), rounds=60)
+    (found,) = engine_on(machine).run([job], [job.start()], 1, 60)
+    assert difference(found, reference.run(job, job.start(), 1, 60)) < 1e-5
+
+
+@pytest.mark.parametrize("who", ["edges(1)", "everyone"])
+def test_runs_of_several_seeds_end_as_each_alone(who, machine, make_shards):
+    engine = engine_on(machine)
+    shards = make_shards(n=6, q=8, m=4)
+    case = BASE | {"activation": who, "sampling": "poisson(3)"}
+    ours = [job_of(case, lambda **_: shards, rounds=30, seed=seed) for seed in (1, 2)]
+    jobs = [with_sigma(job, factor) for job in ours for factor in (1.0, 0.5)]
+    states = engine.run(jobs, [job.start() for job in jobs], 1, 30)
+    for job, state in zip(jobs, states, strict=True):
+        (alone,) = engine.run([job], [job.start()], 1, 30)
+        assert all(np.array_equal(a, b) for a, b in zip(state, alone, strict=True))
+    assert not np.array_equal(states[0].z, states[2].z)
+
+
+@pytest.mark.parametrize(("name", "who"), [("one", "edges(1)"), ("poisson(3)", "edges(1)"), ("poisson(3)", "everyone")])
+def test_cutting_a_run_into_pieces_changes_nothing(name, who, machine, make_shards):
+    engine, job = engine_on(machine), job_of(BASE | {"sampling": name, "activation": who}, make_shards, rounds=30)
+    (whole,) = engine.run([job], [job.start()], 1, 30)
+    state = job.start()
+    for first, last in ((1, 4), (5, 5), (6, 29), (30, 30)):
+        (state,) = engine.run([job], [state], first, last)
+    assert all(np.array_equal(a, b) for a, b in zip(whole, state, strict=True))
+
+
+@pytest.mark.parametrize("name", [name for name, loss in LOSSES.items() if loss.targets != "classes"])
+def test_every_slope_is_written_in_c(name):
+    """And the C, which is nearly Python, gives the same numbers."""
+    formula = LOSSES[name].slope_formula
+    text = written(formula)
+    assert text is not None and not any(word in text for word in ("None", "lambda"))
+
+
+EVERYBODY = BASE | {"activation": "everyone", "graph": "complete"}
+OTHERS = {"loss": ["hinge", "logistic", "huber(0.5)"], "h": ["l2(0.1)", "l1(0.05)", "box(-0.5, 0.5)"]}
+OTHERS |= {"sampling": ["full", "poisson(3)", "fixed(3)", "cyclic(3)"], "method": ["dual_averaging", "descent"]}
+OTHERS |= {"data": ["csr"], "intercept": [0.75], "uneven": [True], "primal": ["as_written"], "weights": ["records"]}
+OTHERS |= {"noise": ["none", "theorem1(0.5)"], "averaging": ["exact"]}
+MEANS = [EVERYBODY | {name: value} for name, values in OTHERS.items() for value in values]
+MEANS = [case | {"sampling": "full"} if case["sampling"] == "one" else case for case in MEANS]
+MEANS += [EVERYBODY | {"outputs": 3, "loss": loss, "sampling": "poisson(3)"} for loss in ("softmax", "logistic")]
+
+
+@pytest.mark.parametrize("case", MEANS, ids=str)
+def test_everybody_by_products(case, machine, make_shards):
+    job = job_of(case, make_shards, rounds=40)
+    assert fits(job)
+    (found,) = engine_on(machine).run([job], [job.start()], 1, 40)
+    assert difference(found, reference.run(job, job.start(), 1, 40)) < 1e-5
+
+
+def test_noise_of_pairs_is_gone_from_the_mean(machine, make_shards):
+    law = {"privacy__law": "pairs(2)", "privacy__adversary": "secret_pairs"}
+    job = job_of(EVERYBODY | {"sampling": "full"}, make_shards, rounds=20, **law)
+    (found,) = engine_on(machine).run([job], [job.start()], 1, 20)
+    assert difference(found, reference.run(job, job.start(), 1, 20)) < 1e-5
+    edge = job_of(BASE | {"sampling": "full"}, make_shards, rounds=20, **law)
+    assert "noise of pairs, unless" in engine_on(machine).refusal(edge)
+
+
+@pytest.mark.parametrize("h", ["l2(0.1)", "l1(0.05)", "box(-0.5, 0.5)"])
+@pytest.mark.parametrize("way", [{}, {"primal": "as_written"}, {"method": "descent"}], ids=str)
+def test_looks_are_the_method_s_own_averages(h, way, machine, make_shards):
+    jobs = [with_sigma(job_of(BASE | {"h": h} | way, make_shards, rounds=30), factor) for factor in (1.0, 0.5)]
+    states = engine_on(machine).run(jobs, [job.start() for job in jobs], 1, 25)
+    means, apart = averages(machine, jobs, states, 25)
+    for job, state, mean, off in zip(jobs, states, means, apart, strict=True):
+        x = job.method.average(State(*map(np.asarray, state)), 25)
+        assert np.allclose(mean, x.mean(axis=0), rtol=1e-5, atol=1e-6)
+        assert off == pytest.approx(np.mean(np.linalg.norm(x - x.mean(axis=0), axis=1)), rel=1e-5)
+    assert averages(machine, jobs, [job.start() for job in jobs], 25) is None
+
+
+@pytest.mark.parametrize("data", ["dense", "csr"])
+@pytest.mark.parametrize("loss", ["hinge", "logistic", "squared"])
+def test_models_are_judged_as_the_problem_judges_them(loss, data, machine, make_shards):
+    case = BASE | {"loss": loss, "data": data, "intercept": 0.75, "weights": "records", "uneven": True}
+    problem = job_of(case, make_shards, rounds=3).problem
+    models = np.random.default_rng(1).normal(size=(5, problem.m))
+    other = make_shards(n=1, q=30, m=4, seed=5, real=loss == "squared")
+    for held_out in (None, other):
+        for mine, theirs in zip(
+            judge_on(machine, problem, models, held_out), problem.judge(models, held_out), strict=True
+        ):
+            assert np.allclose(mine, theirs, rtol=1e-6)
+
+
+@pytest.mark.parametrize("who", ["edges(1)", "everyone"])
+def test_a_sweep_is_its_runs_and_says_on_what(who, machine, make_shards, monkeypatch):
+    """Seeds together in one call; statements, which no engine makes, to the last digit."""
+    mine = replace(engine_on(machine), judge=partial(judge_on, machine), about=lambda: machine.name)
+    mine = replace(mine, look=partial(averages, machine))
+    monkeypatch.setitem(ENGINES, "gpu", mine)
+    base = Spec(AlgorithmSpec(30, a="constant(1)", gamma="sqrt(0.5)")).but(
+        privacy__sampling="poisson(3)", network__activation=who
+    )
+    grid = [base.but(privacy__noise=noise, seed=seed) for noise in ("none", "gaussian(0.3)") for seed in (0, 1)]
+    shards = make_shards()
+    found = sweep(grid, shards, test=shards, execution=Execution("gpu", 3))
+    expected = sweep(grid, shards, test=shards, execution=Execution("reference", 3))
+    for one, other in zip(found, expected, strict=True):
+        assert one.statement == other.statement and one.spec == other.spec
+        assert np.allclose(one.models, other.models, rtol=1e-4, atol=1e-5)
+        assert one.history.rows == [pytest.approx(row, rel=1e-4, nan_ok=True) for row in other.history.rows]
+        assert one.environment["device"] == machine.name and one.environment["runs"] == 4
+    with pytest.raises(SpecError, match="the reference engine runs side by side what has the same seed"):
+        together(grid, shards, execution=Execution("reference"))
+
+
+def test_what_cannot_be_written_is_refused(machine, make_shards):
+    odd = replace(LOSSES["hinge"], name="odd", slope_formula=lambda u, y, k: -y if y * u < 1 else 0.0 * y)
+    job = job_of(BASE, make_shards, rounds=5)
+    job = replace(job, problem=replace(job.problem, loss=odd))
+    assert "loss 'odd'" in engine_on(machine).refusal(job)
+
+
+def test_without_a_device_the_engine_says_so(make_shards):
+    found = device()
+    reason = ENGINES["gpu"].refusal(job_of(BASE, make_shards, rounds=5))
+    assert reason is None if not isinstance(found, str) else reason == f"the gpu engine cannot run: {found}"

@@ -1,0 +1,152 @@
+"""PublicEncoder: the schema of files and nodes as a step of a pipeline; and scalers that know missing values."""
+
+import csv
+from datetime import date
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from sklearn.base import clone
+from sklearn.pipeline import make_pipeline
+from sklearn.utils import estimator_checks
+
+from sottovoce import PrivateClassifier, PublicEncoder, PublicScaler
+from sottovoce.data.schema import read_schema
+from sottovoce.errors import DataError, SpecError
+
+SCHEMA = """
+row_norm = 2.0
+[label]
+column = "sick"
+classes = ["no", "yes"]
+[columns.age]
+low = 0
+high = 120
+missing = 50
+[columns.ward]
+type = "category"
+categories = ["A", "B", "C"]
+missing = "none"
+[columns.smoker]
+type = "flag"
+categories = ["no", "yes"]
+[columns.seen]
+type = "date"
+low = 2015-01-01
+high = 2025-01-01
+format = "%d.%m.%Y"
+[columns.note]
+type = "text"
+buckets = 8
+"""
+RNG = np.random.default_rng(0)
+N = 400
+COLUMNS = {
+    "age": [None if RNG.random() < 0.1 else int(RNG.integers(18, 99)) for _ in range(N)],
+    "ward": RNG.choice(["A", "B", "D"], N).tolist(),
+    "smoker": RNG.choice(["no", "yes"], N).tolist(),
+    "seen": [date(2015 + int(k) % 10, 1 + int(k) % 12, 3) for k in RNG.integers(0, 1000, N)],
+    "note": RNG.choice(["cough and fever", "nothing", None], N).tolist(),
+    "id": list(range(N)),
+}
+SICK = np.where([(a or 50) > 55 for a in COLUMNS["age"]], "yes", "no")
+
+
+@pytest.fixture
+def schema(tmp_path):
+    path = tmp_path / "schema.toml"
+    path.write_text(SCHEMA)
+    return path
+
+
+def test_tables_in_memory_are_encoded_as_the_file_is(schema, tmp_path):
+    path = tmp_path / "r.csv"
+    with path.open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow([*COLUMNS, "sick"])
+        written = [
+            [value.strftime("%d.%m.%Y") if isinstance(value, date) else value for value in row]
+            for row in zip(*COLUMNS.values(), SICK, strict=True)
+        ]
+        rows.writerows(written)
+    expected = read_schema(schema).read(path).X
+    encoder = PublicEncoder(schema).fit()
+    np.testing.assert_array_equal(encoder.transform(COLUMNS), expected)
+    np.testing.assert_array_equal(encoder.transform(pa.table(COLUMNS)), expected)
+    arrays = COLUMNS | {"age": np.array([np.nan if a is None else a for a in COLUMNS["age"]])}
+    np.testing.assert_array_equal(encoder.transform(arrays), expected)
+    np.testing.assert_array_equal(PublicEncoder(read_schema(schema)).fit_transform(COLUMNS), expected)
+    assert encoder.get_feature_names_out().shape == (expected.shape[1],) and encoder.row_norm_ == 2.0
+    assert np.linalg.norm(expected, axis=1).max() <= 2.0
+
+
+def test_data_frames_with_missing_values_dates_and_categories(schema):
+    pandas = pytest.importorskip("pandas")
+    expected = PublicEncoder(schema).fit().transform(COLUMNS)
+    frame = pandas.DataFrame(COLUMNS).astype({"ward": "category"})
+    frame["seen"] = pandas.to_datetime(frame["seen"])
+    np.testing.assert_array_equal(PublicEncoder(schema).fit(frame).transform(frame), expected)
+    np.testing.assert_array_equal(PublicEncoder(schema).fit(frame).transform(frame.convert_dtypes()), expected)
+    out = PublicEncoder(schema).set_output(transform="pandas").fit(frame).transform(frame)
+    assert list(out.columns)[:2] == ["age", "ward=A"]
+
+
+def test_in_a_pipeline_with_a_private_classifier(schema):
+    model = make_pipeline(
+        PublicEncoder(schema), PrivateClassifier(4.0, row_norm=2.0, classes=["no", "yes"], random_state=0)
+    )
+    assert clone(model).fit(COLUMNS, SICK).score(COLUMNS, SICK) > 0.8
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        "check_no_attributes_set_in_init",
+        "check_parameters_default_constructible",
+        "check_estimator_cloneable",
+        "check_get_params_invariance",
+        "check_set_params",
+        "check_estimator_repr",
+        "check_valid_tag_types",
+    ],
+)
+def test_the_checks_of_scikit_learn_that_do_not_need_plain_arrays(check):
+    encoder = PublicEncoder({"label": {"column": "y", "classes": [0, 1]}, "columns": {"a": {"low": 0, "high": 1}}})
+    if check == "check_parameters_default_constructible":
+        assert clone(encoder).get_params() == encoder.get_params()
+    else:
+        getattr(estimator_checks, check)("PublicEncoder", encoder)
+
+
+@pytest.mark.parametrize(
+    ("frame", "words"),
+    [
+        (np.eye(2), "by name"),
+        ({"age": [1]}, "'ward', which is not there"),
+        (COLUMNS | {"age": [1]}, "one for each record"),
+        (COLUMNS | {"smoker": [None] * N}, "has no value"),
+        (COLUMNS | {"age": ["old"] * N}, "holds something else"),
+    ],
+)
+def test_what_the_schema_has_no_place_for_is_one_sentence(schema, frame, words):
+    with pytest.raises(DataError, match=words):
+        PublicEncoder(schema).fit().transform(frame)
+
+
+def test_no_schema_is_refused(tmp_path):
+    for odd in (3, tmp_path / "none.toml", {"label": {"column": "y", "classes": [0, 1]}, "features": 3}):
+        with pytest.raises(SpecError):
+            PublicEncoder(odd).fit()
+
+
+def test_a_scaler_takes_missing_values_where_it_is_told_what_they_count_as():
+    X = np.array([[np.nan, 10.0], [30.0, np.nan]])
+    scaled = PublicScaler(bounds=[(0, 120), (0, 40)], missing=[60, 30]).fit_transform(X)
+    np.testing.assert_allclose(scaled, [[0.0, -0.5], [-0.5, 0.5]])
+    with pytest.raises(ValueError, match="NaN"):
+        PublicScaler(bounds=(0, 120)).fit(X)
+    with pytest.raises(ValueError, match="infinity"):
+        PublicScaler(bounds=(0, 120), missing=1).fit([[np.inf]])
+    for odd in (np.nan, [1, 2, 3], "none"):
+        with pytest.raises(SpecError, match="missing must be"):
+            PublicScaler(bounds=(0, 120), missing=odd).fit(X)

@@ -1,0 +1,94 @@
+"""The watch page: what the server told, what the ledger holds, and nothing that somebody else wrote as markup."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from browsing import fits, serving, settled
+
+from sottovoce.consortium.agreement import read_agreement
+from sottovoce.consortium.evaluation import statement
+from sottovoce.consortium.submit import Status
+from sottovoce.node.budget import Budget
+from sottovoce.node.store import Store
+from sottovoce.pages import watch
+
+AGREED = Path(__file__).parents[2] / "examples" / "consortium" / "consortium.toml"
+
+
+@pytest.fixture(scope="module")
+def agreement():
+    return read_agreement(AGREED)
+
+
+def at(agreement, *rounds, waits=None):
+    """A status with every site at its round."""
+    rows = {
+        name: {"round": done, "rounds": agreement.run.T, "waits": waits if name == agreement.run.nodes[0] else None}
+        for name, done in zip(agreement.run.nodes, rounds, strict=False)
+    }
+    return Status("b5f9", "RUNNING", rows)
+
+
+def test_what_is_spent_grows_to_the_statement(agreement):
+    T, last = agreement.run.T, 0.0
+    for done in (0, 1, T // 2, T):
+        found = watch.of_run(agreement, at(agreement, *[done] * agreement.run.n), [])
+        spent = [site["spent"] for site in found["sites"]]
+        assert min(spent) >= last and (done == 0) == (max(spent) == 0)
+        last = min(spent)
+    worst = max(float(group.epsilon) for group in statement(agreement).groups)
+    assert max(spent) == pytest.approx(worst, rel=1e-6)
+    assert json.dumps(found, allow_nan=False)
+
+
+def test_who_is_not_heard_of_and_who_waits(agreement):
+    second = agreement.run.nodes[1]
+    status = at(agreement, 3, 4, waits={"round": 4, "for": second, "seconds": 12.0})
+    found = watch.of_run(agreement, status, [agreement.run.nodes[-1]])
+    assert found["sites"][0]["waits"] == second and found["sites"][0]["seconds"] == 12
+    assert not found["sites"][-1]["here"] and found["sites"][-1]["round"] is None
+    assert "δ" in found["verdict"]
+
+
+def test_a_site_reads_its_own_ledger(agreement, tmp_path):
+    with_budget = Store(tmp_path / "state")
+    with_budget.set_budget(Budget(3.0, 1e-5).detail("patients"))
+    with_budget.close()
+    found = watch.of_folder(agreement, tmp_path / "state")
+    assert found["state"] == "no run yet" and found["sites"] == []
+    (row,) = found["budgets"]
+    assert (row["dataset"], row["epsilon"], row["epsilon_budget"]) == ("patients", 0.0, 3.0)
+
+
+def test_the_page_follows(agreement, tab):
+    """It shows numbers as they change, a silent site in words, and a hostile name as text."""
+    looks = []
+
+    def look():
+        looks.append(1)
+        status = at(agreement, 10 * len(looks), 5)
+        found = watch.of_run(agreement, status, [agreement.run.nodes[-1]])
+        found["sites"][1]["name"] = "<img src=x onerror=alert(1)>"
+        return found | {"budgets": [{"dataset": "d", "epsilon": 0.25, "epsilon_budget": 1.0, "delta": 1e-5,
+                                     "adversary": "transcript", "adjacency": "replace one record"}]}  # fmt: skip
+
+    with serving(watch.page(look, agreement)) as served:
+        tab.goto(served.address)
+        first = settled(tab)
+        assert f"10 of {agreement.run.T}" in tab.inner_text("#sites")
+        assert "not heard of" in tab.inner_text("#sites") and "<img" in tab.inner_text("#sites")
+        assert tab.evaluate("document.querySelectorAll('#sites img').length") == 0
+        assert "0.75" in tab.inner_text("#budgets")
+        assert statement(agreement).verdict() == tab.inner_text("#verdict")
+        settled(tab, first)
+        assert f"20 of {agreement.run.T}" in tab.inner_text("#sites")
+        assert fits(tab)
+
+
+def test_a_servers_kit_is_refused(agreement, tmp_path, monkeypatch):
+    monkeypatch.setattr(watch, "read_agreement", lambda path: replace(agreement))
+    monkeypatch.setattr(watch, "kind_of", lambda kit: "server")
+    with pytest.raises(watch.SpecError, match="server's kit"):
+        watch.looking(tmp_path, None)

@@ -1,0 +1,212 @@
+"""A run's folder: whole or refused, one release in it, and nothing in one with a guarantee that is not private."""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from sottovoce import solve
+from sottovoce.errors import DataError, SpecError
+from sottovoce.report import write
+from sottovoce.run.build import make_problem
+from sottovoce.run.result import HISTORY, MODEL, NOT_PRIVATE, OPEN_HISTORY, History, Result
+from sottovoce.run.scale import Scale
+from sottovoce.run.spec import AlgorithmSpec, Execution, Spec
+
+OLD = Path(__file__).parent.parent / "fixtures" / "v0.1"
+SPEC = Spec(AlgorithmSpec(rounds=30), seed=5).but(problem__h="l2(0.1)", privacy__noise="private(0.5)")
+SECRET = SPEC.but(seed=None)
+
+
+def numbers_in(folder):
+    """Every number in every file of a folder, as text, in a table or in an array."""
+    found = []
+    for path in folder.rglob("*"):
+        if path.suffix in (".json", ".html", ".txt", ".md", ".toml"):
+            found += map(float, re.findall(r"-?\d+\.\d+(?:e[-+]?\d+)?", path.read_text()))
+        elif path.suffix == ".parquet":
+            found += [x for column in pq.read_table(path).to_pydict().values() for x in column]
+        elif path.suffix == ".npz":
+            with np.load(path) as arrays:
+                found += [x for name in arrays for x in arrays[name].ravel().tolist()]
+    return np.array(found, dtype=float)
+
+
+def guessed(folder, spec, shards, record):
+    """The label of one record, by an attacker who knows all else: whose objective is in the folder, if one is."""
+    model, told = Result.load(folder).model, numbers_in(folder)
+    values = {}
+    for label in (-1.0, 1.0):
+        y = shards.y.copy()
+        y[record] = label
+        values[label] = make_problem(spec.problem, replace(shards, y=y)).value(model)
+    near = {label: np.nanmin(np.abs(told - value)) < 1e-12 for label, value in values.items()}
+    return next((label for label in near if near[label] and not near[-label]), None)
+
+
+def test_a_folder_with_a_guarantee_gives_no_label_away(make_shards, tmp_path):
+    shards = make_shards()
+    for place, record in enumerate((0, 7, 21, 39)):
+        result = solve(SECRET, shards, execution=Execution(observations=4))
+        assert not result.statement.simulation and len(result.history)
+        closed, open_ = tmp_path / f"closed{place}", tmp_path / f"open{place}"
+        result.save(closed)
+        write([Result.load(closed)], closed / "report.html", "mine")
+        assert guessed(closed, SECRET, shards, record) is None
+        result.save(open_, not_private_history=True)
+        assert guessed(open_, SECRET, shards, record) == shards.y[record]  # the attack is a good one
+
+
+def test_a_history_is_kept_where_it_may_be_or_under_its_own_name(make_shards, tmp_path):
+    secret = solve(SECRET, make_shards())
+    solve(SPEC, make_shards()).save(tmp_path / "simulated")
+    secret.save(tmp_path / "secret")
+    secret.save(tmp_path / "asked", not_private_history=True)
+    names = {folder.name: {path.name for path in folder.iterdir()} for folder in tmp_path.iterdir()}
+    whole = {"result.json", MODEL}
+    assert names == {"simulated": {*whole, HISTORY}, "secret": whole, "asked": {*whole, OPEN_HISTORY}}
+    assert pq.read_schema(tmp_path / "asked" / OPEN_HISTORY).metadata[b"privacy"].decode() == NOT_PRIVATE
+    for name in names:  # and nothing needs it
+        for file in (HISTORY, OPEN_HISTORY):
+            (tmp_path / name / file).unlink(missing_ok=True)
+        loaded = Result.load(tmp_path / name)
+        loaded.verify()
+        assert not len(loaded.history) and write([loaded], tmp_path / "page.html").exists()
+
+
+def test_folders_of_the_first_version_lose_their_history_only_by_name(tmp_path):
+    old = Result.load(OLD / "planned")
+    assert len(old.history) and old.scale == Scale()
+    saved = old.save(tmp_path / "new")
+    assert Result.load(saved) == old and json.loads((saved / "result.json").read_text())["format"] == 2
+
+
+@pytest.mark.parametrize("file", [MODEL, "schema.toml", HISTORY])
+def test_a_file_that_was_changed_or_is_another_runs_is_refused(make_shards, tmp_path, file):
+    folder = solve(SPEC, make_shards()).save(tmp_path / "one", beside={"schema.toml": b"row_norm = 1"})
+    other = solve(SPEC.but(seed=6), make_shards()).save(tmp_path / "two", beside={"schema.toml": b"row_norm = 2"})
+    Result.load(folder).verify()
+    (folder / file).write_bytes((other / file).read_bytes())
+    with pytest.raises(DataError, match="not the file that the result was saved with"):
+        Result.load(folder)
+    (folder / file).unlink()
+    if file == HISTORY:
+        assert not len(Result.load(folder).history)
+    else:
+        with pytest.raises(DataError, match=r"no whole result|no readable result"):
+            Result.load(folder)
+
+
+def test_a_folder_that_was_cut_short_is_no_result(make_shards, tmp_path, monkeypatch):
+    from sottovoce.run import result as module
+
+    result, written = solve(SPEC, make_shards()), []
+    keep = module.write_atomically
+
+    def stops(path, content):
+        if len(written) == 1:
+            raise OSError(28, "No space left on device")
+        written.append(path)
+        keep(path, content)
+
+    monkeypatch.setattr(module, "write_atomically", stops)
+    with pytest.raises(DataError, match="No space left on device"):
+        result.save(tmp_path / "cut")
+    with pytest.raises(DataError, match="holds no readable result"):
+        Result.load(tmp_path / "cut")
+    monkeypatch.undo()
+    assert Result.load(result.save(tmp_path / "cut")) == result  # and may be written again
+
+
+def test_a_full_disk_leaves_no_part_behind(tmp_path, monkeypatch):
+    import os
+
+    from sottovoce.run.result import write_atomically
+
+    (tmp_path / "page.html").write_text("old")
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        write_atomically(tmp_path / "page.html", b"new")
+    assert [path.name for path in tmp_path.iterdir()] == ["page.html"] and (tmp_path / "page.html").read_text() == "old"
+
+
+def test_a_release_is_not_lost_by_accident(make_shards, tmp_path):
+    shards = make_shards()
+    first, second = solve(SECRET, shards), solve(SECRET, shards)
+    folder = first.save(tmp_path / "run")
+    (folder / "evaluation.json").write_text("{}")
+    with pytest.raises(SpecError, match=r"already, and another one would take its place.*--force"):
+        second.save(folder)
+    assert Result.load(folder) == replace(first, history=History())
+    first.save(folder)  # the same models: nothing is lost
+    second.save(folder, force=True)
+    assert np.array_equal(Result.load(folder).models, second.models)
+    assert not (folder / "evaluation.json").exists()  # it was the first one's
+    simulated = solve(SPEC, shards)
+    with pytest.raises(SpecError, match="another one would take its place"):
+        simulated.save(folder)
+    simulated.save(tmp_path / "sim")
+    solve(SPEC, shards).save(tmp_path / "sim")  # can be made again at any time
+    with pytest.raises(SpecError, match="another one would take its place"):
+        solve(SPEC.but(seed=8), shards).save(tmp_path / "sim")
+    (tmp_path / "sim" / "result.json").write_text("[]")
+    with pytest.raises(SpecError, match="another one would take its place"):
+        simulated.save(tmp_path / "sim")
+
+
+def test_scaled_records_meet_the_model_as_they_were_trained(make_shards):
+    shards = make_shards()
+    result = solve(SPEC, shards)
+    scale = Scale(bound=2.0, unit=2.0, targets=(10.0, 30.0))
+    measured = replace(result, scale=scale)
+    X = 2.0 * shards.X
+    assert measured.decide(X) == pytest.approx(20.0 + 10.0 * result.decide(shards.X))
+    assert measured.decide(100 * X) == pytest.approx(measured.decide(2 * X / np.linalg.norm(X, axis=1)[:, None]))
+    assert Scale.from_dict(json.loads(json.dumps(scale.to_dict()))) == scale
+    for wrong in (
+        {},
+        [],
+        scale.to_dict() | {"unit": 0},
+        scale.to_dict() | {"link": [1]},
+        scale.to_dict() | {"bound": -1},
+    ):
+        with pytest.raises(DataError, match="how records meet its model"):
+            Scale.from_dict(wrong)
+    strict = replace(result, scale=Scale(threshold=float(np.median(result.decide(shards.X)))), classes=("no", "yes"))
+    assert np.mean(strict.predict(shards.X) == "yes") == pytest.approx(0.5, abs=0.05)
+
+
+def test_a_model_without_numbers_predicts_nothing(make_shards):
+    result = solve(SPEC, make_shards())
+    with pytest.raises(DataError, match="not finite: its run diverged"):
+        replace(result, models=result.models * np.nan).predict(np.zeros((1, 4)))
+
+
+WRONG = {
+    "a list": lambda head: [],
+    "no spec": lambda head: head | {"spec": None},
+    "fewer classes": lambda head: head | {"classes": ["no"]},
+    "fewer features": lambda head: head | {"features": ["a"]},
+    "no files": lambda head: {name: value for name, value in head.items() if name != "files"},
+    "files are a list": lambda head: head | {"files": []},
+    "no public numbers": lambda head: head | {"public": None},
+    "a scale of words": lambda head: head | {"scale": "wide"},
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_no_result_is_one_sentence(make_shards, tmp_path, name):
+    folder = solve(SPEC, make_shards(), classes=("no", "yes"), features=tuple("abcd")).save(tmp_path)
+    head = json.loads((folder / "result.json").read_text())
+    (folder / "result.json").write_text(json.dumps(WRONG[name](head)))
+    with pytest.raises((DataError, SpecError)) as error:
+        Result.load(folder)
+    assert len(str(error.value).splitlines()) == 1
