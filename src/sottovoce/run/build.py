@@ -247,7 +247,9 @@ def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None, secure
         if reason is not None:
             raise PrivacyError(reason)
         longest = spec.problem.row_norm if shape is None else shape.reach
-        sums = exact_sums(problem, release, longest, spec.problem.intercept, int(shards.sizes.max()))
+        batches = np.array([sampling.batch(int(q)) for q in shards.sizes])
+        bounds = longest, spec.problem.intercept, int(shards.sizes.max())
+        sums = exact_sums(problem, release, *bounds, reads=float(spoken @ batches))
         drawn = int(schedule.starts[-1]) * numbers
         draws = SecureDraws(release, sums, keys, shards.sizes, numbers, compiled=drawn >= WORTH)
     job = Job(problem, method, schedule, release, draws)
