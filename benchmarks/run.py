@@ -15,6 +15,7 @@ import time
 from threadpoolctl import threadpool_limits
 
 import batches
+import peers
 import processes
 import scaling
 import secure
@@ -29,6 +30,7 @@ SECTIONS = {
     "threads": threads.lines,
     "processes": processes.lines,
     "secure": secure.lines,
+    "peers": peers.lines,
 }
 
 
