@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo consortium-demo test lint format bench docs pictures dist lock clean
+.PHONY: help setup demo consortium-demo test lint format bench docs pictures dist lock clean test-gpu bench-gpu
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -51,6 +51,14 @@ format: $(READY)  ## let ruff rewrite what it can
 
 bench: $(READY)  ## benchmarks: ratios against a baseline of the same run
 	$(BIN)/python benchmarks/run.py $(ARGS)
+
+test-gpu:  ## the engines' contract on the CUDA device of this machine (PYTHON has CuPy, pytest and the package)
+	$(PYTHON) -m pytest -q -m gpu tests/engine/test_gpu.py $(ARGS)
+
+bench-gpu:  ## what the gpu engine takes, beside what the device allows
+	$(PYTHON) benchmarks/gpu.py alone
+	$(PYTHON) benchmarks/gpu.py default
+	$(PYTHON) benchmarks/gpu.py figures epsilon-like
 
 docs: $(READY)  ## the site into build/docs: pages, gallery, API; no network, warnings are errors
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs build/docs

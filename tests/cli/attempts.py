@@ -377,7 +377,7 @@ class Ground:
     def _value(self, rng, option):
         kind = option.type_descriptor.annotation
         if kind is int:
-            return rng.choice(WHOLE if option.name != "nodes" else (*WHOLE, "10000000"))
+            return rng.choice(WHOLE)
         if kind is float:
             return rng.choice(REAL)
         if kind is Path:

@@ -20,7 +20,7 @@ from sottovoce.cli.flags import Format
 from sottovoce.data.schema import FILE as SCHEMA_FILE
 from sottovoce.data.sql import is_database
 from sottovoce.errors import SottovoceError, SpecError, StoreError
-from sottovoce.node.budget import Budget, budgets, contradictions, overview, read_export
+from sottovoce.node.budget import Budget, budgets, contradictions, overview, read_export, sentence
 from sottovoce.node.budget import export as exported
 from sottovoce.node.entropy import identity_seed
 from sottovoce.node.identity import OwnKey
@@ -29,7 +29,6 @@ from sottovoce.node.runfile import Run, read_run
 from sottovoce.node.site import Site, expanded, own_problem
 from sottovoce.node.store import Store
 from sottovoce.node.transport import MpiTransport, world
-from sottovoce.privacy.statement import number
 from sottovoce.run.build import Public
 from sottovoce.run.result import History, Result, environment, write_atomically
 
@@ -185,20 +184,17 @@ def show(folder: Folder, json: Json = False) -> None:
     if json:
         screen.say_json(found)
         return
-    table = Grid(title="runs", title_justify="left", box=None, padding=(0, 2))
-    for column in ("run", "name", "node", "data set", "state", "released", "planned", "σ"):
-        table.add_column(column, no_wrap=True)
+    table = Grid(title="runs", title_justify="left", box=None, padding=(0, 1, 0, 0))
+    for column in ("run", "name", "node", "data set", "state", "sent", "σ"):
+        word, right = column in ("name", "node", "data set"), column in ("sent", "σ")
+        table.add_column(column, no_wrap=not word, overflow="fold", justify="right" if right else "left")
     for run in found["runs"]:
-        counts = (f"{run['released']:,}", f"{run['rounds']:,}", f"{run['sigma']:.4g}")
-        table.add_row(run["run"][:12], run["name"], run["node"], run["dataset"], run["state"], *counts)
+        counts = (f"{run['released']:,} of {run.get('planned', run['rounds']):,}", f"{run['sigma']:.4g}")
+        names = (screen.plain(run[name]) for name in ("name", "node", "dataset"))
+        table.add_row(run["run"][:8], *names, run["state"], *counts)
     screen.out.print(table)
     for each in found["datasets"]:
-        screen.out.print(
-            f"data set '{each['dataset']}': ε = {number(each['epsilon'])} of {each['epsilon_budget']:g} at "
-            f"δ = {each['delta']:g} against '{each['adversary']}' ({each['adjacency']}); every run that has begun "
-            "counts with all of its rounds",
-            soft_wrap=True,
-        )
+        screen.out.print(screen.plain(sentence(each)))
     screen.out.print(f"{found['rows']:,} rows, head {found['head'][:16]}")
 
 

@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from sottovoce import plugins
 from sottovoce._types import Array, IntArray
 from sottovoce.algorithm.descent import Descent
 from sottovoce.algorithm.dual_averaging import DualAveraging
@@ -393,8 +394,9 @@ def work(job: Job) -> int:
 
 def check_engine(name: str) -> None:
     """Refuse an engine that is not there."""
-    if name != "auto" and name not in ENGINES:
-        raise SpecError(f"there is no engine '{name}'; choose one of auto, {', '.join(ENGINES)}")
+    if name != "auto" and name not in ENGINES and not plugins.found("engine", name, ENGINES):
+        wrong = plugins.hint("engine")
+        raise SpecError(f"there is no engine '{name}'; choose one of auto, {', '.join(ENGINES)}{wrong}")
 
 
 def choose(name: str, job: Job, runs: int = 1) -> Engine:

@@ -375,6 +375,12 @@ _LINKS: dict[str, Callable[..., IntArray]] = {
     "edge_list": _edge_list,
 }
 
+
+def add_graph(name: str, links: Callable[..., IntArray]) -> None:
+    """One more kind of graph, from a function of n and of named parameters that gives pairs of nodes."""
+    GRAPHS.add(name, _graph(name, links))
+
+
 Family: TypeAlias = Chosen[int, Graph]
 """A kind of graph with its parameters, which becomes a graph once the number of nodes is known."""
 

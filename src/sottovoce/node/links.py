@@ -185,7 +185,7 @@ class Links:
                 return []
             mine = self._whom.get(t, ())
             needed = {r for peer, last in self._last.items() for r in (last[1 - KEPT :] if peer in mine else last)}
-            return [r for r in self._outbox if r not in needed]
+            return [r for r in self._outbox if r not in needed][: len(self._outbox) - self._room]
 
     def hello(self, peer: int) -> bytes:
         """Who this node is, what it saw from the peer, and what the peer may lack."""

@@ -188,7 +188,8 @@ def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None, secure
         )
     if shape is not None and not released.iterates:
         raise SpecError(f"'{algorithm.method}' is no descent that a map of its records would help; leave moments out")
-    check_rows(spec.problem, problem.shards, refuse=not released.iterates and released.weight is None)
+    if shape is None:  # mapped rows may be longer: what bounds a record is the clip of its subgradient
+        check_rows(spec.problem, problem.shards, refuse=not released.iterates and released.weight is None)
     sampling: Sampling = privacy.sampling
     if released.weight is None:
         lipschitz = make_lipschitz(spec)
@@ -245,7 +246,8 @@ def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None, secure
         reason = refusal(problem, method, release)
         if reason is not None:
             raise PrivacyError(reason)
-        sums = exact_sums(problem, release, spec.problem.row_norm, spec.problem.intercept, int(shards.sizes.max()))
+        longest = spec.problem.row_norm if shape is None else shape.reach
+        sums = exact_sums(problem, release, longest, spec.problem.intercept, int(shards.sizes.max()))
         drawn = int(schedule.starts[-1]) * numbers
         draws = SecureDraws(release, sums, keys, shards.sizes, numbers, compiled=drawn >= WORTH)
     job = Job(problem, method, schedule, release, draws)

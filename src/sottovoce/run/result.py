@@ -27,6 +27,7 @@ from typing import Any, TypedDict, cast
 
 import numpy as np
 
+from sottovoce import plugins
 from sottovoce._types import Array
 from sottovoce._version import __version__
 from sottovoce.engine import ENGINES
@@ -304,6 +305,9 @@ class Result:
                 head[name] = None if head[name] is None else tuple(head[name])
             if head.pop("format") > 1 or "scale" in head:
                 head["scale"] = Scale.from_dict(head["scale"])
+            lacking = plugins.missing(head["environment"].get("plugins"))
+            if lacking is not None:
+                raise DataError(f"the result in '{folder}' cannot be read: {lacking}")
             head["spec"] = Spec.from_dict(head["spec"])
             head["statement"] = PrivacyStatement.from_dict(head.pop("privacy"))
             return cls(history=history, **head | arrays)._fitting(folder)
@@ -461,10 +465,16 @@ def write_atomically(path: Path, content: bytes) -> None:
         raise
 
 
-def environment(engine: str, seconds: float, runs: int = 1) -> dict[str, Any]:
-    """Under which circumstances a run was made, with how many others beside it; and on which device, if on one."""
+def environment(engine: str, seconds: float, runs: int = 1, spec: Spec | None = None) -> dict[str, Any]:
+    """Under which circumstances a run was made, with how many others beside it; on which device, if on one.
+
+    Of a spec, also with whose choices that are not ours.
+    """
     about = ENGINES[engine].about if engine in ENGINES else None
-    others = {} if about is None else {"device": about(), "runs": runs}
+    others: dict[str, Any] = {} if about is None else {"device": about(), "runs": runs}
+    parts = [] if spec is None else [part for part in spec.to_dict().values() if isinstance(part, dict)]
+    needed = plugins.used([engine, *(text for part in parts for text in part.values())])
+    others |= {"plugins": needed} if needed else {}
     return {
         "sottovoce": __version__,
         "python": platform.python_version(),

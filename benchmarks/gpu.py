@@ -1,0 +1,159 @@
+"""What the gpu engine takes on the device at hand, beside what the device allows.
+
+python benchmarks/gpu.py figures epsilon-like     # Figures 1 to 4 at full size, ten seeds, five ε, both noises
+python benchmarks/gpu.py figures rcv1-like --seeds 2
+python benchmarks/gpu.py default                  # 1,000 runs of the planner's choice on a9a
+python benchmarks/gpu.py alone                    # one run, against the compiled engine
+
+The limit of a sweep is the more of two times: its normals at 8.8e11 a second, the bytes that it must move at 4.3e12.
+"""
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sottovoce.engine import ENGINES
+from sottovoce.experiments.data import load
+from sottovoce.experiments.paper import runs as paper
+from sottovoce.experiments.table import Runs
+from sottovoce.planner.choose import Facts, choose
+from sottovoce.problem.losses import LOSSES
+from sottovoce.problem.optimum import optimum
+from sottovoce.problem.shards import Shards
+from sottovoce.run.build import make_problem, prepare
+from sottovoce.run.presets import paper_l2
+
+NORMALS, BYTES = 8.8e11, 4.3e12
+
+
+def timed(what: str, do: Callable[[], Any]) -> Any:
+    """Do it, and say how long it took."""
+    began = time.perf_counter()
+    found = do()
+    print(f"{what}: {time.perf_counter() - began:.2f} s", flush=True)
+    return found
+
+
+def figures(name: str, size: str, seeds: int, certify: bool, jobs: int) -> None:
+    dataset = timed(f"{name} ({size}) made", lambda: load(name, size))
+    shards = timed("dealt, lengths of rows", lambda: _with_norms(dataset.deal()))
+    wanted = paper.groups(list(paper.FIGURES), seeds)
+    runs = len(wanted) * 2 * len(paper.EPSILONS)
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder)
+        kept = Runs(("h",), paper.folder_of(out, dataset) / "optima.parquet")
+        paper.folder_of(out, dataset).mkdir(parents=True)
+        for h, (preset, _) in paper.REGULARISERS.items():
+            problem = make_problem(preset(1).problem, shards)
+            gap = paper.GAPS[size]
+            best = timed(f"F* of {h}", lambda p=problem, g=gap: optimum(p, gap=g).value) if certify else 0.0
+            kept.add([{"h": h, "f_star": best}])
+        began = time.perf_counter()
+        told: list[float] = []
+
+        def done(count: int, of: int, row: Any) -> None:
+            told.append(time.perf_counter() - began)
+            print(f"  {count} of {of}: {row['h']} {row['scheme']}, {row['runs']} runs, {told[-1]:.1f} s", flush=True)
+
+        rows = paper.collect(dataset, wanted, tuple(paper.NOISES), out, jobs, done, "gpu")
+        seconds = time.perf_counter() - began
+    m, n = shards.m, shards.n
+    spoken = 3.0 * len(shards.y)  # three passes, a record a time
+    normals = runs * spoken * m
+    moved = runs * spoken * m * 16 if n * m * 4 > 200_000 else len(wanted) * spoken * m * 4
+    limit = max(normals / NORMALS, moved / BYTES)
+    print(
+        f"figures 1 to 4, {name} ({size}): {runs} runs in {seconds:.1f} s on {rows[0]['device']}, "
+        f"{1e3 * seconds / runs:.2f} ms a run, {runs / seconds:.0f} runs a second; limits: normals "
+        f"{normals / NORMALS:.2f} s, bytes {moved / BYTES:.2f} s; {seconds / limit:.1f} times the limit"
+    )
+    last = [r for r in rows if r["h"] == "l2" and r["epsilon"] == 0.8 and r["noise"] == "paper"]
+    for scheme in paper.SCHEMES:
+        mine = [r for r in last if r["scheme"] == scheme]
+        ends = [r for r in mine if r["round"] == max(q["round"] for q in mine)]
+        print(
+            f"  l2, ε = 0.8, {scheme}: F − F* {np.mean([r['suboptimality'] for r in ends]):.5f} over {len(ends)} seeds"
+        )
+
+
+def _with_norms(shards: Shards) -> Shards:
+    shards.norms  # noqa: B018 - made once
+    return shards
+
+
+def default(seeds: int) -> None:
+    dataset = load("a9a", loss=LOSSES.make("logistic"))
+    shards = dataset.deal(20)
+    jobs = []
+    for epsilon in (0.5, 1.0, 2.0, 4.0, 8.0):
+        facts = Facts(tuple(shards.sizes.tolist()), shards.X.shape[1], epsilon, 1e-5, LOSSES.make("logistic"))
+        spec = choose(facts).spec
+        if epsilon == 1.0:
+            print(spec.algorithm.rounds, "rounds;", spec.privacy.sampling, spec.network.activation, spec.problem.h)
+        for seed in range(seeds):
+            for clip in (1.0, 0.5):
+                jobs.append(prepare(spec.but(seed=seed, privacy__clip=clip, algorithm__rounds=700), shards).job)
+    engine = ENGINES["gpu"]
+    for _ in range(3):
+        began = time.perf_counter()
+        states = engine.run(jobs, [job.start() for job in jobs], 1, 700)
+        ran = time.perf_counter() - began
+        models = np.stack([job.method.average(state, 700)[0] for job, state in zip(jobs, states, strict=True)])
+        again = time.perf_counter()
+        assert engine.judge is not None
+        _, right = engine.judge(jobs[0].problem, models, dataset.test)
+        judged = time.perf_counter() - again
+        print(
+            f"{len(jobs)} runs of 700 rounds on a9a: {ran:.3f} s, judged in {judged:.3f} s; accuracy {right.mean():.4f}"
+        )
+    flops = len(jobs) * 700 * 4.0 * shards.X.shape[0] * shards.m
+    normals = len(jobs) * 700 * 20.0 * shards.m
+    print(f"limits: {flops / 6.7e13:.3f} s of float32 products, {normals / NORMALS:.3f} s of normals")
+
+
+def alone() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((40_000, 2_000), dtype=np.float32)
+    X /= 1.0001 * np.linalg.norm(X, axis=1, keepdims=True)
+    shards = Shards.of(X, np.where(X[:, 0] > 0, 1.0, -1.0), np.arange(0, 40_001, 2_000))
+    spec = paper_l2(60_000).but(privacy__noise="gaussian(0.1)", seed=1)
+    job = prepare(spec, shards).job
+    ends = {}
+    for name in ("gpu", "compiled"):
+        ENGINES[name].run([job], [job.start()], 1, 10)
+        state = timed(f"one run of 60,000 rounds, m = 2,000, {name}", lambda n=name: _whole(n, job))
+        ends[name] = np.asarray(state.z)
+    off = np.max(np.abs(ends["gpu"] - ends["compiled"])) / np.max(np.abs(ends["compiled"]))
+    print(f"z of the two differ by {off:.1e} of the largest")
+
+
+def _whole(name: str, job: Any) -> Any:
+    (state,) = ENGINES[name].run([job], [job.start()], 1, 60_000)
+    np.asarray(state.z)
+    return state
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("figures", "default", "alone"))
+    parser.add_argument("data", nargs="?", default="epsilon-like")
+    parser.add_argument("--size", default="full")
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--jobs", type=int, default=4)
+    parser.add_argument("--certify", action="store_true")
+    given = parser.parse_args()
+    if given.what == "figures":
+        figures(given.data, given.size, given.seeds, given.certify, given.jobs)
+    elif given.what == "default":
+        default(100 if given.seeds == 10 else given.seeds)
+    else:
+        alone()
+
+
+if __name__ == "__main__":
+    main()
