@@ -257,6 +257,39 @@ def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None, secure
     return Prepared(spec, job, public, tuple(claims), streams.seeded, *mapped)
 
 
+def renoised(known: Prepared, spec: Spec, secure: bool = True) -> Prepared | None:
+    """A prepared run with another noise: problem, schedule and method, which are most of the work, are shared.
+
+    None where more than the noise is different, or the noise is in more than the release.
+    """
+    job, draws = known.job, known.job.draws
+    shared = known.spec.but(privacy__noise=spec.privacy.noise) == spec and known.shape is None
+    if not shared or not isinstance(draws, Draws) or not known.seeded or isinstance(job.method, Statistics):
+        return None
+    n, sizes, schedule = job.problem.shards.n, job.problem.shards.sizes, job.schedule
+    unit = replace(job.release, sigma=job.release.law.units(n))
+    of = Circumstances(
+        unit,
+        sizes,
+        schedule.participations(),
+        spec.privacy.delta,
+        known.public["iota"],
+        spec.algorithm.rounds,
+        schedule.turns,
+    )
+    sigma, claims = spec.privacy.noise.scales(of)
+    release = replace(unit, sigma=sigma)
+    public = known.public.copy()
+    public["theorem1"] = [claim.report(scale) for claim, scale in zip(claims, sigma, strict=False)]
+    return replace(
+        known,
+        spec=spec,
+        job=replace(job, release=release, draws=replace(draws, release=release)),
+        public=public,
+        claims=tuple(claims),
+    )
+
+
 def attendance(schedule: Schedule) -> Attendance | None:
     """Who speaks in each round; None where everybody does in all of them."""
     if schedule.starts[-1] == schedule.T * schedule.n and not schedule.speakers:
