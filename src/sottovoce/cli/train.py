@@ -27,7 +27,7 @@ from sottovoce.problem.optimum import optimum
 from sottovoce.rows import is_sparse
 from sottovoce.run.build import make_problem, rounds_for_epochs
 from sottovoce.run.presets import PRESETS
-from sottovoce.run.result import HEAD, History, refuse_to_lose
+from sottovoce.run.result import HEAD, refuse_to_lose
 from sottovoce.run.solve import solve
 from sottovoce.run.spec import Execution, Spec
 
@@ -229,7 +229,7 @@ def train(
     data: DataFlags, model: ModelFlags, network: NetworkFlags, steps: StepFlags, privacy: PrivacyFlags, run: RunFlags
 ) -> None:
     """Train a linear model on FILE by gossip between simulated nodes."""
-    screen.writable(run.out)
+    screen.writable(run.out, keep=False)
     clipped, planned = privacy.on_violation == "clip", model.preset == "auto" and isinstance(privacy.scale, Private)
     with screen.reading(data.file, run.json) as told:
         dealt = data.dealt(model.given_loss, run.seed, planned, clipped, model.weighed, told)
@@ -267,8 +267,7 @@ def train(
         if again and data.schema is None:  # it was of the result that is gone
             (run.out / SCHEMA_FILE).unlink(missing_ok=True)
         (run.out / "checkpoint.npz").unlink(missing_ok=True)
-        shown = result if run.seed is not None else replace(result, history=History())
-        report = str(write_report([shown], run.out / NAME, title))
+        report = str(write_report([result], run.out / NAME, title))
     if run.json:
         screen.say_json(
             screen.summary(result, saved) | {"report": report, "notes": notes, "budget": overview_of(run.budget)}

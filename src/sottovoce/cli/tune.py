@@ -45,7 +45,7 @@ def tune(
         PrivateSearchCV,
     )
 
-    screen.writable(out)
+    screen.writable(out, keep=False)
     if out is not None and (out / HEAD).exists() and not force:
         raise SpecError(f"there is a result in '{out}' already; give another folder, or --force to lose it")
     records = data.records(file)

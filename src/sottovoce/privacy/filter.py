@@ -86,7 +86,8 @@ def one_after_another(runs: Iterable[Priced], delta: float) -> float:
     spoken = tuple(run for run in known(runs) if not run.silent)
     if len(spoken) < 2:
         return price(spoken, delta, lower=False).epsilon
-    return _summed(spoken, delta) if any(isinstance(run, WholeEvent) for run in spoken) else _passing(spoken, delta)
+    apart = any(isinstance(run, WholeEvent) or run.slack for run in spoken)  # each has a share of δ of its own
+    return _summed(spoken, delta) if apart else _passing(spoken, delta)
 
 
 def any_of_each(runs: Sequence[Iterable[Priced]], delta: float) -> float:

@@ -33,6 +33,11 @@ INSIDE float warp_sum(float v) {
   for (int step = 16; step > 0; step >>= 1) v += __shfl_xor_sync(0xffffffffu, v, step);
   return v;
 }
+INSIDE float root(float x) {  // of a number over 0, to the last bit but one
+  float found;
+  asm("sqrt.approx.f32 %0, %1;" : "=f"(found) : "f"(x));
+  return found;
+}
 INSIDE float once(const float* from) { return __ldcg(from); }  // not to be kept in the nearest cache
 INSIDE void ask_word(u32* to, const u32* from) {  // from memory to the chip, meanwhile
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"((u32)__cvta_generic_to_shared(to)), "l"(from) : "memory");
@@ -66,6 +71,7 @@ INSIDE float of_bits(u32 w) { float x; memcpy(&x, &w, 4); return x; }
 INSIDE u32 bits_of(float x) { u32 w; memcpy(&w, &x, 4); return w; }
 INSIDE u32 turned(u32 x, int by) { return (x << by) | (x >> (32 - by)); }
 INSIDE float warp_sum(float v) { return v; }
+INSIDE float root(float x) { return sqrtf(x); }
 INSIDE float once(const float* from) { return *from; }
 INSIDE void ask_word(u32* to, const u32* from) { *to = *from; }
 INSIDE void asked_is_here() {}
@@ -123,7 +129,7 @@ INSIDE float radius_of(u32 w) {  // sqrt(-2 ln u), u = (w + 1/2)/2^32
   p = p * f - 0.666701198f;
   p = p * f + 1.00000727f;
   p = p * f - 1.99999988f;
-  return sqrtf(p * f - 1.3862943611198906f * octaves);
+  return root(p * f - 1.3862943611198906f * octaves);
 }
 
 INSIDE void direction_of(u32 w, float& x, float& y) {  // cosine and sine of 2 pi w/2^32
@@ -587,7 +593,7 @@ INSIDE void general(const Run& run, const Turn& turn, float* Z) {
 
 struct Slot { Place place[2]; Numbers at[2]; Slept slept[2]; float w[4]; };
 struct Rows { float a[PER][2], b[PER][2]; About about_a, about_b; };
-struct Rings { Turn turns[8]; Slot slots[4]; };
+struct Rings { Run run; Turn turns[8]; Slot slots[4]; };
 #define WORDS_OF_TURN ((int)(sizeof(Turn) / 4))
 #define WORDS_OF_SLOT ((int)(sizeof(Slot) / 4))
 
@@ -769,28 +775,33 @@ INSIDE void stream(const Run& run, i64 number, int half, float* Z, const float* 
   }
 }
 
-// Several nodes with a dense row each at the most; a thread has its own coordinates of all of them.
+// Several nodes with a record each at the most. A thread has its own coordinates of all of them, a tile at a time.
 #define CROWD 32
 struct Stage { Place place[CROWD]; Numbers at[CROWD]; Slept slept[CROWD]; About about[CROWD]; };
 
-INSIDE void crowd(const Run& run, const Turn& turn, int half, float* Z, const float* loudness, float* partial, Stage* stage) {
-  int m = (int)run.m, n = (int)run.n, size = turn.size;
-  for (int p = THREAD; p < size; p += THREADS) {
-    const About nobody = {0.0f, 0.0f, 0.0f, 0.0f};
-    Place place = run.places[turn.first + p];
-    stage->place[p] = place;
-    stage->at[p] = run.numbers[turn.first + p];
-    if (!LINEAR && !FROZEN) stage->slept[p] = run.slept[turn.first + p];
-    stage->about[p] = place.row >= 0 ? run.about[place.row] : nobody;
+INSIDE float pulled(const Run& run, const Turn& turn, const float* loudness, const Stage* stage, int p, float u) {
+  bool pulls = p < turn.speakers && stage->place[p].count > 0;
+  float factor = stage->at[p].push * loudness[run.n + stage->place[p].node];
+  return pulls ? factor * clipped(run, u, stage->about[p]) : 0.0f;
+}
+
+INSIDE void margins_of_crowd(const Run& run, const Turn& turn, int half, const float* Z, const float* loudness, float* partial, Stage* stage) {
+  int m = (int)run.m, size = turn.size;
+  if (SPARSE || half > PER * THREADS) {  // a warp each
+    for (int p = WARP; p < size; p += WARPS) {
+      i64 row = stage->place[p].row;
+      float u = row >= 0 ? margin(run, stage->at[p], Z + (i64)stage->place[p].node * m, row) : 0.0f;
+      if (LANE == 0) stage->about[p].unused = pulled(run, turn, loudness, stage, p, u);
+    }
+    return;
   }
-  BARRIER();
-  for (int first = 0; first < size; first += 4) {  // margins, four at a time
+  for (int first = 0; first < size; first += 4) {  // all threads, four at a time
     float u[4] = {0.0f, 0.0f, 0.0f, 0.0f};
 #pragma unroll
     for (int q = 0; q < 4; q++) {
       int p = first + q < size ? first + q : first;
       i64 row = stage->place[p].row;
-      const float* z = Z + stage->place[p].node * m;
+      const float* z = Z + (i64)stage->place[p].node * m;
 #pragma unroll
       for (int k = 0; k < PER; k++)
 #pragma unroll
@@ -809,10 +820,12 @@ INSIDE void crowd(const Run& run, const Turn& turn, int half, float* Z, const fl
   for (int p = THREAD; p < size; p += THREADS) {
     float u = 0.0f;
     for (int w = 0; w < WARPS; w++) u += partial[p * WARPS + w];
-    bool pulls = p < turn.speakers && stage->place[p].count > 0;
-    stage->about[p].unused = pulls ? stage->at[p].push * loudness[n + stage->place[p].node] * clipped(run, u, stage->about[p]) : 0.0f;
+    stage->about[p].unused = pulled(run, turn, loudness, stage, p, u);
   }
-  BARRIER();
+}
+
+INSIDE void tile_of_crowd(const Run& run, const Turn& turn, int tile, int half, float* Z, const float* loudness, const Stage* stage) {
+  int m = (int)run.m, size = turn.size;
   float sum[PER][2];
 #pragma unroll
   for (int k = 0; k < PER; k++) sum[k][0] = sum[k][1] = 0.0f;
@@ -822,34 +835,37 @@ INSIDE void crowd(const Run& run, const Turn& turn, int half, float* Z, const fl
     bool two = second > first;
     float loud_a = first < turn.speakers ? stage->at[first].push * loudness[a.node] : 0.0f;
     float loud_b = second < turn.speakers && two ? stage->at[second].push * loudness[b.node] : 0.0f;
-    float pull_a = stage->about[first].unused, pull_b = two ? stage->about[second].unused : 0.0f;
-    float na[PER][2], nb[PER][2], ra[PER][2], rb[PER][2], oa[PER][2], ob[PER][2];
-    float *ta = run.total + (i64)a.node * m, *tb = run.total + (i64)b.node * m, *za = Z + a.node * m, *zb = Z + b.node * m;
+    float pull_a = SPARSE ? 0.0f : stage->about[first].unused, pull_b = two && !SPARSE ? stage->about[second].unused : 0.0f;
+    float na[PER][2], nb[PER][2], ra[PER][2], rb[PER][2], oa[PER][2], ob[PER][2], va[PER][2], vb[PER][2];
+    float *ta = run.total + (i64)a.node * m, *tb = run.total + (i64)b.node * m;
+    float *za = Z + (i64)a.node * m, *zb = Z + (i64)b.node * m;
 #pragma unroll
     for (int k = 0; k < PER; k++)
 #pragma unroll
       for (int side = 0; side < 2; side++) {
-        int c = THREAD + k * THREADS, j = c + side * half;
+        int c = tile + k * THREADS, j = c + side * half;
         bool mine = c < half && j < m;
         ra[k][side] = mine && pull_a != 0.0f ? entry(run, a.row, j) : 0.0f;
         rb[k][side] = mine && pull_b != 0.0f ? entry(run, b.row, j) : 0.0f;
         oa[k][side] = mine ? once(ta + j) : 0.0f;
         ob[k][side] = mine && two ? once(tb + j) : 0.0f;
+        va[k][side] = mine ? za[j] : 0.0f;
+        vb[k][side] = mine ? zb[j] : 0.0f;
       }
-    noise_of_two(loud_a, loud_b, a, b, THREAD, na, nb);
+    noise_of_two(loud_a, loud_b, a, b, tile, na, nb);
 #pragma unroll
     for (int k = 0; k < PER; k++)
 #pragma unroll
       for (int side = 0; side < 2; side++) {
-        int c = THREAD + k * THREADS, j = c + side * half;
+        int c = tile + k * THREADS, j = c + side * half;
         if (!(c < half && j < m)) continue;
-        float x = za[j], y = zb[j];
+        float x = va[k][side], y = vb[k][side];
         ta[j] = oa[k][side] + caught_up(run, a, stage->at[first], stage->slept[first], x);
         if (two) tb[j] = ob[k][side] + caught_up(run, b, stage->at[second], stage->slept[second], y);
         float said_a = pull_a * ra[k][side] + loud_a * na[k][side], said_b = pull_b * rb[k][side] + loud_b * nb[k][side];
         if (turn.flat && !AFTER) {
           sum[k][side] += x + said_a + (two ? y + said_b : 0.0f);
-        } else {  // what is said stands behind what it is mixed with
+        } else {  // what is said stands where z stood, if it joins after mixing
           run.said[(i64)first * m + j] = AFTER ? x : x + said_a;
           if (two) run.said[(i64)second * m + j] = AFTER ? y : y + said_b;
           if (AFTER) {
@@ -861,27 +877,71 @@ INSIDE void crowd(const Run& run, const Turn& turn, int half, float* Z, const fl
   }
   const float* W = run.weights + turn.corner;
   for (int q = 0; q < size; q++) {
-    float* z = Z + stage->place[q].node * m;
+    float* z = Z + (i64)stage->place[q].node * m;
 #pragma unroll
     for (int k = 0; k < PER; k++)
 #pragma unroll
       for (int side = 0; side < 2; side++) {
-        int c = THREAD + k * THREADS, j = c + side * half;
+        int c = tile + k * THREADS, j = c + side * half;
         if (!(c < half && j < m)) continue;
         float x = sum[k][side] / (float)size;
         if (!(turn.flat && !AFTER)) {
           x = AFTER ? z[j] : 0.0f;
           for (int p = 0; p < size; p++) x += W[q * size + p] * run.said[(i64)p * m + j];
         }
-        z[j] = DESCENT && q < turn.speakers ? shrunk(run, -stage->at[q].push, x) : x;
+        z[j] = DESCENT && !SPARSE && q < turn.speakers ? shrunk(run, -stage->at[q].push, x) : x;
       }
   }
 }
 
+INSIDE void crowd(const Run& run, const Turn& turn, int half, float* Z, const float* loudness, float* partial, Stage* stage) {
+  int m = (int)run.m, size = turn.size;
+  for (int p = THREAD; p < size; p += THREADS) {
+    const About nobody = {0.0f, 0.0f, 0.0f, 0.0f};
+    Place place = run.places[turn.first + p];
+    stage->place[p] = place;
+    stage->at[p] = run.numbers[turn.first + p];
+    if (!LINEAR && !FROZEN) stage->slept[p] = run.slept[turn.first + p];
+    stage->about[p] = place.row >= 0 ? run.about[place.row] : nobody;
+  }
+  BARRIER();
+  margins_of_crowd(run, turn, half, Z, loudness, partial, stage);
+  BARRIER();
+  for (int tile = THREAD; tile < half; tile += PER * THREADS) tile_of_crowd(run, turn, tile, half, Z, loudness, stage);
+  if (!SPARSE) return;
+  const float* W = run.weights + turn.corner;
+  for (int p = 0; p < turn.speakers; p++) {  // what records add to few coordinates, after mixing
+    BARRIER();
+    float pull = stage->about[p].unused;
+    if (pull == 0.0f) continue;
+    i64 row = stage->place[p].row, begin = run.indptr[row];
+    int length = (int)(run.indptr[row + 1] - begin);
+    for (int at = THREAD; at < length * size; at += THREADS) {
+      int q = at / length;
+      i64 e = begin + at % length;
+      float share = AFTER ? (q == p ? 1.0f : 0.0f) : turn.flat ? 1.0f / (float)size : W[q * size + p];
+      if (share != 0.0f) Z[(i64)stage->place[q].node * m + run.indices[e]] += share * pull * run.values[e];
+    }
+    for (int q = THREAD; q < size && run.intercept != 0.0; q += THREADS) {
+      float share = AFTER ? (q == p ? 1.0f : 0.0f) : turn.flat ? 1.0f / (float)size : W[q * size + p];
+      Z[(i64)stage->place[q].node * m + m - 1] += share * pull * (float)run.intercept;
+    }
+  }
+  if (DESCENT) BARRIER();
+  for (int p = 0; DESCENT && p < turn.speakers; p++)
+    for (int j = THREAD; j < m; j += THREADS) {
+      float* z = Z + (i64)stage->place[p].node * m;
+      z[j] = shrunk(run, -stage->at[p].push, z[j]);
+    }
+}
+
 KERNEL BOUNDED rounds(const Run* runs) {
-  const Run run = runs[BLOCK_NUMBER];
-  int half = (int)((run.m + 1) / 2), n = (int)run.n, numbers_of_z = (int)(run.n * run.m);
   Rings* rings = (Rings*)ROOM;
+  for (int w = THREAD; w < (int)(sizeof(Run) / 4); w += THREADS)
+    ((u32*)&rings->run)[w] = ((const u32*)(runs + BLOCK_NUMBER))[w];
+  BARRIER();
+  const Run& run = rings->run;  // not in registers, which are for the work
+  int half = (int)((run.m + 1) / 2), n = (int)run.n, numbers_of_z = (int)(run.n * run.m);
   Stage* stage = (Stage*)(rings + 1);
   float *partial = (float*)(stage + 1), *loudness = partial + CROWD * WARPS, *Z = ON_CHIP ? loudness + 2 * n : run.z;
   for (int i = THREAD; i < n; i += THREADS) { loudness[i] = run.loud[i]; loudness[n + i] = run.share[i]; }
@@ -907,7 +967,7 @@ KERNEL BOUNDED rounds(const Run* runs) {
       BARRIER();  // and z of the last turn is here
       ask_turn(run, at + 4, rings);
       ask_slot(run, at + 3, rings);
-      if (way == 2 && !SPARSE) crowd(run, turn, half, Z, loudness, partial, stage);
+      if (way == 2) crowd(run, turn, half, Z, loudness, partial, stage);
       else general(run, turn, Z);
     }
     if (!SPARSE) rows = coming;

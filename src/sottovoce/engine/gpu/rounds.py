@@ -260,7 +260,7 @@ def _go(
     threads = _threads(machine, m)
     per = -(-((m + 1) // 2) // threads)
     paired = records.sparse or per <= machine.per  # else turns of few records are gone through as any other
-    options = _options(records, casts, 2 if records.sparse else per if paired else 1, threads)
+    options = _options(records, casts, per if paired and not records.sparse else 2, threads)
     room = _beside(n, -(-threads // machine.lanes))
     options["ON_CHIP"] = int(room + 4 * n * m <= machine.room)
     room += 4 * n * m * options["ON_CHIP"]
@@ -335,7 +335,7 @@ def _threads(machine: Machine, m: int) -> int:
 def _beside(n: int, warps: int) -> int:
     """Bytes on the chip beside z: the rings, the stage, partial sums of margins, two numbers a node."""
     place, numbers, slept, about, turn = (struct(s).itemsize for s in ("Place", "Numbers", "Slept", "About", "Turn"))
-    rings = 8 * turn + 4 * (2 * (place + numbers + slept) + 16)
+    rings = struct("Run").itemsize + 8 * turn + 4 * (2 * (place + numbers + slept) + 16)
     return rings + CROWD * (place + numbers + slept + about) + 4 * (CROWD * warps + 2 * n)
 
 
@@ -369,7 +369,7 @@ def _look(
 ) -> Looked:
     """Records, keys and turns of rounds first … last; `since` is brought up to date."""
     plan, noise, kept, put, xp = cast.plan, cast.noise, cast.kept, machine.put, machine.xp
-    sparse, after = bool(options["SPARSE"]), bool(options["AFTER"])
+    after = bool(options["AFTER"])
     begin, end = int(plan.starts[first - 1]), int(plan.starts[last])
     nodes, k = plan.active[begin:end], np.diff(plan.starts[first - 1 : last + 1])
     t = np.repeat(np.arange(first, last + 1, dtype=np.int32), k)
@@ -421,9 +421,10 @@ def _look(
     tails = heads + put(own["size"].astype(np.int64))
     records, many = (_ends(xp, v)[tails] - _ends(xp, v)[heads] for v in (counts, (counts > 1).astype(np.int64)))
     size = put(own["size"])
-    way = xp.where(many == 0, xp.where(size == 2, 1, xp.where(size <= CROWD, 2, 0)), 0) * int(paired)
-    on_machine[: len(own), 6] = xp.where((way == 2) & sparse, 0, way)
-    mixed = bool(((on_machine[: len(own), 6] != 1) & ((on_machine[: len(own), 3] == 0) | after)).any())
+    several = xp.where(size <= CROWD, 2, 0)
+    way = xp.where(many == 0, xp.where(size == 2, 1, several) if paired else several, 0)
+    on_machine[: len(own), 6] = way
+    mixed = bool(((way != 1) & ((on_machine[: len(own), 3] == 0) | after)).any())
     most = int(records.max()) if len(own) else 1
     machine.wait()
     return Looked(len(nodes), places, picks, on_machine, len(own), max(1, most), mixed)
