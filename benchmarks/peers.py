@@ -123,7 +123,9 @@ def opacus(split: Split, seed: int) -> float:
 def ours(owners: int) -> Callable[[Split, int], float]:
     def fit(split: Split, seed: int) -> float:
         X, y, T, t = split
-        model = PrivateClassifier(EPSILON, delta=DELTA, classes=(-1, 1), n_nodes=owners, random_state=seed)
+        model = PrivateClassifier(
+            EPSILON, delta=DELTA, row_norm=1.0, classes=(-1, 1), n_nodes=owners, random_state=seed
+        )
         return float(model.fit(X, y).score(T, t))
 
     return fit
