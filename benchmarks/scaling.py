@@ -1,19 +1,46 @@
-"""What a round costs as the problem grows: linear in active nodes × m, and nothing for more nodes or records."""
+"""What a round costs as the problem grows: linear in active nodes × m, and nothing for more nodes or records.
 
-from collections.abc import Iterator
+And many nodes: the same 200,000 records at 20 to 20,000 nodes, beside reading them once and drawing and adding n·m
+normals, both in C; a hundred thousand nodes, in seconds and bytes.
+
+    python benchmarks/scaling.py NODES FEATURES ROUNDS GRAPH      (one run in a process of its own: seconds and bytes)
+"""
+
+import ctypes
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 
+import numpy as np
+
+from baselines import batches, build_floor, pointer
 from measure import Line, Target, Work, in_turn
+from sottovoce.data.synthetic import two_gaussians
+from sottovoce.engine import compiled
 from sottovoce.engine.job import Job
-from sottovoce.problem.shards import Shards
+from sottovoce.problem.shards import Shards, even
+from sottovoce.run.build import prepare
+from sottovoce.run.spec import AlgorithmSpec, Spec
 from workloads import DENSE, NODES, RECORDS, WORDS, alone, dense, job, text
 
 LINEAR = Target(1.5, 2.5)  # twice the cost, within a quarter
 NO_MORE = Target(high=1.25)
+FLOORS, WITHIN = Target(high=1.5), Target(high=1.0)
+MANY = Spec(AlgorithmSpec(1000, a="constant(1)", gamma="constant(20)"), seed=0).but(
+    network__activation="everyone",
+    network__averaging="exact",
+    privacy__sampling="full",
+    privacy__noise="private(1)",
+    problem__h="l2(1e-4)",
+)
+SECONDS, BYTES = 120.0, 2e9
 
 
 def lines(quick: bool, repeats: int) -> Iterator[Line]:
-    """Everything twice as large, one thing at a time; and more active nodes."""
+    """Everything twice as large, one thing at a time; more active nodes; very many nodes."""
     rounds = 1000 if quick else 3000
     compared = "twice as many / as many"
     for what, small, large, target in (
@@ -26,6 +53,8 @@ def lines(quick: bool, repeats: int) -> Iterator[Line]:
     times = _pair(text(), text(2 * WORDS), rounds // 10, repeats)
     yield Line("a round of CSR, words of a row: 146, 73", compared, times["large"], times["small"], "µs", NO_MORE)
     yield from _active(rounds // 4, repeats)
+    yield from _many(repeats)
+    yield from _hundred_thousand(100 if quick else 1000)
 
 
 def _pair(small: Shards, large: Shards, rounds: int, repeats: int) -> dict[str, float]:
@@ -55,3 +84,68 @@ def _active(rounds: int, repeats: int) -> Iterator[Line]:
 
 def _by_active(one: Job, rounds: int) -> Work:
     return Work(alone(one, rounds).do, len(one.schedule.active))
+
+
+# --- many nodes
+
+
+def _records(n: int, records: int, features: int) -> Shards:
+    table = two_gaussians(records, features, seed=0)
+    return Shards.of(table.X.astype(np.float32), table.y, even(records, n)[0])
+
+
+def _many(repeats: int) -> Iterator[Line]:
+    """The whole of a run, statement and all, and its rounds, beside the sum of both floors."""
+    lib, features, rounds = build_floor(), 50, 20
+    for n in (20, 1000, 20_000):
+        shards = _records(n, 200_000, features)
+        one = prepare(MANY, shards).job
+        floors = Work(lambda s=shards, n=n: (batches(lib, s)(), _normals(lib, n, features)()), 1)
+        times = in_turn({"engine": alone(one, rounds), "floors": floors}, repeats)
+        compared = "round / records read once and n·m normals added, in C"
+        yield Line(f"200,000 × {features}, n = {n:,}", compared, *times.values(), "µs", FLOORS)
+
+
+def _normals(lib: ctypes.CDLL, n: int, m: int) -> Callable[[], object]:
+    """n·m normals, drawn and added."""
+    count = -(-n * m // 2048) * 2048
+    drawn, total = np.empty(2048, np.float32), np.zeros(2048)
+
+    def work() -> None:
+        lib.add_normals(ctypes.c_long(count), pointer(drawn), pointer(total))
+
+    return work
+
+
+def _hundred_thousand(rounds: int) -> Iterator[Line]:
+    for graph in ("complete", "random_regular(degree=6)"):
+        said = subprocess.run(
+            [sys.executable, __file__, "100000", "50", str(rounds), graph], capture_output=True, text=True, check=True
+        )
+        seconds, peak = map(float, said.stdout.split()[-2:])
+        what = f"n = 100,000, m = 50, {rounds:,} rounds, {graph.split('(')[0]}"
+        yield Line(what, "processor time of all of it / two minutes", seconds, SECONDS * rounds / 1000, "s", WITHIN)
+        yield Line(what, "memory at most / 2 GB", peak / 1e9, BYTES / 1e9, "GB", WITHIN)
+
+
+def main() -> None:
+    """Prepare, run and account for one run of many nodes with two records each; print its seconds and its bytes.
+
+    The engine is compiled before the clock runs, and the clock is the processor's.
+    """
+    n, features, rounds = map(int, sys.argv[1:4])
+    spec = MANY.but(network__graph=sys.argv[4], algorithm__rounds=rounds)
+    spec = spec if sys.argv[4] == "complete" else spec.but(network__averaging="gossip")
+    shards = _records(n, 2 * n, features)
+    small = prepare(spec.but(algorithm__rounds=1), _records(2000, 4000, features)).job
+    compiled.run(small, small.start(), 1, 1)
+    began = time.process_time()
+    made = prepare(spec, shards)
+    state = compiled.run(made.job, made.job.start(), 1, rounds)
+    made.models(state, rounds)
+    made.statement.verdict()
+    print(time.process_time() - began, 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+
+
+if __name__ == "__main__":
+    main()

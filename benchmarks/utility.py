@@ -3,6 +3,7 @@
     python benchmarks/utility.py                                     # all of it, slowly; resumes where it stopped
     python benchmarks/utility.py --data a9a --epsilon 1 --seeds 10   # a part
     python benchmarks/utility.py --quick                             # two small sets, two seeds: does it work?
+    python benchmarks/utility.py --unbalanced                        # one class of few records, and class_weight
     python benchmarks/utility.py --judge                             # paired differences, from the table
     python benchmarks/utility.py --redraw                            # docs/utility.md and its figure, from the table;
                                                                      # AUC, precision, balanced accuracy are printed
@@ -19,7 +20,7 @@ import numpy as np
 
 from sottovoce.experiments.table import Row, Runs, save_rows
 from sottovoce.figure import Curve, Figure, Interval, Panel, draw
-from utility_methods import DATA, METHODS, POOLED, load
+from utility_methods import DATA, METHODS, POOLED, UNBALANCED, WEIGHTS, load
 
 HERE = Path(__file__).parent
 TABLE, PAGE, FIGURE = (
@@ -32,9 +33,20 @@ QUICK = {
     "data": ["mushrooms", "epsilon-like"], "epsilon": [1.0], "nodes": [20], "seeds": 2,
     "method": ["planned", "pairs", "majority", "centre", "noisier", "first"],
 }  # fmt: skip
-PAIRS = (("pairs", "centre"), ("majority", "noisier"), ("majority", "centre"), ("centre", "first"))
+RARE = {
+    "data": list(UNBALANCED), "epsilon": [1.0], "nodes": [20],
+    "method": ["centre", "pairs", "noisier", "majority", *WEIGHTS],
+}  # fmt: skip
+PAIRS = (
+    ("pairs", "centre"),
+    ("majority", "noisier"),
+    ("majority", "centre"),
+    ("centre", "first"),
+    ("pairs", "first pairs"),
+)
 """Methods whose difference is judged, seed by seed."""
 BEGIN, END = "<!-- made by benchmarks/utility.py -->", "<!-- end -->"
+BEGIN_RARE, END_RARE = "<!-- unbalanced, made by benchmarks/utility.py -->", "<!-- end of unbalanced -->"
 KEY = ("data", "method", "nodes", "epsilon", "seed")
 """What makes a run what it is."""
 
@@ -47,7 +59,7 @@ def wanted(arguments: argparse.Namespace) -> list[Row]:
             for n in arguments.nodes:
                 for epsilon in arguments.epsilon:
                     for seed in range(arguments.seeds):
-                        free = method == "none"
+                        free = METHODS.get(method, WEIGHTS.get(method)).adversary == "none"
                         where = 1 if method in POOLED else n
                         row = {"data": name, "method": method, "nodes": where, "epsilon": 0.0 if free else epsilon}
                         asked.append(row | {"seed": 0 if free else seed})
@@ -57,7 +69,7 @@ def wanted(arguments: argparse.Namespace) -> list[Row]:
 def run(row: Row) -> list[Row]:
     """One run, and what it took."""
     began = time.perf_counter()
-    found = METHODS[row["method"]].run(load(row["data"]), row["nodes"], row["epsilon"], row["seed"])
+    found = (METHODS | WEIGHTS)[row["method"]].run(load(row["data"]), row["nodes"], row["epsilon"], row["seed"])
     return [row | {"rounds": 0, "bytes": 0.0, "seconds": time.perf_counter() - began} | found]
 
 
@@ -83,7 +95,7 @@ def judge(found: list[Row]) -> str:
     lines = ["| data | nodes | ε | difference | accuracy | AUC |", "|---|---|---|---|---|---|"]
     known = {(row["data"], row["method"], row["nodes"], row["epsilon"], row["seed"]): row for row in found}
     for one, other in PAIRS:
-        cells = sorted({(d, n, e) for d, m, n, e, _ in known if m == one}, key=str)
+        cells = sorted({(d, n, e) for d, m, n, e, _ in known if m == one and d in DATA}, key=str)
         total: dict[float, list[tuple[float, float]]] = {}
         for name, n, epsilon in cells:
             gains = []
@@ -138,6 +150,23 @@ def table(found: list[Row], figure: str = "accuracy") -> str:
     return "\n".join(lines)
 
 
+def unbalanced(found: list[Row]) -> str:
+    """Two tables of the sets with a rare class: AUC by whom one trusts, and what weighing classes does."""
+    areas, balanced = groups(found, "auc"), groups(found, "balanced_accuracy")
+    methods = ("centre", "pairs", "noisier", "majority", "free")
+    lines = ["| AUC, ε = 1 | " + " | ".join((METHODS | WEIGHTS)[m].says for m in methods) + " |"]
+    lines += ["|---|" + "---|" * len(methods)]
+    for name in UNBALANCED:
+        cells = [cell(areas.get((name, m, 1 if m in POOLED else 20, 0.0 if m == "free" else 1.0))) for m in methods]
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    lines += ["", "| balanced accuracy | " + " | ".join(m.says for m in WEIGHTS.values()) + " |"]
+    lines += ["|---|" + "---|" * len(WEIGHTS)]
+    for name in UNBALANCED:
+        places = [(name, m, *((1, 0.0) if m in POOLED else (20, 1.0))) for m in WEIGHTS]
+        lines.append(f"| {name} | " + " | ".join(cell(balanced.get(place)) for place in places) + " |")
+    return "\n".join(lines)
+
+
 def rewrite(begin: str, end: str, text: str) -> None:
     """Put a text between two marks of the page."""
     before, _, rest = PAGE.read_text().partition(begin)
@@ -148,6 +177,7 @@ def redraw() -> None:
     """The page's tables, between its two marks, and the figure."""
     found = Runs(KEY, TABLE).rows
     rewrite(BEGIN, END, table(found))
+    rewrite(BEGIN_RARE, END_RARE, unbalanced(found))
     for figure_ in ("auc", "average_precision", "balanced_accuracy"):
         if groups(found, figure_):
             print(figure_.replace("_", " "), table(found, figure_), sep="\n")
@@ -187,8 +217,8 @@ def curves(made: dict[tuple[str, str, int, float], list[float]], name: str) -> t
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", nargs="+", default=list(DATA), choices=list(DATA))
-    parser.add_argument("--method", nargs="+", default=list(METHODS), choices=list(METHODS))
+    parser.add_argument("--data", nargs="+", default=list(DATA), choices=[*DATA, *UNBALANCED])
+    parser.add_argument("--method", nargs="+", default=list(METHODS), choices=[*METHODS, *WEIGHTS])
     parser.add_argument("--epsilon", nargs="+", type=float, default=list(EPSILONS))
     parser.add_argument("--nodes", nargs="+", type=int, default=list(NODES))
     parser.add_argument("--seeds", type=int, default=SEEDS)
@@ -196,11 +226,15 @@ def main() -> None:
     parser.add_argument("--again", nargs="+", default=[], choices=list(METHODS), help="forget what these had before")
     parser.add_argument("--redraw", action="store_true", help="only write the page and the figure")
     parser.add_argument("--judge", action="store_true", help="only print paired differences")
+    parser.add_argument("--unbalanced", action="store_true", help="sets with a rare class, at ε = 1")
     parser.add_argument("--quick", action="store_true", help="a small part, into a table of its own")
     parser.add_argument("--table", type=Path, default=TABLE, help="where rows are kept")
     arguments = parser.parse_args()
     if arguments.quick:
         parser.set_defaults(**QUICK, table=TABLE.with_name("quick.parquet"))
+        arguments = parser.parse_args()
+    if arguments.unbalanced:
+        parser.set_defaults(**RARE)
         arguments = parser.parse_args()
     if not arguments.redraw and not arguments.judge:
         measure(arguments)

@@ -13,7 +13,8 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "sottovoce"
-BASE = {"_text", "_types", "_version", "errors", "notation", "rows", "streams", "within"}  # everybody may use these
+# everybody may use these
+BASE = {"_text", "_types", "_version", "errors", "notation", "plugins", "rows", "streams", "within"}
 MAY_IMPORT: dict[str, set[str]] = {
     part: set(others.split())
     for part, others in {
@@ -32,7 +33,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "export": "data privacy run",
         "experiments": "data problem network privacy algorithm engine run planner figure report evaluation",
         "evaluation": "problem privacy secure",
-        "estimators": "data problem network privacy algorithm planner run evaluation report",
+        "estimators": "data problem network privacy algorithm planner run evaluation report node",
         "node": "data problem network privacy secure algorithm engine run",
         "consortium": "node data problem privacy secure run evaluation",
         "pages": "privacy planner node consortium",
@@ -40,7 +41,8 @@ MAY_IMPORT: dict[str, set[str]] = {
             "pages auditing consortium node experiments data problem network privacy algorithm engine planner run "
             "figure report evaluation estimators export"
         ),
-        "__init__": "auditing data problem privacy planner run experiments estimators",
+        "testing": "problem network privacy algorithm engine run",
+        "__init__": "auditing data problem privacy planner run node experiments estimators",
     }.items()
 }
 # a library that only one place may know, so that it can be replaced there

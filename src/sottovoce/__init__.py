@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     )
     from sottovoce.estimators.saved import load, save
     from sottovoce.experiments.sweep import sweep
+    from sottovoce.node.budget import Budget
     from sottovoce.planner import Facts, plan
+    from sottovoce.plugins import register
     from sottovoce.privacy.planning import account, calibrate
     from sottovoce.privacy.statement import PrivacyStatement
     from sottovoce.problem.shards import Shards, even
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "AlgorithmSpec": "run",
     "Audit": "auditing",
+    "Budget": "node.budget",
     "Execution": "run",
     "Facts": "planner",
     "History": "run",
@@ -66,6 +69,7 @@ _HOMES = {
     "even": "problem",
     "load": "estimators.saved",
     "plan": "planner",
+    "register": "plugins",
     "save": "estimators.saved",
     "solve": "run.solve",
     "sweep": "experiments.sweep",
@@ -75,6 +79,7 @@ _HOMES = {
 __all__ = [
     "AlgorithmSpec",
     "Audit",
+    "Budget",
     "DataError",
     "Execution",
     "Facts",
@@ -105,6 +110,7 @@ __all__ = [
     "even",
     "load",
     "plan",
+    "register",
     "save",
     "solve",
     "sweep",

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Generic, NamedTuple, TypeVar, overload
 
+from sottovoce import plugins
 from sottovoce.errors import SottovoceError, SpecError
 
 _CALL = re.compile(r"\s*([a-z][a-z0-9_]*)\s*(?:\((.*)\)|:(.+))?\s*", re.DOTALL)
@@ -121,6 +122,8 @@ class Choices(dict[str, Callable[..., Value]], Generic[Value]):
         if not isinstance(text, str):
             raise self.error(f"there is no {self.noun} {text!r}; write one of {self.usage}")
         call = parse(text)
+        if call.name not in self:
+            plugins.found(self.noun, call.name, self)
         only = _only_text(self[call.name]) if call.name in self and call.inside else None
         if only is not None:  # a path may hold anything
             return self.make(call.name, call.inside.removeprefix(f"{only}="))
@@ -134,8 +137,8 @@ class Choices(dict[str, Callable[..., Value]], Generic[Value]):
         >>> Choices("size", {"large": lambda by=2.0: 10 * by}).make("large", by=3)
         30
         """
-        if name not in self:
-            raise self.error(f"there is no {self.noun} '{name}'; write one of {self.usage}")
+        if name not in self and not plugins.found(self.noun, name, self):
+            raise self.error(f"there is no {self.noun} '{name}'; write one of {self.usage}{plugins.hint(self.noun)}")
         row = self[name]
         signature = inspect.signature(row)
         try:

@@ -11,8 +11,8 @@ from sottovoce.errors import SottovoceError, SpecError
 
 ROUNDS = 10**8
 """Of a run: its schedule and step sizes are held in memory."""
-NODES = 10**4
-"""Of a network: who is linked with whom is a square table."""
+NODES = 10**6
+"""Of a network: everybody's model is held in memory."""
 RECORDS = 10**12
 FEATURES = 10**8
 LENGTH = 1e100

@@ -54,7 +54,7 @@ KNOWN = [
     "train DATA --label label --nodes 3 --rounds 100000000000",
     "train DATA --label label --nodes 3 --rounds 1000000000 --noise none",
     "train DATA --label label --nodes 3 --noise none --epochs 1e12",
-    "plan --nodes 100000 --records 50 --features 3",
+    "plan --nodes 10000000 --records 50 --features 3",
     "sweep DATA --label label --epsilon 1 --jobs 0",
     "compare --data DATA --label label --jobs 0",
     "reproduce table2 --size tiny --out DATA",

@@ -16,10 +16,10 @@ from sottovoce.cli import consortium as consortium_command
 from sottovoce.cli import main as cli
 from sottovoce.consortium import certificates, flare
 from sottovoce.consortium.agreement import read_agreement
-from sottovoce.consortium.check import check_kit, command, member, server_of
+from sottovoce.consortium.check import CONNECTION, check_kit, command, member, server_of
 from sottovoce.consortium.gate import sealed_environment
 from sottovoce.consortium.job import ALLOWED
-from sottovoce.consortium.project import _built, project_yml, provision, renew
+from sottovoce.consortium.project import _built, project_yml, provision, renew, site_page
 from sottovoce.errors import SpecError
 
 pytestmark = pytest.mark.skipif(find_spec("nvflare") is None, reason="the extra 'flare' is not installed")
@@ -284,6 +284,10 @@ def test_a_site_waits_for_its_server_and_then_starts(provisioned, monkeypatch):
         port = probe.getsockname()[1]
     replace(kits["ash"], "startup/fed_client.json", "localhost:8002", f"localhost:{port}")
     replace(kits["ash"], "local/consortium.toml", "port = 8002", f"port = {port}")
+    agreement = read_agreement(kits["ash"] / "local" / "consortium.toml")
+    (kits["ash"] / "README.md").write_text(site_page(agreement, agreement.site("ash")))
+    (told,) = [finding for finding in check_kit(kits["ash"]) if finding.what == CONNECTION]
+    assert told.good and f"no server at localhost:{port}" in told.detail and told.notice
     assert server_of(kits["ash"]) == ("localhost", port) and server_of(kits["localhost"]) is None
     started, began = threading.Event(), []
     monkeypatch.setattr(consortium_command, "foreground", lambda line, *_: (began.append(line), started.set())[1])

@@ -8,20 +8,17 @@ import itertools
 import random
 from dataclasses import replace
 
+import numba
 import numpy as np
-import pytest
 from scipy import sparse
 
-from sottovoce.engine import reference
-from sottovoce.errors import SpecError
 from sottovoce.problem.losses import LOSSES
 from sottovoce.problem.regularisers import Euclidean
 from sottovoce.problem.shards import Shards
 from sottovoce.run.build import prepare
 from sottovoce.run.spec import AlgorithmSpec, Spec
-
-ROUNDING = 1e-12
-BLURRED = 33  # times the blur of an engine's own noise: what its trajectories may be off
+from sottovoce.testing import Injected, held_to_reference
+from sottovoce.testing import difference as difference
 
 OPTIONS = {
     "loss": [*LOSSES, "huber(0.5)"],
@@ -187,15 +184,13 @@ def first_job(engine, make_shards, rounds, **changes):
     return next(job for job in jobs if engine.refusal(job) is None)
 
 
-class Injected:
-    """Another randomness with the same numbers: the engine may not look behind it."""
-
-    def __init__(self, draws):
-        self.records, self.noise = draws.records, draws.noise
-
-
 def injected(job):
     return replace(job, draws=Injected(job.draws))
+
+
+def from_python(function):
+    """A function inside of the kernel, which has no way in from Python, behind one that has."""
+    return numba.njit(lambda *given: function(*given))
 
 
 def with_sigma(job, factor):
@@ -203,34 +198,6 @@ def with_sigma(job, factor):
     return replace(job, release=release, draws=replace(job.draws, release=release))
 
 
-def difference(found, expected):
-    """The largest difference of z, total and memory, relative to their size."""
-    assert np.array_equal(found.since, expected.since)
-    assert all(mine.shape == theirs.shape for mine, theirs in zip(found, expected, strict=True))
-    return max(
-        float(np.max(np.abs(a - b))) / max(float(np.max(np.abs(b))), 1e-300)
-        for a, b in ((found.z, expected.z), (found.total, expected.total), (found.memory, expected.memory))
-        if b.size
-    )
-
-
 def check(engine, job, rounds):
     """Hold an engine to the reference, in one job; gives whether it runs it."""
-    start = job.start()
-    reason = engine.refusal(job)
-    if reason is not None:
-        with pytest.raises(SpecError) as told:
-            engine.run([job], [start], 1, rounds)
-        assert str(told.value) == reason
-        return False
-    expected = reference.run(job, start, 1, rounds)
-    given, (own,) = injected(job), engine.run([job], [start], 1, rounds)
-    assert difference(own, expected) < max(engine.rounding, BLURRED * engine.blur)
-    if engine.blur == 0:
-        means = (job.method.average(state, rounds) for state in (own, expected))
-        for mine, theirs in (*zip(own, expected, strict=True), means):
-            assert np.allclose(mine, theirs, rtol=ROUNDING, atol=ROUNDING)
-    elif engine.refusal(given) is None:  # its noise is its own, and rounding shows from that of others only
-        assert difference(*engine.run([given], [start], 1, rounds), expected) < engine.rounding
-    assert not start.z.any() and not start.total.any()  # engines leave the state they are given alone
-    return True
+    return held_to_reference(engine, job, rounds)

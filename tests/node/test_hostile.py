@@ -235,6 +235,16 @@ def test_keys_are_born_with_the_run_kept_through_restarts_and_erased_when_it_is_
     assert not any(holds(tmp_path / "north", part) for part in first[:2])
 
 
+def test_an_erased_key_is_overwritten_also_where_it_was_the_last_of_its_page(tmp_path):
+    store, runs = Store(tmp_path / "north"), [f"{k:064x}" for k in range(40)]
+    keys = {run: store.born_keys(run) for run in runs}
+    for run in runs[::2] + runs[1::2]:
+        assert holds(tmp_path / "north", keys[run].signing)
+        store.erase_keys(run)
+        assert not any(holds(tmp_path / "north", part) for part in keys[run][:2])
+    store.close()
+
+
 def test_keys_are_kept_while_a_peer_may_need_this_node(tmp_path):
     """Who has not said that it is done may come back for a last message."""
     run, net = run_of(rounds=12, timeout=1.0), Net()

@@ -169,7 +169,7 @@ def test_the_formula_has_its_three_terms():
     [
         ({}, {"speed": 3}, "no setting 'speed'"),
         ({}, {"sampling": "poisson(500)"}, "a batch of 500"),
-        ({}, {"rounds": 0}, "whole number of rounds"),
+        ({}, {"rounds": 0}, "number of rounds must be a whole number"),
         ({"penalty": "l3"}, {}, "no penalty 'l3'"),
         ({"sizes": ()}, {}, "needs nodes"),
         ({"epsilon": math.inf}, {}, "finite"),
@@ -199,3 +199,39 @@ def test_a_plan_beats_the_paper_and_a_node_alone():
         runs = [solve(spec.but(seed=s), data, test=held_out, execution=Execution("reference", 1)) for s in range(3)]
         score[name] = np.mean([run.history.last["test_accuracy"] for run in runs])
     assert score["planned"] > 0.79 and score["planned"] > max(score["paper"], score["alone"]) + 0.02
+
+
+# -- what the planner may choose in place of what it is told
+
+
+def two_classes(records: int, free=("loss", "penalty"), **more):
+    return Facts((records,), 55, 1.0, 1e-5, adversary="central", intercept=0.25, **({"free": free} | more))
+
+
+def test_beside_little_noise_the_loss_is_logistic_and_beside_much_a_hinge_with_a_threshold():
+    calm, noisy = (choose(two_classes(records)).spec for records in (500_000, 5_000))
+    assert (calm.problem.loss.name, calm.problem.h.phi) == ("logistic", 0.0)
+    assert noisy.problem.loss.name == "hinge" and noisy.problem.h.modulus > 0
+    assert any("logistic" in why for why in choose(two_classes(500_000)).reasons)
+    assert any("half a deviation" in why for why in choose(two_classes(5_000)).reasons)
+    noise = choose(two_classes(5_000)).alternatives[0]["noise"]
+    assert noisy.problem.h.phi == pytest.approx(0.5 * noise, rel=1e-3)
+
+
+def test_a_smooth_loss_may_take_steps_twice_as_long():
+    hinge, logistic = (choose(two_classes(500_000, free=free)).spec for free in ((), ("loss",)))
+    steps = [spec.algorithm.rounds / float(spec.algorithm.gamma(1)[0]) for spec in (hinge, logistic)]
+    clip = logistic.privacy.clip / math.hypot(1.0, 0.25)  # half of the hinge's slope: the same step goes half as far
+    assert clip == pytest.approx(0.5) and steps[1] * clip == pytest.approx(2 * steps[0], rel=0.01)
+
+
+@pytest.mark.parametrize("records", [500_000, 5_000])
+def test_what_was_asked_for_is_left_alone(records):
+    plain = choose(two_classes(records, free=())).spec.problem
+    assert (plain.loss.name, plain.h.phi) == ("hinge", 0.0)
+    clipped = choose(two_classes(records), clip=0.5).spec.problem
+    assert clipped.loss.name == "hinge"
+    assert choose(two_classes(records), alpha=0.01).spec.problem.h == l2(0.01)
+    assert choose(two_classes(records, penalty="l1")).spec.problem.h.modulus == 0
+    several = choose(two_classes(records, loss="softmax", outputs=3)).spec.problem
+    assert (several.loss.name, several.h.phi) == ("softmax", 0.0)

@@ -1,14 +1,16 @@
 """Laws that every row of LOSSES must obey."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sottovoce.errors import SpecError
-from sottovoce.problem.losses import LOSSES
+from sottovoce.problem.losses import LOSSES, Conjugate
+from sottovoce.testing import LOSS_LAWS, LawBroken, check_loss, least_bound, vectorises
 
 SCALAR = [loss for loss in LOSSES.values() if loss.targets != "classes"]
 
@@ -21,57 +23,42 @@ def target(loss, raw):
 
 
 @ALL
+@pytest.mark.parametrize("law", LOSS_LAWS)
 @given(u=margin, v=margin, raw=st.floats(-5, 5))
-def test_the_slope_is_a_subgradient(loss, u, v, raw):
-    y = target(loss, raw)
-    below = loss.value(u, y) + loss.slope(u, y) * (v - u)
-    assert loss.value(v, y) >= below - 1e-9 * (1 + abs(below))
-
-
-@ALL
-@given(u=margin, raw=st.floats(-5, 5))
-def test_the_slope_is_the_derivative_away_from_kinks(loss, u, raw):
-    y, e = target(loss, raw), 1e-5
-    assume(loss.slope(u - 2 * e, y) == pytest.approx(loss.slope(u + 2 * e, y), abs=1e-3))
-    difference = (loss.value(u + e, y) - loss.value(u - e, y)) / (2 * e)
-    assert loss.slope(u, y) == pytest.approx(difference, abs=2e-4 * (1 + abs(difference)))
-
-
-@ALL
-@given(u=st.floats(-1e6, 1e6), raw=st.floats(-5, 5))
-def test_the_slope_bound_holds(loss, u, raw):
-    slope = loss.slope(u, target(loss, raw))
-    assert np.isfinite(slope) and abs(slope) <= loss.slope_bound * (1 + 1e-12)
+def test_its_laws(loss, law, u, v, raw):
+    """Those of the kit that others have for theirs."""
+    LOSS_LAWS[law](loss, u, v, target(loss, raw))
 
 
 @ALL
 def test_the_slope_bound_is_the_least(loss):
-    u = np.linspace(-1e3, 1e3, 4001)
-    steepest = max(np.max(np.abs(loss.slope(u, y))) for y in (-1.0, 1.0))
-    assert steepest > 100 if math.isinf(loss.slope_bound) else steepest == pytest.approx(loss.slope_bound, rel=1e-6)
-
-
-@ALL
-@given(u=margin, v=margin, raw=st.floats(-5, 5))
-def test_fenchel_young(loss, u, v, raw):
-    """φ(u) + φ*(s) ≥ s·u always, with equality for s in ∂φ(u); s lies in the domain of φ*."""
-    y = np.array([target(loss, raw)])
-    s = np.array([loss.slope(v, y[0])])
-    lo, hi = loss.interval(y)
-    assert lo[0] - 1e-12 <= s[0] <= hi[0] + 1e-12
-    total = float((loss.value(u, y) + loss.conjugate(s, y))[0])
-    assert total >= s[0] * u - 1e-8 * (1 + abs(total))
-    touch = float((loss.value(v, y) + loss.conjugate(s, y))[0])
-    assert touch == pytest.approx(s[0] * v, abs=1e-8 * (1 + abs(touch)))
+    least_bound(loss)
 
 
 @ALL
 def test_values_are_not_negative_and_vectorise(loss):
-    u, y = np.random.default_rng(0).normal(size=(2, 7, 3)) * 3
-    y = np.sign(y) if loss.targets == "binary" else y
-    values, slopes = loss.value(u, y), loss.slope(u, y)
-    assert values.shape == slopes.shape == u.shape and np.all(values >= 0)
-    assert values[2, 1] == loss.value(u[2, 1], y[2, 1])
+    vectorises(loss)
+
+
+OTHER = Conjugate(lambda k: 0.1, lambda y, k: (np.minimum(-y, 0), np.maximum(-y, 0)))
+WRONG = {
+    "subgradient": {"slope_formula": lambda u, y, k: y * (y * u < 1.0)},
+    "derivative": {"slope_formula": lambda u, y, k: -0.9 * y * (y * u < 1.0)},
+    "bounded": {"bound_formula": lambda k: 0.99},
+    "fenchel_young": {"conjugate_formula": OTHER},
+}
+
+
+@pytest.mark.parametrize("law", LOSS_LAWS)
+def test_the_laws_find_what_breaks_them(law):
+    wrong = replace(LOSSES.make("hinge"), name="wrong", **WRONG[law])
+    with pytest.raises(LawBroken):
+        for u in np.linspace(-3, 3, 13) + 0.01:
+            LOSS_LAWS[law](wrong, u, -u, 1.0)
+    with pytest.raises(LawBroken):
+        check_loss(wrong, engines=[])
+    with pytest.raises(LawBroken, match="the least"):
+        least_bound(replace(wrong, slope_formula=LOSSES["hinge"].slope_formula, bound_formula=lambda k: 1.01))
 
 
 def test_smoothed_hinge_tends_to_the_hinge_and_stays_within_half_its_width():

@@ -165,6 +165,14 @@ def test_rows_over_the_bound_are_told_as_what_became_of_them(one, tmp_path):
     assert told(replace(one, spec=one.spec.but(problem__on_violation="clip"))) == "its subgradient clipped"
 
 
+def test_what_was_seen_of_a_run_with_a_guarantee_is_not_drawn(make, tmp_path):
+    result = make(seed=None)
+    assert len(result.history) and not result.statement.simulation
+    for results in (result, [result, make(seed=None, privacy__noise="private(1.0)")]):
+        text = report.write(results, tmp_path / "r.html").read_text("utf-8")
+        assert "not private: a simulation" not in text and str(result.history.last["objective"])[:12] not in text
+
+
 def test_pages_can_be_put_together_otherwise(several):
     settings = report.settings_of(several)
     x = {"k": np.arange(1.0, 5.0)}

@@ -17,6 +17,7 @@ from sottovoce.privacy.accounting import price
 from sottovoce.privacy.calibration import single
 from sottovoce.privacy.events import read_event
 from sottovoce.privacy.moments import MOMENTS, Moments
+from sottovoce.problem.objective import clipped_mean
 from sottovoce.run.build import prepare
 from sottovoce.run.result import Result
 from sottovoce.run.shape import BEFORE, Shape, exact_sums, look, means, statistic, sums_grid
@@ -159,14 +160,34 @@ def test_models_are_taken_back_to_the_records(seed, outputs, centred, intercept)
 
 
 @pytest.mark.parametrize("kind", [np.asarray, sp.csr_array, lambda X: X.astype(np.float32)])
-def test_rows_stay_within_the_bound(kind):
+def test_rows_stay_within_their_reach(kind):
     X = data(far=0.0).X
-    shape = Shape(np.array([0.9, 1.0, 1.2, 0.5]), None, 0.7, 0.25)
+    shape = Shape(2 * np.array([0.9, 1.0, 1.2, 0.5]), None, 0.7, 0.25)
     mapped = shape.shards(Shards.of(kind(X), np.ones(600), np.array([0, 600])))
-    assert sp.issparse(mapped.X) == sp.issparse(kind(X)) and mapped.norms.max() <= 0.7
-    short = np.linalg.norm(X * shape.scale, axis=1) < 0.69
+    assert shape.reach == 1.4
+    assert sp.issparse(mapped.X) == sp.issparse(kind(X)) and 1.39 < mapped.norms.max() <= 1.4
+    short = np.linalg.norm(X * shape.scale, axis=1) < 1.39
     dense = mapped.X.toarray() if sp.issparse(mapped.X) else mapped.X
     assert 0.1 < short.mean() < 0.9 and np.allclose(dense[short], (X * shape.scale)[short], rtol=1e-6)
+
+
+def test_no_record_pulls_harder_than_the_clip_however_long_its_mapped_row_is():
+    """In floating point and in whole numbers: what bounds a record is its clipped subgradient, and not its row."""
+    made = prepare(SPEC, data())
+    job, L = made.job, made.job.release.clip
+    rng = np.random.default_rng(3)
+    norms = job.problem.shards.norms
+    assert np.mean(norms > math.hypot(1.0, 0.25)) > 0.1 and L == pytest.approx(math.hypot(1.0, 0.25))
+    secret = prepare(SPEC.but(seed=None), data()).job
+    sums = secret.draws.sums
+    longest = np.argsort(-norms[:200])[:5]
+    for x in 3.0 * rng.standard_normal((4, job.problem.m)):
+        for record in longest.tolist():
+            pull = clipped_mean(job.problem, 0, x, np.array([record]), 1.0, L)
+            assert np.linalg.norm(pull) <= L * (1 + 1e-9)
+            whole = sums.total(0, x, np.array([record])) * sums.grids.sum
+            assert np.linalg.norm(whole) <= L
+    assert np.linalg.norm(clipped_mean(job.problem, 0, np.zeros(job.problem.m), longest[:1], 1.0, 9.0)) > 1.1 * L
 
 
 @pytest.mark.parametrize("far", [0.0, 2.0])

@@ -14,7 +14,7 @@ import typer
 from rich.panel import Panel
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from sottovoce import within
+from sottovoce import plugins, within
 from sottovoce._types import IntArray
 from sottovoce.auditing import Audit, audit_look, audit_statistics
 from sottovoce.auditing import audit as attack_run
@@ -81,7 +81,7 @@ def audit(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Attack a run as it would be made, and tell what ε it has at least. It proves no privacy."""
-    if engine not in ENGINES:
+    if engine not in ENGINES and not plugins.found("engine", engine, ENGINES):
         raise SpecError(f"there is no engine '{engine}' to audit; choose one of {', '.join(ENGINES)}")
     if (target is None) == (not plan):
         raise SpecError("give a run file or a saved run, or --plan with public numbers, and not both")

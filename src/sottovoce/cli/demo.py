@@ -38,6 +38,7 @@ def demo(
     adversary: Annotated[str, typer.Option(help="Who is watching; runs face 'transcript' only.")] = "transcript",
     seed: Annotated[int, typer.Option(help="Another seed, another run.")] = 1,
     out: Annotated[Path | None, typer.Option(help="Save the results here.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Take the place of other results there.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Watch nodes train an SVM by gossip: without noise, with the paper's noise, with honest noise."""
@@ -75,7 +76,7 @@ def demo(
             results[name] = solve(spec, dealt.shards, f_star=f_star, progress=progress, **dealt.names)
     if out is not None:
         for name, result in results.items():
-            result.save(out / name.replace("'s", "").replace(",", "").replace(" ", "-"))
+            result.save(out / name.replace("'s", "").replace(",", "").replace(" ", "-"), force=force)
         report = write_report(list(results.values()), out / NAME, f"{table.name}: four runs", list(results))
         console.print(f"saved in {out}; open {report} in a browser", soft_wrap=True)
     if json:

@@ -3,14 +3,15 @@
 import json as json_
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import typer
 from rich.table import Table
 
-from sottovoce._types import Array, IntArray
+from sottovoce._types import Array, IntArray, Matrix
 from sottovoce.cli import screen
+from sottovoce.cli.budget import Ledger, mention_budget, overview_of, paid
 from sottovoce.cli.flags import FileFlags, grouped, read_range
 from sottovoce.cli.report import EVALUATION
 from sottovoce.data.load import as_reals, as_signs
@@ -21,7 +22,7 @@ from sottovoce.evaluation import Evaluation, Held, Model, Tally, seeded
 from sottovoce.evaluation import evaluate as ask_all
 from sottovoce.evaluation.curves import public_link
 from sottovoce.privacy.release import ADVERSARIES
-from sottovoce.privacy.statement import PERSON, number, with_held_out
+from sottovoce.privacy.statement import PERSON, RECORD, number, statement_of, with_held_out
 from sottovoce.run.result import Result
 
 
@@ -47,6 +48,7 @@ def evaluate(
         str | None, typer.Option("--target-bounds", help="Of a regression: the public range, as in 0,100.")
     ] = None,
     seed: Annotated[int | None, typer.Option("--seed", help="Makes the noise a simulation's.")] = None,
+    ledger: Ledger = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Count, with noise, how well a model does on held-out records, in one statement with its training."""
@@ -62,7 +64,7 @@ def evaluate(
             "noise, covers it; leave --seed out, or evaluate a simulation"
         )
     said = result.statement
-    held, public = _held(model, result, file, data, unit, row_norm, target_bounds)
+    held, public, rows = _held(model, result, file, data, unit, row_norm, target_bounds)
     there = np.unique(held.owner)
     own = held._replace(owner=np.searchsorted(there, held.owner))
     budget = said.epsilon if epsilon is None else epsilon
@@ -75,20 +77,30 @@ def evaluate(
         )
     tally = Tally.of(np.bincount(own.owner), budget, said.delta, ADVERSARIES.read(said.adversary))
     kept = seed if seed is not None else result.spec.seed  # of a simulation either way
-    found = ask_all(tally, own, public, seeded(kept), ask)
     whole = with_held_out(said, dict(zip(there.tolist(), tally.events, strict=True)))
-    found = replace(found, statement=whole)
+    whose = PERSON if said.unit == PERSON.name else RECORD
+    alone = statement_of(tally.events, said.delta, said.adversary, kept is not None, whose, kept is None)
+    with paid(ledger, "evaluation", alone, rows.X, np.searchsorted(there, rows.owner)):
+        found = replace(ask_all(tally, own, public, seeded(kept), ask), statement=whole)
     more = {} if recall is None and rate is None else {"threshold": found.threshold(recall=recall, rate=rate)}
     told = found.to_dict() | more | {"held_out_seeded": kept is not None}
     found_text = json_.dumps(told, ensure_ascii=False, indent=2).encode()
     replace(result, statement=whole).restate(model, {EVALUATION: found_text})
     if json:
-        screen.say_json(told)
+        screen.say_json(told | ({} if ledger is None else {"budget": overview_of(ledger)}))
         return
     _show(found, more)
     screen.out.print(
         f"written to {model / EVALUATION}; the run's statement covers it: sottovoce account --verify {model}"
     )
+    mention_budget(ledger)
+
+
+class Rows(NamedTuple):
+    """Held-out records before they are asked."""
+
+    X: Matrix
+    owner: IntArray
 
 
 def _held(
@@ -99,8 +111,8 @@ def _held(
     unit: str | None,
     row_norm: float | None,
     target_bounds: str | None,
-) -> tuple[Held, Model]:
-    """The records as they are asked, and what is public of the model."""
+) -> tuple[Held, Model, Rows]:
+    """The records as they are asked, what is public of the model, and the records as they came."""
     groups: Any = None
     people: Any = None
     if (model / SCHEMA_FILE).exists():
@@ -129,12 +141,12 @@ def _held(
 
     if result.classes is None:
         low, high = _range(target_bounds, result)
-        return asked(*((2 * values - low - high) / (high - low) for values in (scores, y))), Model(0)
+        return asked(*((2 * values - low - high) / (high - low) for values in (scores, y))), Model(0), Rows(X, owner)
     bound = (result.scale.bound or result.spec.problem.row_norm * result.scale.unit) if row_norm is None else row_norm
     reach = float(np.linalg.norm(np.atleast_2d(result.coef), axis=1)[0]) * bound
     constant = float(np.ravel(result.intercept)[0])
     link = public_link(result.spec.problem.loss.name) if len(result.classes) == 2 else None
-    return asked(scores, y), Model(len(result.classes), constant - reach, constant + reach, link)
+    return asked(scores, y), Model(len(result.classes), constant - reach, constant + reach, link), Rows(X, owner)
 
 
 def _numbered(y: Any, result: Result) -> Array:

@@ -4,7 +4,11 @@ A node takes part over MPI here. Its ledger tells what it has released, whether 
 allows.
 """
 
+import os
 import re
+import shutil
+import subprocess
+import sys
 import traceback
 from dataclasses import replace
 from json import dumps
@@ -19,8 +23,8 @@ from sottovoce.cli import screen
 from sottovoce.cli.flags import Format
 from sottovoce.data.schema import FILE as SCHEMA_FILE
 from sottovoce.data.sql import is_database
-from sottovoce.errors import SottovoceError, SpecError, StoreError
-from sottovoce.node.budget import Budget, budgets, contradictions, overview, read_export
+from sottovoce.errors import NetworkError, SottovoceError, SpecError, StoreError
+from sottovoce.node.budget import Budget, budgets, contradictions, overview, read_export, sentence
 from sottovoce.node.budget import export as exported
 from sottovoce.node.entropy import identity_seed
 from sottovoce.node.identity import OwnKey
@@ -29,7 +33,6 @@ from sottovoce.node.runfile import Run, read_run
 from sottovoce.node.site import Site, expanded, own_problem
 from sottovoce.node.store import Store
 from sottovoce.node.transport import MpiTransport, world
-from sottovoce.privacy.statement import number
 from sottovoce.run.build import Public
 from sottovoce.run.result import History, Result, environment, write_atomically
 
@@ -57,13 +60,21 @@ def node(
         float | None, typer.Option("--budget", help="ε of the owner's total budget, if none is set yet.")
     ] = None,
     budget_delta: Annotated[float, typer.Option("--budget-delta", help="δ of that budget.")] = 1e-5,
+    everybody: Annotated[
+        bool, typer.Option("--all", help="Start all nodes of the run file on this machine, with mpirun.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object a node.")] = False,
 ) -> None:
-    """Take part in a run over MPI, inside one trust domain: start it with mpirun, one rank a node."""
+    """Take part in a run over MPI, inside one trust domain: one rank a node, started by mpirun or, here, by --all."""
     if context.invoked_subcommand is not None:
         return
     if spec is None or data is None or folder is None:
         raise SpecError("a node needs --spec (the run file), --data (its records) and --folder (its own folder)")
+    if everybody:
+        if name is not None:
+            raise SpecError("--all starts every node, and --node names one; leave one of them out")
+        _start_all(read_run(spec))
+        return
     began = perf_counter()
     comm = world()
     who = f"rank {comm.Get_rank()}"
@@ -90,6 +101,29 @@ def node(
             comm.Abort(getattr(error, "exit_code", 1))
         raise
     _show(run, who, outcome, str(saved), json, mine.envelope.fingerprints())
+
+
+def _start_all(run: Run) -> None:
+    """As many ranks as the run has nodes, though they be more than cores, and though this be root's container."""
+    beside = Path(sys.executable).with_name("mpirun")  # of the package openmpi
+    program = str(beside) if beside.exists() else shutil.which("mpirun")
+    if program is None:
+        raise SpecError("there is no mpirun to start nodes with; install sottovoce[mpi], or an MPI library")
+    again = [word for word in sys.argv[1:] if word != "--all"]
+    line = [program, "-n", str(run.n), sys.executable, "-c", "from sottovoce.cli.main import main; main()", *again]
+    done = subprocess.run(line, env={**AS_MANY_AS_ASKED, **os.environ}, check=False).returncode
+    if done:
+        raise NetworkError(f"mpirun ended with exit code {done}; the lines above say why")
+
+
+AS_MANY_AS_ASKED = {
+    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+    "OMPI_MCA_rmaps_base_oversubscribe": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "OMP_NUM_THREADS": "1",
+}
+"""What lets Open MPI, 5 and 4, start more ranks than there are cores, as whoever one is; other MPI libraries do so."""
 
 
 @app.command()
@@ -185,20 +219,17 @@ def show(folder: Folder, json: Json = False) -> None:
     if json:
         screen.say_json(found)
         return
-    table = Grid(title="runs", title_justify="left", box=None, padding=(0, 2))
-    for column in ("run", "name", "node", "data set", "state", "released", "planned", "σ"):
-        table.add_column(column, no_wrap=True)
+    table = Grid(title="runs", title_justify="left", box=None, padding=(0, 1, 0, 0))
+    for column in ("run", "name", "node", "data set", "state", "sent", "σ"):
+        word, right = column in ("name", "node", "data set"), column in ("sent", "σ")
+        table.add_column(column, no_wrap=not word, overflow="fold", justify="right" if right else "left")
     for run in found["runs"]:
-        counts = (f"{run['released']:,}", f"{run['rounds']:,}", f"{run['sigma']:.4g}")
-        table.add_row(run["run"][:12], run["name"], run["node"], run["dataset"], run["state"], *counts)
+        counts = (f"{run['released']:,} of {run.get('planned', run['rounds']):,}", f"{run['sigma']:.4g}")
+        names = (screen.plain(run[name]) for name in ("name", "node", "dataset"))
+        table.add_row(run["run"][:8], *names, run["state"], *counts)
     screen.out.print(table)
     for each in found["datasets"]:
-        screen.out.print(
-            f"data set '{each['dataset']}': ε = {number(each['epsilon'])} of {each['epsilon_budget']:g} at "
-            f"δ = {each['delta']:g} against '{each['adversary']}' ({each['adjacency']}); every run that has begun "
-            "counts with all of its rounds",
-            soft_wrap=True,
-        )
+        screen.out.print(screen.plain(sentence(each)))
     screen.out.print(f"{found['rows']:,} rows, head {found['head'][:16]}")
 
 

@@ -27,12 +27,12 @@ def plan(
     ] = None,
     epsilon: Annotated[float, typer.Option("--epsilon", help="The target ε.")] = 1.0,
     delta: Annotated[float, typer.Option("--delta", help="δ.")] = 1e-5,
-    loss: Annotated[str, typer.Option("--loss", help="hinge, logistic, softmax, huber:1.35, …")] = "hinge",
+    loss: Annotated[str | None, typer.Option("--loss", help="Fix it: hinge, logistic, softmax, huber:1.35, …")] = None,
     outputs: Annotated[int, typer.Option("--outputs", help="Classes, where there are more than two.")] = 1,
     graph: Annotated[str, typer.Option("--graph", help="The graph.")] = "complete",
     row_norm: Annotated[float, typer.Option("--row-norm", help="Public bound on a record's norm.")] = 1.0,
     intercept: Annotated[float, typer.Option("--intercept", help="Value of the intercept's column; 0: none.")] = 0.0,
-    penalty: Annotated[str, typer.Option("--penalty", help="l2, l1, elastic_net or none.")] = "l2",
+    penalty: Annotated[str | None, typer.Option("--penalty", help="Fix it: l2, l1, elastic_net or none.")] = None,
     max_rounds: Annotated[int | None, typer.Option("--max-rounds", help="At most so many rounds (1000).")] = None,
     max_bytes: Annotated[float | None, typer.Option("--max-bytes", help="At most so many bytes, all nodes.")] = None,
     sampling: Annotated[str | None, typer.Option("--sampling", help="Fix it: one, fixed:8, poisson:8, full.")] = None,
@@ -73,8 +73,10 @@ def plan(
         raise SpecError("--trust and --adversary say the same thing in two ways; give one of them")
     watching = read_trust(trust).adversary(nodes) if adversary is None else adversary
     facts = Facts(
-        sizes, features, epsilon, delta, loss, outputs, watching, graph, row_norm, intercept, penalty, max_rounds,
+        sizes, features, epsilon, delta, loss or ("hinge" if outputs == 1 else "softmax"), outputs, watching, graph,
+        row_norm, intercept, penalty or "l2", max_rounds,
         max_bytes, shape=shape, lost=lost, sparse=sparse,
+        free=tuple(name for name, fixed in (("loss", loss), ("penalty", penalty)) if fixed is None),
     )  # fmt: skip
     fixed = {
         "sampling": sampling, "activation": activation, "rounds": rounds, "h": h, "gamma": gamma, "clip": clip,

@@ -218,15 +218,21 @@ def _range(counts: list[int]) -> str:
     return f"{counts[0]:,}" if min(counts) == max(counts) else f"{min(counts):,} to {max(counts):,}"
 
 
-def writable(out: Path | None) -> None:
-    """Refuse an output folder that cannot be made or written to, before any work is done for it."""
+def writable(out: Path | None, keep: bool = True) -> None:
+    """Refuse an output folder that cannot be made or written to, before any work is done for it.
+
+    Where it is not to be kept, folders that were made to find that out are gone again: work that fails leaves none.
+    """
     if out is None:
         return
     try:
+        made = [folder for folder in (out, *out.parents) if not folder.exists()]
         out.mkdir(parents=True, exist_ok=True)
         probe = out / ".probe"
         probe.touch()
         probe.unlink()
+        for folder in made if not keep else ():
+            folder.rmdir()
     except OSError:
         raise SpecError(f"the folder '{out}' cannot be written to; give another one with --out") from None
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from sottovoce._types import IntArray
 from sottovoce.cli import screen
+from sottovoce.cli.budget import mention_budget, overview_of, paying
 from sottovoce.cli.flags import DataFlags, by_class, grouped, option
 from sottovoce.cli.records import Dealt
 from sottovoce.cli.report import NAME, write_report
@@ -26,8 +27,7 @@ from sottovoce.problem.optimum import optimum
 from sottovoce.rows import is_sparse
 from sottovoce.run.build import make_problem, rounds_for_epochs
 from sottovoce.run.presets import PRESETS
-from sottovoce.run.result import HEAD, History, refuse_to_lose
-from sottovoce.run.scale import AS_IT_IS, Scale
+from sottovoce.run.result import HEAD, refuse_to_lose
 from sottovoce.run.solve import solve
 from sottovoce.run.spec import Execution, Spec
 
@@ -217,6 +217,9 @@ class RunFlags:
         option("--not-private-history", "Without a seed: keep what was seen, in a file that says what it is.", RUN),
     ] = False
     out: Annotated[Path | None, option("--out", "Save the result here; with --seed, also checkpoints.", RUN)] = None
+    budget: Annotated[
+        Path | None, option("--budget", "The ledger that this run is paid from: see `sottovoce ledger budget`.", RUN)
+    ] = None
     force: Annotated[bool, option("--force", "Take the place of another result in --out.", RUN)] = False
     json: Annotated[bool, option("--json", "Print one JSON object.", RUN)] = False
 
@@ -226,7 +229,7 @@ def train(
     data: DataFlags, model: ModelFlags, network: NetworkFlags, steps: StepFlags, privacy: PrivacyFlags, run: RunFlags
 ) -> None:
     """Train a linear model on FILE by gossip between simulated nodes."""
-    screen.writable(run.out)
+    screen.writable(run.out, keep=False)
     clipped, planned = privacy.on_violation == "clip", model.preset == "auto" and isinstance(privacy.scale, Private)
     with screen.reading(data.file, run.json) as told:
         dealt = data.dealt(model.given_loss, run.seed, planned, clipped, model.weighed, told)
@@ -239,7 +242,7 @@ def train(
     if run.out is not None:
         refuse_to_lose(run.out, spec, run.force)
     _mention_earlier_work(run.out, run.seed)
-    with screen.bar("gossip", quiet=run.json) as progress:
+    with screen.bar("gossip", quiet=run.json) as progress, paying(run.budget, "train", spec, dealt.shards) as allow:
         result = solve(
             spec,
             dealt.shards,
@@ -249,7 +252,7 @@ def train(
             progress=progress,
             checkpoint=run.out if run.out is not None and run.seed is not None else None,
             secure=not run.no_secure,
-            scale=Scale(spec.problem.row_norm) if data.unit_rows else AS_IT_IS,  # new records as these were
+            allow=allow,
             **dealt.names,
         )
     warned = [f"[yellow]{PrivacyLeakWarning.__name__}:[/] {screen.plain(note)}" for note in notes]
@@ -264,14 +267,16 @@ def train(
         if again and data.schema is None:  # it was of the result that is gone
             (run.out / SCHEMA_FILE).unlink(missing_ok=True)
         (run.out / "checkpoint.npz").unlink(missing_ok=True)
-        shown = result if run.seed is not None else replace(result, history=History())
-        report = str(write_report([shown], run.out / NAME, title))
+        report = str(write_report([result], run.out / NAME, title))
     if run.json:
-        screen.say_json(screen.summary(result, saved) | {"report": report, "notes": notes})
+        screen.say_json(
+            screen.summary(result, saved) | {"report": report, "notes": notes, "budget": overview_of(run.budget)}
+        )
     else:
         screen.show(result, title)
         if saved:
             screen.out.print(f"saved in {saved}; open {report} in a browser", soft_wrap=True)
+        mention_budget(run.budget)
 
 
 def _mention_earlier_work(out: Path | None, seed: int | None) -> None:
@@ -326,7 +331,8 @@ def spec_for(
     given = {key: value for key, value in changes.items() if value is not None}
     spec, sizes = PRESETS.make("private" if auto else model.preset)(1).but(**given), dealt.shards.sizes
     if auto and isinstance(noise, Private):
-        return _planned(spec, set(given), dealt, steps, privacy, not model.no_shape)
+        free = tuple(name for name, fixed in (("loss", model.loss), ("penalty", model.h)) if fixed is None)
+        return _planned(spec, set(given), dealt, steps, privacy, not model.no_shape, free)
     wanted, said = spec.privacy.sampling, []
     spec = spec if privacy.sampling is not None else _fitted(spec, int(sizes.min()))
     spec = _with_rounds(spec, steps.rounds, 10.0 if steps.epochs is None else steps.epochs, sizes)
@@ -336,7 +342,13 @@ def spec_for(
 
 
 def _planned(
-    spec: Spec, given: set[str], dealt: Dealt, steps: StepFlags, privacy: PrivacyFlags, shape: bool
+    spec: Spec,
+    given: set[str],
+    dealt: Dealt,
+    steps: StepFlags,
+    privacy: PrivacyFlags,
+    shape: bool,
+    free: tuple[str, ...],
 ) -> tuple[Spec, list[str]]:
     """The planner's choice around what the user has fixed, and its reasons."""
     problem, shards = spec.problem, dealt.shards
@@ -367,6 +379,7 @@ def _planned(
         shape=shape and problem.loss.targets != "real",
         weight=dealt.weighing.mean,
         sparse=is_sparse(shards.X),
+        free=() if epsilon is None else free,
     )
     choice = choose(facts, **fixed)
     reasons = ["[bold]The plan[/], from public numbers alone:", *(f"· {reason}" for reason in choice.reasons)]

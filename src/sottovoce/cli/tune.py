@@ -7,9 +7,11 @@ from typing import Annotated, Any
 import typer
 
 from sottovoce.cli import screen
+from sottovoce.cli.budget import Ledger, budget_of, mention_budget, overview_of
 from sottovoce.cli.flags import RecordFlags, grouped
 from sottovoce.data.schema import FILE as SCHEMA_FILE
 from sottovoce.errors import PrivacyLeakWarning, SpecError
+from sottovoce.run.result import HEAD
 
 NUMBERS = {"rounds": int, "batch": int, "alpha": float, "l1_ratio": float}
 """Settings that are numbers; others are words, and 'none' is None."""
@@ -31,7 +33,9 @@ def tune(
         str, typer.Option("--scoring", help="accuracy, balanced_accuracy, roc_auc, average_precision or r2.")
     ] = "auto",
     seed: Annotated[int | None, typer.Option("--seed", help="Makes the search a simulation.")] = None,
+    budget: Ledger = None,
     out: Annotated[Path | None, typer.Option("--out", help="Save the best model here.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Take the place of another result in --out.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Choose among plans by private scores on held-out records: one (ε, δ) for the whole search."""
@@ -41,7 +45,9 @@ def tune(
         PrivateSearchCV,
     )
 
-    screen.writable(out)
+    screen.writable(out, keep=False)
+    if out is not None and (out / HEAD).exists() and not force:
+        raise SpecError(f"there is a result in '{out}' already; give another folder, or --force to lose it")
     records = data.records(file)
     records.refuse_long()
     fixed: dict[str, Any] = {"row_norm": records.bound, "on_violation": "raise"}
@@ -60,6 +66,7 @@ def tune(
         held_out=held_out,
         scoring=scoring,
         random_state=seed,
+        budget=budget_of(budget),
     )
     people = {} if records.units is None else {"units": records.units}
     with warnings.catch_warnings(record=True) as told:
@@ -71,7 +78,7 @@ def tune(
     beside = {} if data.schema is None else {SCHEMA_FILE: data.schema.read_bytes()}  # `predict` reads raw columns
     saved = None
     if out is not None:
-        saved = str(search.best_estimator_.to_result(records.features).save(out, beside=beside))
+        saved = str(search.best_estimator_.to_result(records.features).save(out, beside=beside, force=force))
     score = search.best_score_
     if json:
         screen.say_json(
@@ -82,6 +89,7 @@ def tune(
                 "worth": search.worth_,
                 "privacy": search.privacy_.to_dict(),
                 "saved": saved,
+                "budget": overview_of(budget),
             }
         )
         return
@@ -90,6 +98,7 @@ def tune(
     screen.out.print(f"{search.worth_}\n{search.privacy_.verdict()}", soft_wrap=True)
     if saved:
         screen.out.print(f"saved in {saved}; check it with: sottovoce account --verify {saved}", soft_wrap=True)
+    mention_budget(budget)
 
 
 def _grid(tried: list[str]) -> dict[str, list[Any]]:

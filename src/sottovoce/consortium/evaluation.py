@@ -25,7 +25,7 @@ from sottovoce.errors import DataError, PrivacyError, StoreError
 from sottovoce.evaluation.shares import secret_order
 from sottovoce.evaluation.tally import RIGHT, Keys, Tally
 from sottovoce.node import budget, entropy
-from sottovoce.node.budget import Spending
+from sottovoce.node.budget import HELD_OUT, Spending
 from sottovoce.node.ledger import Row
 from sottovoce.node.message import RUN, Header, check, pack_text, read, unpack_text
 from sottovoce.node.store import Store
@@ -37,9 +37,6 @@ from sottovoce.problem.objective import Problem
 from sottovoce.problem.shards import Shards
 
 # -- which records are held out --
-
-HELD_OUT = " (held out)"
-"""The held-out share is a data set of its own in the ledger, under the data set's name with this behind it."""
 
 
 class Shares(NamedTuple):

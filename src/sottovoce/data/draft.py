@@ -5,9 +5,14 @@ entry where it comes from, it leaves the bounds of numbers and dates to be fille
 guess is only ever a line that a person reads before it is used. A codebook, if there is one, is public: what it says of
 a column is taken, and nothing of that column is read off the records.
 
-    column,type,low,high,values
-    age,number,0,120,
-    ward,category,,,A|B|C
+    column,type,low,high,values,missing,format,buckets
+    age,number,0,120,,50,,
+    ward,category,,,A|B|C,none,,
+    seen,date,2015-01-01,2025-12-31,,,%d.%m.%Y,
+    note,text,,,,,,64
+    visit,ignored,,,,,,
+
+Columns that nobody needs may be left out of it.
 """
 
 import csv
@@ -22,7 +27,7 @@ import pyarrow.compute as pc
 
 from sottovoce.data.dialect import Dialect, found
 from sottovoce.data.load import arrow_blocks, format_of, one_sentence
-from sottovoce.data.schema import MISSING, as_text
+from sottovoce.data.schema import MISSING, REFUSE, as_text
 from sottovoce.errors import DataError, SpecError
 
 FEW = 24
@@ -32,6 +37,8 @@ BUCKETS = 64
 TWO = 2
 FORMATS = ("", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y", "%Y%m%d")
 """In which dates are looked for."""
+IGNORED = "ignored"
+"""The type of a column that is known, and not used."""
 LABELS = ("label", "y", "target", "class", "outcome")
 
 READ_OFF = "read off the data; compare it with what is publicly known"
@@ -46,6 +53,9 @@ class Known:
     low: str = ""
     high: str = ""
     values: tuple[str, ...] = ()
+    missing: str = ""
+    format: str = ""
+    buckets: str = ""
 
 
 def read_codebook(path: Path) -> dict[str, Known]:
@@ -54,19 +64,17 @@ def read_codebook(path: Path) -> dict[str, Known]:
         dialect = found(path, Dialect())
         with path.open(encoding=dialect.encoding, newline="") as file:
             rows = list(csv.DictReader(file, delimiter=dialect.separator or ","))
-        return {
-            row["column"].strip().lstrip("\ufeff"): Known(
-                (row.get("type") or "number").strip(),
-                (row.get("low") or "").strip(),
-                (row.get("high") or "").strip(),
-                tuple(value.strip() for value in (row.get("values") or "").split("|") if value.strip()),
-            )
-            for row in rows
-        }
+        return {row["column"].strip().lstrip("\ufeff"): _known(row) for row in rows}
     except (OSError, KeyError, AttributeError, UnicodeDecodeError, csv.Error):
         raise DataError(
             f"{path}: this is no codebook; it is a CSV with the columns column, type, low, high and values (A|B|C)"
         ) from None
+
+
+def _known(row: Mapping[str, str | None]) -> Known:
+    said = {name: (row.get(name) or "").strip() for name in ("low", "high", "missing", "format", "buckets")}
+    values = tuple(value.strip() for value in (row.get("values") or "").split("|") if value.strip())
+    return Known((row.get("type") or "number").strip(), values=values, **said)
 
 
 def draft(
@@ -110,29 +118,38 @@ def draft(
         if name is not None and name not in columns:
             raise DataError(f"{path}: there is no column '{name}' for the {role}; there are {', '.join(columns)}")
     known = codebook or {}
-    texts, ignored = [], []
+    texts, ignored, public = [], [], []
     for name, values in columns.items():
         if name in (label, unit, group):
             continue
         told = known.get(name)
         lines = _from_codebook(told) if told is not None else _guessed(values)
-        if lines is None:
+        if told is not None and told.kind == IGNORED:
+            public.append(name)
+        elif lines is None:
             ignored.append(name)
         else:
             texts.append("\n".join([f"[columns.{_key(name)}]", *lines]))
-    return "\n".join([*_head(path, kind, dialect, unit, group, ignored), "", *_labelled(label, columns, known)]) + (
-        "\n\n" + "\n\n".join(texts) + "\n"
-    )
+    return "\n".join(
+        [*_head(path, kind, dialect, unit, group, ignored, public), "", *_labelled(label, columns, known)]
+    ) + ("\n\n" + "\n\n".join(texts) + "\n")
 
 
 def _head(
-    path: Path, kind: str, dialect: Dialect, unit: str | None, group: str | None, ignored: list[str]
+    path: Path,
+    kind: str,
+    dialect: Dialect,
+    unit: str | None,
+    group: str | None,
+    ignored: list[str],
+    public: list[str],
 ) -> list[str]:
     lines = [f"# A draft from {path.name}. Lines that say so were read off the data: nothing private may stay in them."]
     lines += [f"{role} = {_quoted(name)}" for role, name in (("unit", unit), ("group", group)) if name is not None]
-    if ignored:
-        listed = ", ".join(map(_quoted, ignored))
-        lines.append(f"ignored = [{listed}]  # looks like numbers of records or people; {READ_OFF}")
+    if ignored or public:
+        listed = ", ".join(map(_quoted, [*public, *ignored]))
+        why = f"looks like numbers of records or people; {READ_OFF}" if ignored else "from the codebook"
+        lines.append(f"ignored = [{listed}]  # {why}")
     if kind == "csv" or kind == "tsv":
         lines += ["", "[dialect]", f"separator = {_quoted(dialect.separator or ',')}"]
         lines += [f"decimal = {_quoted(dialect.decimal or '.')}", f"encoding = {_quoted(dialect.encoding or 'utf-8')}"]
@@ -169,6 +186,13 @@ def _from_codebook(known: Known, values: str = "categories") -> list[str]:
     for name, end in (("low", known.low), ("high", known.high)):
         if end:
             lines.append(f"{name} = {_quoted(end) if known.kind == 'date' else end}  # from the codebook")
+    if known.missing:
+        plain = known.kind == "number" and known.missing != REFUSE
+        lines.append(f"missing = {known.missing if plain else _quoted(known.missing)}  # from the codebook")
+    if known.format:
+        lines.append(f"format = {_quoted(known.format)}  # from the codebook")
+    if known.buckets:
+        lines.append(f"buckets = {known.buckets}  # from the codebook")
     if known.values:
         lines.append(f"{values} = [{', '.join(map(_quoted, known.values))}]  # from the codebook")
     return lines

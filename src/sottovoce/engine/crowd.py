@@ -13,8 +13,8 @@ from sottovoce._types import Array
 from sottovoce.algorithm.method import State
 from sottovoce.engine.job import Job
 from sottovoce.engine.kernel import MATRIX
-from sottovoce.engine.kernel.arguments import Data, Model, Noise, Plan, Steps, make_scratch
-from sottovoce.engine.kernel.crowd import make_lanes, run_alike, run_apart
+from sottovoce.engine.kernel.arguments import BLOCK, Data, Model, Noise, Plan, Steps, make_scratch
+from sottovoce.engine.kernel.crowd import make_lanes, make_picked, run_alike, run_apart
 from sottovoce.errors import SpecError
 from sottovoce.network.mixing import Gossip, Weights, linked
 from sottovoce.network.schedule import Compact
@@ -46,7 +46,8 @@ def run(
     if means and gone and not model.after and _same(z) and _same(total):
         held, summed = z[:, 0].copy(), total[:, 0].copy()
         xs, gs = np.zeros((R, m)), np.zeros((R, m))
-        run_alike(data, model, steps, noise, scratch, lanes, xs, gs, held, summed, before, start, stop)
+        loud, picked = np.zeros((R, BLOCK)), make_picked(R)
+        run_alike(data, model, steps, noise, scratch, lanes, loud, picked, xs, gs, held, summed, before, start, stop)
         z[:], total[:] = held[:, None], summed[:, None]
     elif noise.pairs:
         raise SpecError("noise that pairs share is made for very many nodes only where each round ends with their mean")

@@ -22,7 +22,7 @@ from sottovoce.errors import DataError, PrivacyLeakWarning, SpecError
 from sottovoce.estimators import settings
 from sottovoce.estimators.evaluation import Evaluates
 from sottovoce.estimators.settings import whole
-from sottovoce.estimators.spent import digest, remember
+from sottovoce.estimators.spent import digest, paying, remember
 from sottovoce.planner import Choice, Facts
 from sottovoce.privacy.statement import PrivacyStatement
 from sottovoce.problem.losses import LOSSES, Loss
@@ -113,6 +113,8 @@ class Prepared(NamedTuple):
     """By which this process knows the records again."""
     owner: IntArray
     """Whose each record is."""
+    X: Matrix
+    """The records as they came."""
 
 
 class Last(NamedTuple):
@@ -153,6 +155,7 @@ class PrivateLinearModel(Evaluates, BaseEstimator):
     engine: str
     track: bool
     warm_start: bool
+    budget: Any
     _last: Last
     _column: ClassVar[float] = settings.INTERCEPT
     """B."""
@@ -185,8 +188,9 @@ class PrivateLinearModel(Evaluates, BaseEstimator):
             statements = self._last.statements
             again = settings.further(spec.seed, len(statements))
             spec = spec.but(algorithm__distance=Euclidean(self._last.model), seed=again)
-        execution = Execution(self.engine, OBSERVATIONS if self.track else None)
-        result = solve(spec, run.shards, execution=execution, secure=self.secure is not False, nodes=run.nodes)
+        execution, secure = Execution(self.engine, OBSERVATIONS if self.track else None), self.secure is not False
+        with paying(self.budget, "fit", run.X, run.owner, (spec, run.shards)) as allow:
+            result = solve(spec, run.shards, execution=execution, secure=secure, allow=allow, nodes=run.nodes)
         self.plan_, self.spec_, self.nodes_ = run.choice, spec, np.array(run.nodes)
         self.privacy_, self.history_ = result.statement, result.history
         self._last = Last(run.problem, tuple(result.model.tolist()), (*statements, result.statement))
@@ -277,7 +281,7 @@ class PrivateLinearModel(Evaluates, BaseEstimator):
         owner = np.repeat(np.arange(len(names)), np.diff(offsets))
         if order is not None:
             owner[order] = owner.copy()
-        return Prepared(choice.spec.but(seed=key), choice, names, problem, shards, digest(X, y), owner)
+        return Prepared(choice.spec.but(seed=key), choice, names, problem, shards, digest(X, y), owner, X)
 
     def _plan(self, sizes: tuple[int, ...], names: tuple[str, ...], outputs: int, of: str, sparse: bool) -> Choice:
         """The planner's choice from public numbers alone: that this takes no data is what keeps it private."""
@@ -298,8 +302,13 @@ class PrivateLinearModel(Evaluates, BaseEstimator):
             penalty=settings.penalty_name(self.penalty),
             weight=self._mean_weight(),
             sparse=sparse,
+            free=() if epsilon is None else self._free(),
         )
         return settings.plan(facts, epsilon is not None, self._given())
+
+    def _free(self) -> tuple[str, ...]:
+        """What the planner may choose in place of what it is told."""
+        return ()
 
     def _public_row_norm(self) -> float:
         if self.row_norm is not None:

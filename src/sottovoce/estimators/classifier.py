@@ -14,6 +14,7 @@ from sottovoce.estimators import settings
 from sottovoce.estimators.base import PrivateLinearModel, known_loss, leak, refuse_missing
 from sottovoce.evaluation.curves import probabilities, public_link
 from sottovoce.evaluation.private import Evaluation, answers
+from sottovoce.planner import Choice
 from sottovoce.planner.terms import Weighing
 from sottovoce.problem import losses
 from sottovoce.problem.losses import Loss
@@ -33,11 +34,13 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
     ----------
     epsilon : ε of the guarantee; None for no noise, which protects nobody
     delta : δ of the guarantee; "auto" is 1e-5, or half of one over the number of records if that is less
-    loss : "hinge" (the default for two classes), "logistic", "smoothed_hinge(width)", "squared_hinge" (its slope
-        clipped at 2) or "softmax" (the default for more). More than two classes under a loss for two are trained one
-        against the rest, all at once, in a single release
+    loss : "hinge", "logistic", "smoothed_hinge(width)", "squared_hinge" (its slope clipped at 2) or "softmax". "auto"
+        is a hinge for two classes or, where public numbers say that there is little noise, "logistic"; "softmax" for
+        more. More than two classes under a loss for two are trained one against the rest, all at once, in a single
+        release
     penalty, alpha, l1_ratio : "l2", "l1", "elasticnet" or None, with weight `alpha` as in scikit-learn's
-        `SGDClassifier`, on rows in units of `row_norm`. The intercept is penalised too
+        `SGDClassifier`, on rows in units of `row_norm`. The intercept is penalised too. "auto" is l2 and, where it is a
+        hinge, a threshold (l1) of half a deviation of the noise
     trust : whom the owners trust: "nobody" (every message may be read, every other node be curious), "majority" or a
         number (so many nodes may collude, the others keep secrets that they share in pairs), or "centre" (one node
         holds all records)
@@ -63,6 +66,8 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
     engine : "auto", "reference" or "nodes"; "compiled" is for runs that are not secure
     track : whether to keep `history_`, in simulations only
     warm_start : whether a further `fit` starts from the model of the last one; see `spent_`
+    budget : a `Budget(epsilon, delta, path)` that every fit and evaluation is paid from, before it is made; what would
+        pass it is refused. The same ledger serves other estimators, processes and the command
 
     Attributes
     ----------
@@ -125,6 +130,7 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
         engine: str = "auto",
         track: bool = False,
         warm_start: bool = False,
+        budget: Any = None,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -153,6 +159,7 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
         self.engine = engine
         self.track = track
         self.warm_start = warm_start
+        self.budget = budget
 
     def fit(self, X: Any, y: Any, nodes: Any = None, units: Any = None, sample_weight: Any = None) -> Self:
         """Train on everybody's records.
@@ -251,6 +258,14 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
             raise SpecError(f"shape must be 'auto', True or False, not {self.shape!r}")
         return bool(self.shape)
 
+    def _free(self) -> tuple[str, ...]:
+        return tuple(name for name in ("loss", "penalty") if getattr(self, name) == "auto")
+
+    def _plan(self, sizes: tuple[int, ...], names: tuple[str, ...], outputs: int, of: str, sparse: bool) -> Choice:
+        choice = super()._plan(sizes, names, outputs, of, sparse)
+        self._settle(choice.spec.problem.loss)
+        return choice
+
     def _labels(self) -> tuple[Any, ...]:
         return tuple(self.classes_.tolist())
 
@@ -269,9 +284,12 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
             loss = losses.LOSSES.make("logistic" if outputs == 1 else "softmax")  # of two classes: the same model
         else:
             loss = known_loss(self.loss, "binary", LOSSES)
+        self._settle(loss)
+        return loss
+
+    def _settle(self, loss: Loss) -> None:
         self.loss_ = str(loss)
         self.threshold_, self.link_ = 0.0, public_link(loss.name)
-        return loss
 
     def _weights(self, targets: Array, sample_weight: Any) -> Array | None:
         weighing = self._weighing()

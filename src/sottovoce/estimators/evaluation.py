@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from sottovoce._types import Array, IntArray
 from sottovoce.errors import DataError, PrivacyError, SpecError
 from sottovoce.estimators import settings
-from sottovoce.estimators.spent import KNOWN, digest, remember
+from sottovoce.estimators.spent import KNOWN, digest, paying, remember
 from sottovoce.evaluation import Evaluation, Held, Model, Tally, seeded
 from sottovoce.evaluation import evaluate as ask_all
 from sottovoce.privacy.release import ADVERSARIES, Gaussian, Law, Setting
@@ -90,11 +90,15 @@ def _evaluate(model: Any, X: Any, y: Any, nodes: Any, units: Any, given: float |
     sizes = np.bincount(own.owner)
     tally = Tally.of(sizes, epsilon, said.delta, ADVERSARIES.read(said.adversary), law_of(model, there, sizes))
     keys = seeded(seed, len(KNOWN[known].statements) if known in KNOWN else 0)
-    found = ask_all(tally, own, public, keys, ask)
     whole = with_held_out(said, dict(zip(there.tolist(), tally.events, strict=True)))
     unit = PERSON if people else RECORD
     alone = statement_of(tally.events, said.delta, said.adversary, seed is not None, unit, seed is None)
-    spent = remember(known, alone, np.searchsorted(there, owners_of(model, len(y), nodes)))
+    mine = np.searchsorted(there, owners_of(model, len(y), nodes))
+    with paying(model.budget, "evaluation", model._checked(X, reset=False), mine, held_out=True) as allow:
+        if allow is not None:
+            allow(alone)
+        found = ask_all(tally, own, public, keys, ask)
+    spent = remember(known, alone, mine)
     return replace(found, statement=whole, spent=spent.epsilon)
 
 

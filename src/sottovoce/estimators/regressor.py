@@ -62,6 +62,8 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
     engine : "auto", "reference" or "nodes"; "compiled" is for runs that are not secure
     track : whether to keep `history_`, in simulations only
     warm_start : whether a further `fit` starts from the model of the last one; see `spent_`
+    budget : a `Budget(epsilon, delta, path)` that every fit and evaluation is paid from, before it is made; what would
+        pass it is refused. The same ledger serves other estimators, processes and the command
 
     Attributes
     ----------
@@ -118,6 +120,7 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
         engine: str = "auto",
         track: bool = False,
         warm_start: bool = False,
+        budget: Any = None,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -143,6 +146,7 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
         self.engine = engine
         self.track = track
         self.warm_start = warm_start
+        self.budget = budget
 
     def predict(self, X: Any) -> Array:
         """The target of every record, as the linear model has it."""

@@ -121,6 +121,8 @@ def _plain(value: Any, name: str) -> Any:
     if isinstance(value, list | tuple):
         listed = [_plain(each, name) for each in value]
         return {"tuple": listed} if isinstance(value, tuple) else listed
+    if name == "budget":
+        return {"budget": asdict(value) | {"path": str(value.path)}}
     if isinstance(value, dict):
         return {"pairs": [[_plain(key, name), _plain(each, name)] for key, each in value.items()]}
     raise SpecError(f"{name} is {value!r}, which cannot be kept in a file; fit with plain values")
@@ -133,12 +135,19 @@ def _value(plain: Any) -> Any:
     if isinstance(plain, dict):
         ((box, held),) = plain.items()
         boxes: dict[str, Any] = {
+            "budget": _budget,
             "float": float,
             "tuple": lambda each: tuple(map(_value, each)),
             "pairs": lambda each: {_value(key): _value(value) for key, value in each},
         }
         return boxes[box](held)
     return plain
+
+
+def _budget(said: dict[str, Any]) -> Any:
+    from sottovoce.node.budget import Budget
+
+    return Budget(**said)
 
 
 def load(folder: str | Path) -> Any:

@@ -32,7 +32,7 @@ from sottovoce._types import Array, IntArray
 from sottovoce.errors import DataError, PrivacyError, SpecError
 from sottovoce.estimators import settings
 from sottovoce.estimators.base import PrivateLinearModel, column, one_column, owners
-from sottovoce.estimators.spent import digest, remember, unpublished
+from sottovoce.estimators.spent import digest, paying, remember, unpublished
 from sottovoce.evaluation import Estimate, Evaluation
 from sottovoce.evaluation.shares import secret_order
 from sottovoce.notation import Choices
@@ -90,6 +90,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
     scoring : "accuracy", "balanced_accuracy", "roc_auc", "average_precision" or, of a regression, "r2"; "auto" is the
         first or the last
     random_state : None keeps everything secret; a number makes a simulation, and the statement says so
+    budget : a `Budget(epsilon, delta, path)` that the whole search is paid from; by default the estimator's
 
     Attributes
     ----------
@@ -125,6 +126,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         held_out: float = 0.2,
         scoring: str = "auto",
         random_state: Any = None,
+        budget: Any = None,
     ) -> None:
         self.estimator = estimator
         self.param_grid = param_grid
@@ -135,6 +137,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         self.held_out = held_out
         self.scoring = scoring
         self.random_state = random_state
+        self.budget = budget
 
     def fit(self, X: Any, y: Any, nodes: Any = None, units: Any = None) -> Self:
         """Search, and keep the best run's model; `nodes` and `units` as in the estimator's `fit`."""
@@ -169,6 +172,11 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
             trained = [price_of([events[i] for events in made]) for i in range(table.nodes)]
         tested = [price_of([event] * len(plans)) for event in _by_node(found.statement.held_out)]
         statement = restated(found.statement, trained, tested)
+        budget = self.estimator.budget if self.budget is None else self.budget
+        with paying(budget, "search", table.rows, table.owner) as allow:  # nothing was let out so far
+            if allow is not None:
+                allow(statement)
+        model.budget = budget
         self.best_estimator_, self.best_params_ = model, plans[model._plan_number]
         self.best_score_ = Estimate(found.value(self._scored.figure), found.figures[self._scored.figure].error)
         self.privacy_ = model.privacy_ = statement
@@ -188,7 +196,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         plans = list(ParameterGrid(self.param_grid))
         if not isinstance(self.estimator, PrivateLinearModel):
             raise SpecError("a search is among plans of a PrivateClassifier or PrivateRegressor; give one")
-        fixed = {"epsilon", "delta", "random_state", "secure", "track", "warm_start"}
+        fixed = {"epsilon", "delta", "random_state", "secure", "track", "warm_start", "budget"}
         odd = sorted({name for plan in plans for name in plan} & fixed)
         if odd:
             raise SpecError(f"'{odd[0]}' is not for plans to choose: the search has one guarantee; leave it out")
@@ -204,7 +212,8 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         return plans
 
     def _candidate(self, plan: dict[str, Any], epsilon: float, delta: float, seed: int | None) -> Any:
-        return clone(self.estimator).set_params(**plan, epsilon=epsilon, delta=delta, random_state=seed)
+        mine = {"epsilon": epsilon, "delta": delta, "random_state": seed, "budget": None}  # the search pays for all
+        return clone(self.estimator).set_params(**plan, **mine)
 
     def _priced_by_stopping(self, epsilon: float, delta: float) -> Any:
         """(events of all plans -> that of the search), and ε of one run."""
@@ -323,6 +332,8 @@ class Split(NamedTuple):
     digest: bytes
     counted: int
     """Records, or people."""
+    rows: Any
+    """X as an array or a sparse matrix."""
 
     @classmethod
     def of(cls, search_: PrivateSearchCV, X: Any, y: NDArray[Any], nodes: Any, units: Any, seed: int | None) -> "Split":
@@ -349,7 +360,7 @@ class Split(NamedTuple):
         rows = np.asarray(X) if not hasattr(X, "toarray") else X
         return cls(
             X, y, np.array(names)[owner], people, np.sort(train), np.sort(test), len(names), owner,
-            digest(rows, y), counted,
+            digest(rows, y), counted, rows,
         )  # fmt: skip
 
     def _some(self, rows: IntArray) -> tuple[Any, Any, Any, Any]:

@@ -6,13 +6,13 @@ was in is remembered. Fits are chosen one after another, by somebody who has see
 of a privacy filter (`privacy.filter`), at the last one's δ.
 
 What is not known again: the same records in another order, with other columns or scaled otherwise, part of them, and
-whatever another process fitted.
+whatever another process fitted. A budget with a ledger (`Budget(epsilon, delta, path)`) adds all of it up.
 """
 
 import hashlib
 import math
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +22,7 @@ import scipy  # not its parts: they load when first used
 from numpy.typing import NDArray
 
 from sottovoce._types import IntArray, Matrix
+from sottovoce.errors import SpecError
 from sottovoce.privacy.events import Event, Group
 from sottovoce.privacy.filter import one_after_another
 from sottovoce.privacy.statement import RECORD, PrivacyStatement, number
@@ -120,6 +121,28 @@ def unpublished() -> Iterator[None]:
         yield
     finally:
         _SILENT.pop()
+
+
+Allow = Callable[[PrivacyStatement], None]
+
+
+@contextmanager
+def paying(
+    budget: Any, what: str, X: Matrix, owner: IntArray, run: Any = None, held_out: bool = False
+) -> Iterator[Allow | None]:
+    """What asks a budget, if there is one, whether it allows a release that is about to be made, and pays for it."""
+    if budget is None:
+        yield None
+        return
+    from sottovoce.node.budget import Budget
+    from sottovoce.node.spending import Paid
+
+    if not isinstance(budget, Budget) or budget.path is None:
+        raise SpecError("budget must be None or a Budget with a path for its ledger: Budget(epsilon, delta, path)")
+    records, paid = Paid(X, owner, run, held_out), list[str]()
+    yield lambda statement: paid.append(budget.pay(what, statement, records))
+    for each in paid:
+        budget.close(each)
 
 
 def remember(name: bytes, statement: PrivacyStatement, owner: IntArray, held_out: IntArray | None = None) -> Spent:

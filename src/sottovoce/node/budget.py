@@ -8,15 +8,18 @@ A run that has released anything counts with *all* of its planned rounds, finish
 and composition with a number of rounds that was chosen along the way is not what the accountant proves. A run that has
 released nothing costs nothing.
 
+A budget with a `path` has a folder like a node's, with the same ledger, and pays for what this machine computes from a
+table of several owners' records: fits, evaluations, searches, runs of the command (`node.spending`).
+
 An owner shows of a ledger: an overview, an export that others can keep, and a check against what they kept.
 """
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sottovoce._version import __version__
 from sottovoce.errors import PrivacyError, StoreError
@@ -24,24 +27,102 @@ from sottovoce.node.ledger import Row
 from sottovoce.node.store import Store
 from sottovoce.privacy.accounting import check_delta
 from sottovoce.privacy.events import ADJACENCY, Event, read_event
-from sottovoce.privacy.filter import one_after_another
+from sottovoce.privacy.filter import any_of_each
 from sottovoce.privacy.release import Adversary
+from sottovoce.privacy.statement import PrivacyStatement
+
+if TYPE_CHECKING:
+    from sottovoce.node.spending import Paid
 
 SLACK = 1e-9  # rounding of the sum itself
 
 
+DATASET = "records"
+"""The owner's name for them, where only one is needed."""
+HELD_OUT = " (held out)"
+"""Of the records that a model is only tested on: each record is in one share, so that each share may cost as much."""
+
+
 @dataclass(frozen=True)
 class Budget:
-    """The owner's total for one data set."""
+    """The owner's total for one data set: what all runs on it, all evaluations and searches may cost together.
 
-    epsilon: float
-    delta: float
+    Parameters
+    ----------
+    epsilon, delta : the total; an infinite ε says that these records need no protection. Without an ε it is the one
+        that the ledger has
+    path : a folder for the ledger, made if need be; the same for everything that is computed from these records, in
+        Python (`PrivateClassifier(budget=…)`) and by the command (`--budget PATH`)
+    dataset : a name for the records, where a ledger is of several
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tempfile import TemporaryDirectory
+    >>> from sottovoce import PrivateClassifier
+    >>> X, y = np.eye(100), np.arange(100) % 2
+    >>> with TemporaryDirectory() as folder:
+    ...     budget = Budget(1.2, 1e-5, folder)
+    ...     settings = {"row_norm": 1.0, "classes": [0, 1], "budget": budget}
+    ...     model = PrivateClassifier(1.0, random_state=0, **settings).fit(X, y)
+    ...     spent = budget.spent()
+    ...     try:
+    ...         PrivateClassifier(1.0, random_state=1, **settings).fit(X, y)
+    ...     except ValueError as error:
+    ...         said = str(error)
+    >>> round(spent, 3), said
+    (1.0, "this fit would bring data set 'records' to ε = 1.4... (so far 1), over the owner's budget of ε = 1.2, ...")
+    """
+
+    epsilon: float | None = None
+    delta: float = 1e-5
+    path: str | Path | None = None
+    dataset: str = DATASET
 
     def __post_init__(self) -> None:
-        """An infinite ε is allowed: the owner says that these records need no protection."""
-        if not self.epsilon > 0:
+        """Refuse what limits nothing."""
+        if self.epsilon is None and self.path is None:
+            raise PrivacyError("a budget needs an ε, or the path of a ledger that has one; give one of them")
+        if self.epsilon is not None and not self.epsilon > 0:
             raise PrivacyError(f"a budget's ε must be over 0, not {self.epsilon}")
         check_delta(self.delta)
+
+    def pay(self, what: str, statement: PrivacyStatement, records: "Paid", check: bool = False) -> str:
+        """Write down what is about to be released, or refuse it; returns by which name the ledger knows it.
+
+        Parameters
+        ----------
+        what : a word for it
+        statement : what it guarantees
+        records : of which records, and for which run
+        check : whether to look only, and to write nothing
+        """
+        from sottovoce.node.spending import pay  # with what it needs, for those who pay
+
+        return pay(self, what, statement, records, check)
+
+    def close(self, run: str) -> None:
+        """What was paid for is done."""
+        from sottovoce.node.spending import close
+
+        close(self, run)
+
+    def spent(self) -> float:
+        """ε of everything so far, for a record that was in all of it."""
+        return max((each["epsilon"] for each in self.overview()["datasets"]), default=0.0)
+
+    def overview(self) -> dict[str, Any]:
+        """Runs and sums of the ledger, as `sottovoce ledger show` tells them."""
+        from sottovoce.node.spending import opened
+
+        with opened(self) as store:
+            return overview(store)
+
+    def verdict(self) -> str:
+        """The sum in one line."""
+        found = self.overview()
+        mine = [each for each in found["datasets"] if each["dataset"].removesuffix(HELD_OUT) == self.dataset]
+        return " ".join(sentence(each) for each in mine)
 
     def detail(self, dataset: str) -> dict[str, Any]:
         """Of the ledger's row."""
@@ -60,6 +141,12 @@ class Spending(NamedTuple):
     state: str
     """'open', 'closed' or 'stopped'."""
     adjacency: str = ADJACENCY
+    each: tuple[tuple[str, Event], ...] = ()
+    """(owner, event) of a run over several owners' records whose events differ; an owner may have several."""
+
+    def events(self, owner: str | None = None) -> tuple[Event, ...]:
+        """What a record of this owner, or of anybody, may have been in."""
+        return tuple(event for one, event in self.each if owner in (None, one)) or (self.event,)
 
 
 def opening(
@@ -115,10 +202,11 @@ def spendings(rows: Sequence[Row]) -> list[Spending]:
                 released.get(row.run, 0),
                 ended.get(row.run, "open"),
                 row.detail.get("adjacency", ADJACENCY),
+                tuple((one["owner"], read_event(one["event"])) for one in row.detail.get("each", ())),
             )
             for row in opened
         ]
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, AttributeError) as error:
         raise PrivacyError(f"the ledger holds a run that cannot be accounted for ({error}); verify it") from None
 
 
@@ -133,9 +221,17 @@ def counted(rows: Sequence[Row], dataset: str, fingerprint: str | None = None, b
     return sorted(found, key=lambda s: spoke.index(s.run))  # a filter's rule is that of the first that spoke
 
 
-def spent(rows: Sequence[Row], dataset: str, fingerprint: str | None = None, but: str = "") -> list[Event]:
-    """All that was or will be released of a data set."""
-    return [s.event for s in counted(rows, dataset, fingerprint, but)]
+def together(runs: Iterable[Spending], delta: float) -> float:
+    """ε of runs on the same records, one after another, for the record that is protected least.
+
+    Where all runs were over the same owners' records, a record's events are its owner's; else it may have been in any.
+    """
+    listed = list(runs)
+    several = [{owner for owner, _ in run.each} for run in listed if run.each]
+    if several and all(owners == several[0] for owners in several):
+        histories = {tuple(run.events(owner) for run in listed) for owner in sorted(several[0])}
+        return max(any_of_each(history, delta) for history in histories)
+    return any_of_each([run.events() for run in listed], delta)
 
 
 def refuse_unless_affordable(
@@ -146,6 +242,8 @@ def refuse_unless_affordable(
     adversary: Adversary,
     run: str,
     adjacency: str = ADJACENCY,
+    each: tuple[tuple[str, Event], ...] = (),
+    what: str = "run",
 ) -> float:
     """ε of everything with this run; an error where that passes the owner's budget, or where there is none."""
     limit = budgets(rows).get(dataset)
@@ -160,13 +258,13 @@ def refuse_unless_affordable(
             f"data set '{dataset}' was accounted for '{same[0].adjacency}' before, and this run counts '{adjacency}'; "
             "what both cost together is not known: keep to one unit, or give these records another data set"
         )
-    before = [s.event for s in same]
-    after = one_after_another([*before, event], limit.delta)
-    if after > limit.epsilon * (1 + SLACK):
-        already = one_after_another(before, limit.delta)
+    new = Spending(run, what, dataset, fingerprint, event, 0, "open", adjacency, each)
+    after, most = together([*same, new], limit.delta), math.inf if limit.epsilon is None else limit.epsilon
+    if after > most * (1 + SLACK):
+        already = together(same, limit.delta)
         raise PrivacyError(
-            f"this run would bring data set '{dataset}' to ε = {_number(after)} at δ = {limit.delta:g} (so far "
-            f"{_number(already)}), over the owner's budget of ε = {limit.epsilon:g}, against "
+            f"this {what} would bring data set '{dataset}' to ε = {_number(after)} at δ = {limit.delta:g} (so far "
+            f"{_number(already)}), over the owner's budget of ε = {most:g}, against "
             f"'{adversary}' ({adjacency}); nothing was sent: plan more noise or fewer rounds"
         )
     return after
@@ -186,14 +284,16 @@ def overview(store: Store) -> dict[str, Any]:
     rows = store.rows()
     runs, sets = spendings(rows), []
     opened = {row.run: row for row in rows if row.kind == "open"}
-    for name, limit in budgets(rows).items():
+    limits = budgets(rows)
+    whole = {s.dataset: s.dataset.removesuffix(HELD_OUT) for s in runs}  # a share that is held out has the same limit
+    shares = {name: limits[of] for name, of in whole.items() if name not in limits and of in limits}
+    for name, limit in (limits | shares).items():
         used = [s.fingerprint for s in runs if s.dataset == name]
         units = {s.adjacency for s in runs if s.dataset == name}
-        events = spent(rows, name, used[-1] if used else None)
         sets.append(
             {
                 "dataset": name,
-                "epsilon": one_after_another(events, limit.delta),
+                "epsilon": together(counted(rows, name, used[-1] if used else None), limit.delta),
                 "epsilon_budget": limit.epsilon,
                 "delta": limit.delta,
                 "adversary": ", ".join(sorted({row.detail["adversary"] for row in opened.values()})) or "transcript",
@@ -215,9 +315,19 @@ def overview(store: Store) -> dict[str, Any]:
                 "released": s.released,
                 "sigma": s.event.sigma,
             }
+            | ({"planned": opened[s.run].detail["messages"]} if "messages" in opened[s.run].detail else {})
             for s in runs
         ],
     }
+
+
+def sentence(told: dict[str, Any]) -> str:
+    """What a data set has cost, in one line."""
+    return (
+        f"data set '{told['dataset']}': ε = {_number(told['epsilon'])} of {told['epsilon_budget']:g} at "
+        f"δ = {told['delta']:g} against '{told['adversary']}' ({told['adjacency']}); every run that has begun counts "
+        "with all of its rounds."
+    )
 
 
 def export(store: Store) -> dict[str, Any]:

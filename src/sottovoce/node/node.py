@@ -13,12 +13,14 @@ from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sottovoce._types import Array, IntArray
 from sottovoce.algorithm.method import State
 from sottovoce.engine.nodes import Node
 from sottovoce.errors import NetworkError, OldCopy, Paused, StoreError
 from sottovoce.node import budget, entropy
+from sottovoce.node.budget import DATASET as DATASET
 from sottovoce.node.envelope import Envelope, RunKeys
 from sottovoce.node.identity import Identity, OwnKey
 from sottovoce.node.links import Links
@@ -34,8 +36,6 @@ from sottovoce.problem.objective import Problem
 from sottovoce.secure.generator import Generator
 
 SAME = 1e-9  # σ comes from a search, and version 0.1's messages from sums, that another processor rounds otherwise
-DATASET = "records"
-"""The data set's name in the ledger, where the owner gives none."""
 
 
 class Outcome(NamedTuple):
@@ -84,7 +84,7 @@ class DurableNode(Node):
         self._pending = dict(saved.outbox)
         self._cost = run.event(me), run.spec.privacy.adversary
         opened = store.ledger.opened(run.digest)
-        self._older = opened is not None and not opened.get("secure")
+        self._older, self._opened = opened is not None and not opened.get("secure"), opened is not None
         if opened is None:
             self._refuse_unless_affordable()
         else:
@@ -223,7 +223,7 @@ class DurableNode(Node):
 
     def _finite(self, state: State, t: int) -> State:
         """Nothing is let out that comes from numbers which are none."""
-        if not all(np.all(np.isfinite(part)) for part in state):
+        if not all(map(_is_finite, state)):
             raise NetworkError(
                 f"the state of node '{self.name}' is not finite after round {t}: steps are too long, or peers sent "
                 "numbers of no ordinary size; nothing more is released: begin a run of another name"
@@ -281,7 +281,7 @@ class DurableNode(Node):
         run, ledger = self.run.digest, self.store.ledger
         seen, drop, vouchers = self.links.seen, map(self.run.at, self.links.stale(step)), self.links.vouchers()
         with self.store.transaction():
-            if not ledger.has("open", run):
+            if not self._opened:
                 self._refuse_unless_affordable()  # others may have opened runs on these records since
                 messages = len(self.run.rounds(self.number))
                 detail = budget.opening(
@@ -298,11 +298,12 @@ class DurableNode(Node):
             self.store.keep_state(run, self._round, self._state._asdict(), seen)
             self.store.keep_vouchers(run, vouchers)
             self.store.keep_message(run, t, payload, drop)
+        self._opened = True
         self.links.post(step, payload)
         return payload
 
     def _refuse_unless_finite(self, t: int, message: Array) -> None:
-        if not np.all(np.isfinite(message)):
+        if not _is_finite(message):
             raise NetworkError(
                 f"the message of node '{self.name}' in round {t} is not finite; nothing more is released"
             )
@@ -342,3 +343,8 @@ class DurableNode(Node):
                 "ordinary size; look at the peers' messages, and begin a run of another name"
             )
         return model
+
+
+def _is_finite(array: NDArray[Any]) -> bool:
+    """A sum of squares tells at once, but for one that overflows: then look at each number."""
+    return math.isfinite(np.vdot(array, array)) or bool(np.all(np.isfinite(array)))

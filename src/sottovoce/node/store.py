@@ -75,6 +75,22 @@ CREATE TABLE IF NOT EXISTS vouchers (run TEXT, peer INTEGER, round INTEGER, vouc
 """
 """Tables that folders of version 0.1 get when they are opened."""
 
+_KEEP_STATE = """
+INSERT INTO state VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (run, field) DO UPDATE
+    SET dtype = excluded.dtype, shape = excluded.shape, data = excluded.data, hash = excluded.hash
+"""
+_KEEP_SEEN = """
+INSERT INTO seen VALUES (?, ?, ?, ?) ON CONFLICT (run, peer) DO UPDATE
+    SET round = excluded.round, message = excluded.message
+    WHERE round != excluded.round OR message != excluded.message
+"""
+_KEEP_PROOF = """
+INSERT INTO proofs VALUES (?, ?, ?, ?, ?) ON CONFLICT (run, peer) DO UPDATE
+    SET round = excluded.round, proof = excluded.proof, part = excluded.part
+    WHERE round != excluded.round OR proof != excluded.proof OR part != excluded.part
+"""
+"""Rows of the same size are written where they are: a round then writes the pages that it changes, and no others."""
+
 REMOTE = frozenset(
     "9p afs beegfs ceph cifs coda fuse.ceph fuse.davfs fuse.glusterfs fuse.rclone fuse.s3fs fuse.sshfs gfs gfs2 gpfs "
     "lustre ncpfs nfs nfs4 ocfs2 orangefs pvfs2 smb3 smbfs".split()
@@ -180,7 +196,7 @@ class Folder:
         if reading:
             return
         self._db.execute("PRAGMA synchronous = FULL")
-        self._db.execute("PRAGMA secure_delete = ON")  # an erased key is overwritten
+        self._db.execute("PRAGMA secure_delete = FAST")  # of old messages nothing need be erased; keys: `_with_keys`
         self._db.executescript(_SINCE)
         if (self.path / entropy.UNBORN).exists():
             self._finish_birth()
@@ -401,18 +417,19 @@ class Store(Folder):
     def keep_state(self, run: str, t: int, state: Mapping[str, NDArray[Any]], seen: Mapping[int, Mark]) -> None:
         """The state after round t, and what was seen by then; inside a transaction."""
         self._db.execute("UPDATE runs SET round = ? WHERE run = ?", (t, run))
+        rows = []
         for field, array in state.items():
-            dtype, shape, data = array.dtype.str, json.dumps(array.shape), np.ascontiguousarray(array).tobytes()
-            values = (run, field, dtype, shape, data, _hash(t, field, dtype, shape, data))
-            self._db.execute("INSERT OR REPLACE INTO state VALUES (?, ?, ?, ?, ?, ?)", values)
+            dtype, shape, data = array.dtype.str, str(list(array.shape)), np.ascontiguousarray(array).tobytes()
+            rows.append((run, field, dtype, shape, data, _hash(t, field, dtype, shape, data)))
+        self._db.executemany(_KEEP_STATE, rows)
         self.keep_seen(run, seen)
 
     def keep_seen(self, run: str, seen: Mapping[int, Mark]) -> None:
         """What was seen of the peers; inside a transaction."""
         marks = [(run, peer, mark.round, mark.message) for peer, mark in seen.items()]
         proofs = [(run, peer, mark.round, mark.proof, mark.part) for peer, mark in seen.items()]
-        self._db.executemany("INSERT OR REPLACE INTO seen VALUES (?, ?, ?, ?)", marks)
-        self._db.executemany("INSERT OR REPLACE INTO proofs VALUES (?, ?, ?, ?, ?)", proofs)
+        self._db.executemany(_KEEP_SEEN, marks)
+        self._db.executemany(_KEEP_PROOF, proofs)
 
     def _of(self, table: str, columns: str, run: str) -> list[Any]:
         """Rows of a run in a table that a folder of version 0.1, opened for reading, may not have."""
@@ -422,8 +439,8 @@ class Store(Folder):
 
     def keep_vouchers(self, run: str, vouchers: Iterable[tuple[int, int, bytes]]) -> None:
         """What peers signed; inside a transaction."""
-        rows = [(run, *voucher) for voucher in vouchers]
-        self._db.executemany("INSERT OR REPLACE INTO vouchers VALUES (?, ?, ?, ?)", rows)
+        for voucher in vouchers:
+            self._db.execute("INSERT OR REPLACE INTO vouchers VALUES (?, ?, ?, ?)", (run, *voucher))
 
     def vouchers(self, run: str) -> list[tuple[int, int, bytes]]:
         """(peer, round, voucher) of a run."""
@@ -449,7 +466,7 @@ class Store(Folder):
         if self.ledger.has("keys", run):
             raise StoreError(f"the keys of run {run[:12]} in '{self.path}' were erased; it is over for this node")
         keys = RunKeys.born()
-        with self.transaction():
+        with self._with_keys():
             self.ledger.append(
                 "keys", run, detail=keys.public.to_dict() | ({} if records is None else {"records": records})
             )
@@ -458,10 +475,21 @@ class Store(Folder):
 
     def erase_keys(self, run: str) -> None:
         """When a run is over: overwritten in the database and in its log."""
-        with self.transaction():
+        with self._with_keys():
             self._db.execute("DELETE FROM keys WHERE run = ?", (run,))
         with self._guard, self.reporting():
             self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    @contextmanager
+    def _with_keys(self) -> Iterator[None]:
+        """A transaction that writes keys or erases them: all that it frees is overwritten, whole pages too."""
+        with self._guard:
+            self._db.execute("PRAGMA secure_delete = ON")
+            try:
+                with self.transaction():
+                    yield
+            finally:
+                self._db.execute("PRAGMA secure_delete = FAST")
 
     def members(self, run: str) -> dict[int, bytes]:
         """The introductions that were believed in a run."""
@@ -476,13 +504,22 @@ class Store(Folder):
     def keep_message(self, run: str, t: int, payload: bytes, drop: Iterable[tuple[int, int]]) -> None:
         """A message, before it is sent, with its row in the ledger; inside a transaction.
 
-        What is dropped is named by (round, exchange).
+        What is dropped is named by (round, exchange). The message takes the place of such a one, if there is one: then
+        no page is freed and none is asked for.
         """
         self.ledger.append("release", run, t, payload[-CHECK:].hex())
-        self._db.execute("INSERT INTO outbox VALUES (?, ?, ?)", (run, t, payload))
-        old = [(run, *at) for at in drop]
-        self._db.executemany("DELETE FROM outbox WHERE run = ? AND round = ? AND ? = 0", old)
-        self._db.executemany("UPDATE parts SET payload = NULL WHERE run = ? AND round = ? AND part = ?", old)
+        replaced = False
+        for at, part in drop:
+            if part:
+                which = (run, at, part)
+                self._db.execute("UPDATE parts SET payload = NULL WHERE run = ? AND round = ? AND part = ?", which)
+            elif replaced:
+                self._db.execute("DELETE FROM outbox WHERE run = ? AND round = ?", (run, at))
+            else:
+                query = "UPDATE outbox SET round = ?, payload = ? WHERE run = ? AND round = ?"
+                replaced = self._db.execute(query, (t, payload, run, at)).rowcount > 0
+        if not replaced:
+            self._db.execute("INSERT INTO outbox VALUES (?, ?, ?)", (run, t, payload))
 
     def keep_part(self, run: str, t: int, part: int, payload: bytes) -> None:
         """What is passed on in a later exchange of a round, before it is sent; inside a transaction."""

@@ -83,6 +83,7 @@ class Question:
             adversary=watching,
             max_bytes=self.max_bytes or None,
             shape=True,
+            free=("loss", "penalty"),
         )
 
     @property

@@ -6,7 +6,7 @@ of the best is taken. `Choice` says which it is, why in plain sentences, and wha
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -56,6 +56,7 @@ class Facts:
     shape : whether a share of the budget may be spent on the shape of the data, where that pays (`privacy.moments`)
     lost : the share of releases that will never appear, a public guess; what pairs share with them stays uncancelled
     sparse : whether records are stored sparse; they stay so, which they would not with their mean taken off
+    free : what of 'loss' (a hinge) and 'penalty' (l2), of two classes, the planner may choose better than it is told
     """
 
     sizes: tuple[int, ...]
@@ -75,6 +76,7 @@ class Facts:
     shape: bool = False
     lost: float = 0.0
     sparse: bool = False
+    free: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Facts that no problem has are errors."""
@@ -195,6 +197,10 @@ PATIENCE = 0.01 / 600
 """What a second on that network is worth in accuracy: a point for ten minutes."""
 APART = 0.002
 """What nodes that gossip in pairs lose by not agreeing, besides noise: nothing on a9a, 0.009 on epsilon-like data."""
+FAINTEST = 0.5
+"""Deviations of the noise that a coordinate of the mean gradient must pass to count, of two classes. Half of one gained
+0.7 points of AUC on epsilon-like data and costs 0.1 at most. Of ten classes one deviation cost 0.4 points on MNIST, and
+of wide data half of one cost a point of accuracy on rcv1 at ε = 0.2: in texts many words say a little each."""
 STRONG = 0.1
 """Share of the shrinkage 1/τ that is given to h as μ; the rest is γ. Which of the two hardly matters."""
 WORK = 5e9
@@ -206,7 +212,7 @@ SHARES = (0.005, 0.03, 0.05)
 FAINT = 0.1
 """Noise in a mean square length, at most (the bound's is 1), and in the square of a mean."""
 WIDE = 4000
-"""Columns up to which a mean is taken off: sparse rows become dense by it."""
+"""Columns up to which a mean is taken off, since sparse rows become dense by it, and faint coordinates do not count."""
 TAIL = COUNTED.make("tail", 0.5)
 """The rounds that count in the model: the early ones are of models that had hardly begun."""
 SAMPLE = 200
@@ -291,6 +297,7 @@ def choose(facts: Facts, **fixed: Any) -> Choice:
 
 def search(facts: Facts, given: dict[str, Any]) -> Choice:
     """The same for settings that were read: all plans there are, and the best of them."""
+    facts = _with_loss(facts, given)
     scale = _scale(facts, given)
     networks = _networks(facts, given)
     plans = [_plan(facts, given, scale, network, T) for network in networks for T in _rounds(facts, given)]
@@ -303,6 +310,24 @@ def search(facts: Facts, given: dict[str, Any]) -> Choice:
     spec = _spec(facts, given, scale, best, iota)
     shortest = len(afford) == len(plans) or best.rounds < max(p.rounds for p in afford)
     return Choice(spec, reasons(facts, given, best, spec, shortest), best.loss, others(afford, best))
+
+
+def _with_loss(facts: Facts, given: dict[str, Any]) -> Facts:
+    """Logistic in place of the hinge, where the planner may say so and noise hardly matters.
+
+    Beside much noise a hinge is the better loss, by 0.1 to 0.4 points on most kinds of synthetic problems. Beside
+    little the two are as accurate, and the logistic one orders records better: +0.6 points of AUC on covtype.
+    """
+    two = facts.loss.name == "hinge" and facts.outputs == 1
+    if "loss" not in facts.free or not two or "clip" in given:
+        return facts
+    calm = predict.calm(_scale(facts, given).noise, facts.features, facts.rounds)
+    return replace(facts, loss=LOSSES.make("logistic")) if calm else facts
+
+
+def _longest(facts: Facts) -> float:
+    """τ/T at most: twice as much where slopes fade before they turn."""
+    return predict.LONGEST_STEP * (2.0 if facts.loss.name == "logistic" else 1.0)
 
 
 def _seconds(facts: Facts, plan: Plan) -> float:
@@ -438,8 +463,9 @@ def _reach(facts: Facts, given: dict[str, Any], scale: _Scale, c: float, T: int,
     mu = _modulus(facts, given)
     if "gamma" in given:
         return scale.reach / (mu + float(given["gamma"](T)[-1]) / A)
-    best, _ = predict.best_reach(c, facts.features, max(1, round(iota * T)))
-    return 1 / max(1 / best, mu / scale.reach + 1 / (predict.LONGEST_STEP * iota * T)) if mu else best
+    longest = _longest(facts)
+    best, _ = predict.best_reach(c, facts.features, max(1, round(iota * T)), longest)
+    return 1 / max(1 / best, mu / scale.reach + 1 / (longest * iota * T)) if mu else best
 
 
 def _modulus(facts: Facts, given: dict[str, Any]) -> float:
@@ -453,11 +479,18 @@ def _modulus(facts: Facts, given: dict[str, Any]) -> float:
 
 
 def _penalty(facts: Facts, given: dict[str, Any], plan: Plan) -> Regulariser:
-    """h: what the user fixed; else a tenth of the shrinkage, and a threshold of one deviation of the noise for l1."""
+    """h: what the user fixed; else a tenth of the shrinkage, and a threshold of one deviation of the noise for l1.
+
+    Where l2 was nobody's wish, and there is noise to speak of, there is a threshold of half a deviation beside it: what
+    does not pass that is noise, more likely than not.
+    """
     if "h" in given:
         return given["h"]
     ratio = {"l2": 0.0, "l1": 1.0}.get(facts.penalty, given.get("l1_ratio", 0.5))
     phi, mu = (given["alpha"],) * 2 if "alpha" in given else (_short(plan.noise), _short(STRONG / plan.reach))
+    noisy = facts.loss.name == "hinge" and facts.outputs == 1 and facts.features <= WIDE  # as `_with_loss` leaves it
+    if "penalty" in facts.free and facts.penalty == "l2" and noisy and "alpha" not in given:
+        return elastic_net(_short(FAINTEST * plan.noise), mu)
     if facts.penalty == "elastic_net":
         return elastic_net(float(ratio * phi), float((1 - ratio) * mu))
     return {"none": Separable(), "l1": l1(float(phi)), "l2": l2(float(mu))}[facts.penalty]
@@ -519,6 +552,7 @@ def reasons(facts: Facts, given: dict[str, Any], plan: Plan, spec: Spec, shortes
         _why_these_records(given, plan, total),
         _why_these_rounds(facts, given, plan, shortest),
         _why_these_steps(given, plan, spec),
+        *_why_this_loss(facts, spec),
     ]
     if spec.privacy.clip is not None and "clip" not in given:
         said.append(
@@ -588,6 +622,14 @@ def _why_these_steps(given: dict[str, Any], plan: Plan, spec: Spec) -> str:
         f"With {what} the model follows the mean gradient for τ = {plan.reach:.3g}: shorter would miss the optimum by "
         f"more, longer would pick up more noise. Predicted loss of accuracy: {100 * plan.loss:.1f} points."
     )
+
+
+def _why_this_loss(facts: Facts, spec: Spec) -> list[str]:
+    if "loss" in facts.free and facts.loss.name == "logistic":
+        return ["Noise will add little to what is lost in any case: the loss is logistic, which orders records best."]
+    if "penalty" in facts.free and getattr(spec.problem.h, "phi", 0.0) > 0:
+        return ["A coordinate counts by what it has over half a deviation of the noise: that is h's l1 part."]
+    return []
 
 
 def others(plans: Iterable[Plan], best: Plan, count: int = 8) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ included; grids are refined until the answer no longer moves by more than a few 
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -72,8 +72,11 @@ def _price(events: tuple[Priced, ...], delta: float, lower: bool) -> Account:
     if len(spoken) == 1 and isinstance(spoken[0], WholeEvent):
         value, check = spoken[0].bounds(delta)
         return Account(value, 0.0, check, delta, 0.0)
+    delta_left = delta - math.fsum(event.slack for event in spoken)
+    if delta_left <= 0:
+        return Account(math.inf, 0.0, math.inf, delta, 0.0)
     parts = [part for event in spoken for part in event.parts]
-    return account(parts, delta, lower and all(event.realised for event in spoken))
+    return replace(account(parts, delta_left, lower and all(event.realised for event in spoken)), delta=delta)
 
 
 def risk(events: Iterable[Priced], fpr: float) -> float:
@@ -95,7 +98,11 @@ def _risk(events: tuple[Priced, ...], fpr: float) -> float:
         return 1.0
     if len(spoken) == 1 and isinstance(spoken[0], WholeEvent):
         return spoken[0].risk(fpr)
-    return tradeoff([part for event in spoken for part in event.parts], fpr)
+    lost = min(1.0, math.fsum(event.slack for event in spoken))  # then everything may be known
+    if lost == 1.0:
+        return 1.0
+    found = tradeoff([part for event in spoken for part in event.parts], min(1.0, fpr / (1.0 - lost)))
+    return min(1.0, found + lost)
 
 
 def known(events: Iterable[Priced]) -> tuple[Priced, ...]:

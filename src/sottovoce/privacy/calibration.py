@@ -43,6 +43,13 @@ def sigma(unit: Priced, epsilon: float, delta: float) -> float:
     """
     _check(epsilon)
     check_delta(delta)
+    if unit.slack:
+        if unit.slack >= delta:
+            raise PrivacyError(
+                f"a graph of secrets that fails with a chance of {unit.slack:g} cannot be part of δ = {delta:g}; give "
+                "a larger δ, or a smaller chance ('fails') and more peers"
+            )
+        delta -= unit.slack
     if isinstance(unit, WholeEvent):
         z = unit.needed_multiplier(epsilon, delta)
     elif unit.part.pair.bounded:  # pure: ε adds up, and δ is not needed

@@ -62,6 +62,11 @@ class Priced(ABC):
         return self.count == 0
 
     @property
+    def slack(self) -> float:
+        """The chance that nothing is promised at all, which a δ has to cover besides: see `pairs`."""
+        return 0.0
+
+    @property
     @abstractmethod
     def realised(self) -> bool:
         """Whether some data really meet the mechanism that is priced, so that something is known from below too."""
@@ -78,6 +83,7 @@ class Note:
     secrets : whether the noise is worth what it is only while seeds that pairs of nodes share stay secret
     coalition : the nodes whose seeds count as known; None where that was not written down
     collusion : k, where the seeds of any k nodes may be known; None where the coalition is the one that is named
+    slack : the chance that a graph of secrets drawn at random leaves less of the noise than σ stands for
     """
 
     law: str
@@ -85,6 +91,7 @@ class Note:
     secrets: bool = False
     coalition: tuple[int, ...] | None = None
     collusion: int | None = None
+    slack: float = 0.0
 
 
 GAUSSIAN = Note("gaussian", realised=True)
@@ -96,9 +103,12 @@ def cancelled(coalition: tuple[int, ...] | None) -> Note:
     return Note("pairs", secrets=True, coalition=coalition)
 
 
-def sheltered(collusion: int, exact: bool) -> Note:
-    """The same, whoever the `collusion` nodes are that collude; `exact` if σ is what the worst of them leave."""
-    return Note("pairs", realised=exact, secrets=True, collusion=collusion)
+def sheltered(collusion: int, exact: bool, slack: float = 0.0) -> Note:
+    """The same, whoever the `collusion` nodes are that collude; `exact` if σ is what the worst of them leave.
+
+    `slack` is the chance that it is less, where coins decided who shares secrets with whom.
+    """
+    return Note("pairs", realised=exact, secrets=True, collusion=collusion, slack=slack)
 
 
 Levels = tuple[tuple[float, int], ...]
@@ -174,6 +184,11 @@ class Event(Priced):
         return self.note.realised
 
     @property
+    def slack(self) -> float:
+        """As of the noise."""
+        return self.note.slack
+
+    @property
     def rate(self) -> float:
         """γ, the chance that a given record is used in a round that is priced."""
         return 1.0
@@ -231,6 +246,7 @@ class Event(Priced):
             **released,
             **({} if note.coalition is None else {"coalition": list(note.coalition)}),
             **({} if note.collusion is None else {"collusion": note.collusion, "exact": note.realised}),
+            **({"slack": note.slack} if note.slack else {}),
         }
 
     @classmethod
@@ -324,7 +340,10 @@ class GaussianEvent(Event):
         if k is not None:
             if type(k) is not int or k < 0 or type(data["exact"]) is not bool:
                 raise PrivacyError(f"{dict(data)} is no event of a release: so many nodes cannot collude")
-            pairs = sheltered(k, data["exact"])
+            slack = data.get("slack", 0.0)
+            if not isinstance(slack, float) or not 0 <= slack < 1:
+                raise PrivacyError(f"{dict(data)} is no event of a release: its slack is a probability")
+            pairs = sheltered(k, data["exact"], slack)
         note = {note.law: note for note in (GAUSSIAN, SHAPED, pairs)}[data["law"]]
         levels = tuple((float(sigma), count) for sigma, count in data.get("levels", ()))
         before = None if data.get("before") is None else read_event(data["before"])
@@ -652,8 +671,13 @@ class JointEvent(Event):
         secret = {(note.coalition, note.collusion) for note in found if note.secrets}
         if len(secret) > 1:
             raise PrivacyError(f"{self} is no event of a release: one coalition at a time")
+        lost = math.fsum(note.slack for note in found)
         return Note(
-            "joint", all(event.realised for event in self.releases), bool(secret), *(secret or {(None, None)}).pop()
+            "joint",
+            all(event.realised for event in self.releases),
+            bool(secret),
+            *(secret or {(None, None)}).pop(),
+            slack=lost,
         )
 
     @property
@@ -684,7 +708,9 @@ class JointEvent(Event):
     def to_dict(self) -> dict[str, Any]:
         """With all of them, which say whatever else there is to say."""
         own = {
-            name: value for name, value in super().to_dict().items() if name not in ("coalition", "collusion", "exact")
+            name: value
+            for name, value in super().to_dict().items()
+            if name not in ("coalition", "collusion", "exact", "slack")
         }
         return own | {"releases": [event.to_dict() for event in self.releases]}
 
@@ -709,7 +735,7 @@ class SearchEvent(WholeEvent):
     def __post_init__(self) -> None:
         """Plans, and a law of how many runs there are."""
         super().__post_init__()
-        if not self.runs or any(isinstance(event, WholeEvent) for event in self.runs):
+        if not self.runs or any(isinstance(event, WholeEvent) or event.slack for event in self.runs):
             raise PrivacyError(f"{self} is no event of a release: a search is among plain releases")
         if not (-1 < self.eta < math.inf and 0 < self.gamma < 1):
             raise PrivacyError(f"{self} is no event of a release: η is over −1, and γ a probability")
@@ -871,6 +897,8 @@ def read_event(data: Mapping[str, Any]) -> Event:
         if odd:
             raise PrivacyError(f"{given} is no event of a release: '{odd[0]}' does not go with the law '{event.law}'")
         return event
+    except PrivacyError:  # says it already
+        raise
     except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
         raise PrivacyError(f"{data!r} is no event of a release ({type(error).__name__})") from None
 

@@ -28,9 +28,10 @@ ends at which `one_after_another` is ε or less, P(S) ≤ e^ε P'(S) + δ. So wh
 refused, everything together is (ε, δ)-DP, however runs were chosen. docs/privacy.md has the proof.
 """
 
+import itertools
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -55,6 +56,8 @@ ORDERS = np.geomspace(1e-3, 1e6, 361)
 CUT = {"gauss": 1e-3, "renyi": 1e-9}
 """c_r, as a share of δ."""
 SIZE, CURVES, POINTS = 2**15, 4, 4000
+MOST = 64
+"""Ways to choose one event of each run that are looked at one by one."""
 
 
 class Judges(NamedTuple):
@@ -83,12 +86,42 @@ def one_after_another(runs: Iterable[Priced], delta: float) -> float:
     spoken = tuple(run for run in known(runs) if not run.silent)
     if len(spoken) < 2:
         return price(spoken, delta, lower=False).epsilon
-    return _summed(spoken, delta) if any(isinstance(run, WholeEvent) for run in spoken) else _passing(spoken, delta)
+    apart = any(isinstance(run, WholeEvent) or run.slack for run in spoken)  # each has a share of δ of its own
+    return _summed(spoken, delta) if apart else _passing(spoken, delta)
+
+
+def any_of_each(runs: Sequence[Iterable[Priced]], delta: float) -> float:
+    """The same of runs in each of which a record had one of several events, and it is not known which.
+
+    The worst choice counts. Where there are too many to look at, only the fourth judge is asked, who sums: for him the
+    worst event of each run is the worst choice.
+
+    Examples
+    --------
+    >>> from sottovoce.privacy.events import PoissonEvent
+    >>> one, other = PoissonEvent(1000, 50, 1.0, 0.1, 100), PoissonEvent(1000, 50, 1.0, 0.2, 100)
+    >>> any_of_each([[one, other], [one]], 1e-5) == one_after_another([one, one], 1e-5)
+    True
+    """
+    choices = [tuple(dict.fromkeys(known(run))) for run in runs]
+    if len(choices) < 2 or math.prod(len(some) for some in choices) <= MOST:
+        return max((one_after_another(chosen, delta) for chosen in itertools.product(*choices)), default=0.0)
+    shares = _shares(len(choices), delta)
+    worst = (
+        max(price([event], share, lower=False).epsilon for event in some)
+        for some, share in zip(choices, shares, strict=True)
+    )
+    return math.inf if shares[-1] < SMALLEST else math.fsum(worst)
+
+
+def _shares(runs: int, delta: float) -> list[float]:
+    """The fourth judge's δ of each run."""
+    return [6.0 * WHOLE * delta / (math.pi * k) ** 2 for k in range(1, runs + 1)]
 
 
 def _summed(runs: tuple[Priced, ...], delta: float) -> float:
     """The least ε at which the fourth judge lets these runs through."""
-    shares = [6.0 * WHOLE * delta / (math.pi * k) ** 2 for k in range(1, len(runs) + 1)]
+    shares = _shares(len(runs), delta)
     if shares[-1] < SMALLEST:
         return math.inf
     return math.fsum(price([run], share, lower=False).epsilon for run, share in zip(runs, shares, strict=True))

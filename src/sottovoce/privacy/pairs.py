@@ -22,6 +22,13 @@ graphs the coalitions are gone through one by one (`conductances`); where there 
 connectivity that k nodes can take away bounds what they leave (`connected`). Where not everybody speaks in every round,
 there is one coalition for all rounds, and rounds in which it leaves different σ̂ are composed as what they are.
 
+*Very many nodes.* Nobody shares secrets with a hundred thousand others, and of any fixed graph with few links a
+minority of nodes can cut somebody off. So there is a second model (Bell et al. 2020): which nodes collude is settled
+first, and then public coins decide who shares with whom, every pair with the same chance q. The Laplacian of the h
+honest nodes is a sum of independent matrices of norm 2 with mean qh on the vectors whose sum is 0, so that its second
+eigenvalue is below (1 − θ)qh with a chance of at most (h − 1)·exp(−qh(θ + (1 − θ)log(1 − θ))/2): Tropp's Chernoff bound
+(2012). That chance is given beforehand and is part of δ; the θ it leaves says what hides a node (`by_coins`).
+
 *Draws.* Where all share with all, ρ√a(η_i − the mean of η over the a nodes that speak) has the covariance of all pairs'
 noises together, ρ²·Laplacian, at the price of one normal a node instead of one a pair. One process may draw so; real
 nodes draw real pairs (`Pairs.with_peers`).
@@ -64,6 +71,9 @@ SPARE = 1.0 + 2.0**-15
 """What a secure release has of its own noise, so that its pairs' noise may be rounded."""
 FEW = 17
 """Bits of a factor that is multiplied by another number of up to 9 bits, and is still exact then."""
+
+FAILS = 1e-9
+"""The chance that coins leave too few secrets, unless another is given."""
 
 Mask = NDArray[np.bool_]
 
@@ -172,6 +182,65 @@ def connected(d: Array, weights: Array, k: int) -> float | None:
     return 1.0 / (1.0 / (h * least) + (1.0 - 1.0 / h) / (least + rho2 * (second - k)))
 
 
+def by_coins(d: Array, rho2: float, chance: float, fails: float, k: int) -> float:
+    """A bound below 1/[Σ_H⁻¹]_ii of every node, where every two share with a chance, up to a chance that it `fails`.
+
+    The k that collude are settled before. Σ_H is at least min d + ρ²·Laplacian, whose second eigenvalue is `linked`.
+
+    Examples
+    --------
+    >>> round(by_coins(np.ones(1000), 1e4, 0.2, 1e-9, 499) / 501, 2)
+    0.99
+    """
+    least, h = float(d.min()), len(d) - k
+    return 1.0 / (1.0 / (h * least) + (1.0 - 1.0 / h) / (least + rho2 * linked(h, chance, fails)))
+
+
+def linked(honest: int, chance: float, fails: float) -> float:
+    """What the second eigenvalue of the honest nodes' Laplacian is at least, but for a chance that it `fails`.
+
+    Examples
+    --------
+    >>> 2 < linked(50_001, 180 / 99_999, 1e-9) < 90  # of some 90 honest peers each
+    True
+    """
+    peers = honest * chance
+    spent = 2.0 * math.log(max(honest - 1, 1) / fails) / peers
+    if spent >= 1.0:
+        raise PrivacyError(
+            f"with {peers:.3g} honest peers a node, on average, the coins may cut somebody off with a chance over "
+            f"{fails:g}; take over {math.ceil(2.0 * math.log(max(honest - 1, 1) / fails))} honest peers"
+        )
+    low, high = 0.0, 1.0  # θ + (1 − θ)log(1 − θ) grows from 0 to 1
+    for _ in range(60):
+        theta = 0.5 * (low + high)
+        low, high = (theta, high) if theta + (1.0 - theta) * math.log1p(-theta) < spent else (low, theta)
+    return (1.0 - high) * peers
+
+
+def throw(n: int, chance: float, coins: int) -> IntArray:
+    """(E, 2) the pairs of n nodes that share a secret, each with a chance, by public coins.
+
+    Examples
+    --------
+    >>> pairs = throw(100, 0.1, 7)
+    >>> bool(np.all(pairs[:, 0] < pairs[:, 1])), 400 < len(pairs) < 600
+    (True, True)
+    """
+    rng, last, all_pairs = np.random.default_rng([2020, coins]), -1, n * (n - 1) // 2
+    found = []
+    while last < all_pairs:  # gaps from one such pair to the next
+        gaps = rng.geometric(chance, size=max(64, int(1.1 * chance * all_pairs)))
+        found.append(last + np.cumsum(gaps))
+        last = int(found[-1][-1])
+    places = np.concatenate(found)
+    places = places[places < all_pairs]
+    before = np.arange(n, dtype=np.int64)
+    before = before * (2 * n - before - 1) // 2  # how many pairs there are whose first node is an earlier one
+    i = np.searchsorted(before[:-1], places, side="right") - 1
+    return np.stack([i, places - before[i] + i + 1], axis=1)
+
+
 def in_pieces(links: Mask, honest: Mask) -> bool:
     """Whether the honest nodes of a secret graph are cut off from one another."""
     reached = np.zeros_like(honest)
@@ -196,17 +265,23 @@ class PairsLaw:
     coalition : nodes whose seeds count as known; of version 0.1, where 'secret_pairs' has no number
     graph : who shares a secret with whom; everybody with everybody if not given (in version 0.1: along the links)
     cut : what to do where k nodes can cut others off from one another: 'refused', or 'priced' as what it is
+    peers : with how many others a node shares a secret, on average, where coins decide with whom; 0 for no coins
+    coins : the number that public coins are made from, drawn after it is settled which nodes collude
+    fails : the chance, a part of δ, that the coins leave too few secrets
 
     Examples
     --------
-    >>> str(PairsLaw(10.0)), PairsLaw(3.0, cut="priced")
-    ('pairs(10)', PairsLaw(ratio=3.0, coalition=(), graph=None, cut='priced'))
+    >>> str(PairsLaw(10.0)), str(PairsLaw(3.0, cut="priced")), str(PairsLaw(100.0, peers=180.0, coins=7))
+    ('pairs(10)', 'pairs(3, cut=priced)', 'pairs(100, peers=180, coins=7)')
     """
 
     ratio: float
     coalition: tuple[int, ...] = ()
     graph: Chosen[int, Any] | None = None
     cut: str = CUTS[0]
+    peers: float = 0.0
+    coins: int = 0
+    fails: float = FAILS
 
     def __post_init__(self) -> None:
         """Each colluding node once, in order: two spellings of one choice are one value."""
@@ -214,11 +289,15 @@ class PairsLaw:
             not 0 < self.ratio < math.inf
             or not all(isinstance(i, int) and i >= 0 for i in self.coalition)
             or self.cut not in CUTS
+            or not 0 <= self.peers < math.inf
+            or not (isinstance(self.coins, int) and self.coins >= 0)
+            or not 0 < self.fails < 1
+            or (self.peers and (self.graph is not None or self.coalition))
         ):
             raise SpecError(
                 f"noise law '{self}' is malformed; write 'pairs(ratio)' with a ratio over 0, and 'graph=ring' for who "
-                "shares secrets and 'cut=priced' for what k nodes may cut off, where these are needed (version 0.1: "
-                "then the numbers of the colluding nodes)"
+                "shares secrets and 'cut=priced' for what k nodes may cut off, or 'peers=180, coins=7' for random "
+                "peers, where these are needed (version 0.1: then the numbers of the colluding nodes)"
             )
         object.__setattr__(self, "coalition", tuple(sorted(set(self.coalition))))
         if self.graph is not None and self.graph.name == "complete":
@@ -228,7 +307,11 @@ class PairsLaw:
         """In a spec."""
         named = {} if self.graph is None else {"graph": str(self.graph)}
         named |= {} if self.cut == CUTS[0] else {"cut": self.cut}
-        return write("pairs", self.ratio, *self.coalition, **named)
+        told: dict[str, float | str] = dict(named)
+        told |= {"peers": self.peers} if self.peers else {}
+        told |= {"coins": self.coins} if self.coins else {}
+        told |= {"fails": self.fails} if self.fails != FAILS else {}
+        return write("pairs", self.ratio, *self.coalition, **told)
 
     def on(self, of: Setting) -> "Pairs":
         """For everybody's c_i and the schedule; where no k is named, as version 0.1 had it: along the links."""
@@ -237,7 +320,7 @@ class PairsLaw:
         n, watching = of.graph.n, of.adversary.among(of.graph.n)
         k = watching.k if isinstance(watching, SecretPairs) else None
         if not isinstance(k, int):
-            if self.graph is not None or self.cut != CUTS[0]:
+            if self.graph is not None or self.cut != CUTS[0] or self.peers:
                 raise SpecError(f"noise law '{self}' needs to know how many nodes may collude; name 'secret_pairs(k)'")
             if max(self.coalition, default=0) >= n:
                 raise SpecError(f"noise law '{self}' names a node that there is not: nodes are 0 to {n - 1}")
@@ -248,7 +331,10 @@ class PairsLaw:
             )
         scale = np.ones(n) if of.scale is None else np.asarray(of.scale, dtype=np.float64)
         edges = None if self.graph is None else self.graph(n).edges
+        chance = min(1.0, self.peers / max(n - 1, 1))
         law = Pairs(n, float(self.ratio), edges, scale, k, of.attendance)
+        if 0 < chance < 1:
+            law = replace(law, chance=chance, coins=self.coins, fails=float(self.fails))
         law.check(self.cut == "priced")
         return law
 
@@ -283,6 +369,8 @@ class Pairs:
     attendance : who speaks when; None for everybody, always
     coalition : the nodes that do so, where they are named
     uneven : (E,) what each pair's ρ is multiplied by, numbers of 9 bits at most, such as 1.25; None for 1
+    chance : q, with which every two share a seed, where coins decide; 0 for no coins
+    coins, fails : what the coins are made from, and the chance that they leave too few secrets
     """
 
     n: int
@@ -293,6 +381,9 @@ class Pairs:
     attendance: Attendance | None = None
     coalition: tuple[int, ...] = ()
     uneven: Array | None = None
+    chance: float = 0.0
+    coins: int = 0
+    fails: float = 0.0
     secrets: ClassVar[bool] = True
     unit: ClassVar[str] = "gaussian"
 
@@ -310,6 +401,8 @@ class Pairs:
         """The k nodes that leave least of a node's noise, over all of its rounds; those named, where they are."""
         if self.k is None:
             return self.coalition
+        if self.chance:
+            raise PrivacyError("which nodes leave least is not told where coins decide, after they are settled")
         _, tau, _ = self._weights(sigma)
         if self.whole and self.attendance is None:
             loudest = [i for i in np.argsort(-tau, kind="stable").tolist() if i != node]
@@ -352,6 +445,7 @@ class Pairs:
             attendance=attendance,
             coalition=(),
             uneven=None if self.uneven is None else np.repeat(self.uneven[kept[:, 0]], times),
+            chance=0.0,
         )
 
     def _sets(self) -> tuple[Mask, IntArray]:
@@ -365,6 +459,8 @@ class Pairs:
     @cached_property
     def pairs(self) -> IntArray:
         """(E, 2) who shares a seed with whom, the smaller number first."""
+        if self.chance:
+            return throw(self.n, self.chance, self.coins)
         if self.edges is None:
             return np.stack(np.triu_indices(self.n, 1), axis=1)
         return np.sort(self.edges, axis=1)
@@ -372,6 +468,8 @@ class Pairs:
     @cached_property
     def whole(self) -> bool:
         """Whether everybody shares with everybody, and alike."""
+        if self.chance:
+            return False
         return self.uneven is None and (self.edges is None or len(self.edges) == self.n * (self.n - 1) // 2)
 
     @cached_property
@@ -389,6 +487,14 @@ class Pairs:
                 f"noise that pairs of nodes share hides nothing where {k} of {self.n} nodes may collude: it takes two "
                 "honest ones; use independent noise (law 'gaussian', adversary 'transcript'), or more nodes"
             )
+        if self.chance:
+            if self.attendance is not None:
+                raise PrivacyError(
+                    "where coins decide who shares a secret, everybody must speak in every round: what is left of "
+                    "those who speak is not known otherwise; take activation 'everyone', or let all share with all"
+                )
+            linked(self.n - k, self.chance, self.fails)
+            return
         if cuts or self.whole:
             return
         links, everybody = self.shares > 0, np.ones(self.n, dtype=np.bool_)
@@ -622,7 +728,8 @@ class Pairs:
             sigma = tuple((plain.sigma * self.scale[node] / self.scale).tolist())
         left_of = self.left(sigma)
         inorder = isinstance(plain, CyclicEvent)  # which record is used in which round is not told apart here
-        note = sheltered(self.k, left_of.exact and not (inorder and self.attendance is not None))
+        slack = self.fails if self.chance else 0.0
+        note = sheltered(self.k, left_of.exact and not (inorder and self.attendance is not None), slack)
         levels, rounds = left_of.levels[node] if left_of.levels else (), plain.rounds
         if inorder or not levels:
             return replace(plain, sigma=left_of.sigma[node], note=note)
@@ -660,6 +767,9 @@ class Pairs:
         """c_i σ̂_i where max c_jσ_j = 1."""
         d, rho2, k = tau**2, self.ratio**2, self.k or 0
         if self.attendance is None:
+            if self.chance:
+                bound = by_coins(d, rho2, self.chance, self.fails, k)
+                return Left((math.sqrt(bound),) * self.n, (), (), False)
             if self.whole:
                 return Left(tuple(np.sqrt(complete(d, rho2, k)).tolist()), (), (), True)
             if not self._many(1):
@@ -668,13 +778,13 @@ class Pairs:
                     honest = ~coalitions
                     least = np.minimum(least, np.where(honest, left[0], math.inf).min(axis=0))
                 return Left(tuple(np.sqrt(least).tolist()), (), (), True)
-            bound = connected(d, rho2 * self.shares, k)
-            if bound is None:
+            found = connected(d, rho2 * self.shares, k)
+            if found is None:
                 raise PrivacyError(
                     f"what the worst {k} of {self.n} nodes leave cannot be told for this graph of secrets; let all "
                     "share with all ('pairs(r)' without a graph), or take a denser graph"
                 )
-            return Left((math.sqrt(bound),) * self.n, (), (), False)
+            return Left((math.sqrt(found),) * self.n, (), (), False)
         return self._by_round(d, rho2)
 
     def _gone_through(self, d: Array, rho2: float, sets: Mask) -> Iterator[tuple[Mask, Array]]:

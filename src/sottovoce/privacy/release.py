@@ -665,10 +665,18 @@ class TreeLaw:
         return Tree(-(-q // of.sampling.batch(q)))
 
 
-def _pairs(ratio: float, *nodes: int, graph: str = "", cut: str = "refused") -> "PairsLaw":
+def _pairs(
+    ratio: float,
+    *nodes: int,
+    graph: str = "",
+    cut: str = "refused",
+    peers: float = 0.0,
+    coins: int = 0,
+    fails: float = 1e-9,
+) -> "PairsLaw":
     from sottovoce.privacy.pairs import PairsLaw  # a chapter of its own, for those who need it
 
-    return PairsLaw(ratio, nodes, within("graph", graph) if graph else None, cut)
+    return PairsLaw(ratio, nodes, within("graph", graph) if graph else None, cut, peers, coins, fails)
 
 
 LAWS: Choices[LawChoice] = Choices(

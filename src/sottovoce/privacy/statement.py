@@ -33,6 +33,11 @@ COMPUTATIONAL = (
     "nobody who sees the messages can tell AES-256 from random: the noise, and the choice of records, come from it"
 )
 """On what a secure run rests besides: its guarantee is a computational one."""
+COINS = (
+    "who shares a secret with whom was decided by public coins, thrown after it was settled which nodes collude; that "
+    "they leave the others less well linked than counted on has a chance of at most {slack:g}, which is part of δ"
+)
+"""On what a guarantee rests where the graph of secrets is a random one."""
 SEARCHED = (
     "of the search nothing is seen but its best run: none of the others, nor how many there were, nor how long it took"
 )
@@ -472,6 +477,7 @@ def _state(
                 f"the statement is against '{adversary}', but its events are accounted for "
                 f"{_curious(event.note.collusion or 0)}"
             )
+    slack = max((event.slack for event, _ in trained), default=0.0)
     groups = tuple(
         Group(nodes, event, price([event], delta, lower=False).epsilon) for event, nodes in (*trained, *held_out)
     )
@@ -492,6 +498,7 @@ def _state(
             *((ALONE,) if format > 1 else ()),
             unit.assumption,
             *adversary.assumptions(_coalition(event for event, _ in trained)),
+            *((COINS.format(slack=slack),) if slack else ()),
             *((SEARCHED,) if any(event.law == "search" for event, _ in (*trained, *held_out)) else ()),
             *((COMPUTATIONAL, f"what ran was {software}") if secure else ()),
         ),

@@ -1,6 +1,7 @@
 """write(results, path): the report of a run, or of several."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element
@@ -27,7 +28,7 @@ from sottovoce.report.history import curves
 from sottovoce.report.model import weights
 from sottovoce.report.settings import Setting, settings_of
 from sottovoce.report.tables import compared, evaluated, what_was_run
-from sottovoce.run.result import Result, write_atomically
+from sottovoce.run.result import History, Result, write_atomically
 
 __all__ = ["write"]
 
@@ -45,7 +46,7 @@ def write(
     Parameters
     ----------
     results : what `solve` or `sweep` returned, or `Result.load` read; runs that differ by their seed alone are shown
-        together, as their mean and their range
+        together, as their mean and their range. The history of a run with a guarantee is not shown: it is not private
     path : the file, replaced if it is there
     title : the page's heading
     labels : names of the results, one for each; results of one name are shown together
@@ -56,7 +57,7 @@ def write(
     -------
     path : where the report is
     """
-    settings = settings_of([results] if isinstance(results, Result) else results, labels)
+    settings = settings_of([_public(each) for each in ([results] if isinstance(results, Result) else results)], labels)
     text = _one(settings[0], title, evaluation, audit) if len(settings) == 1 else _several(settings, title)
     path = Path(path)
     try:
@@ -67,6 +68,11 @@ def write(
             f"the report cannot be written to '{path}' ({type(error).__name__}); give another file"
         ) from None
     return path
+
+
+def _public(result: Result) -> Result:
+    """The result without what was seen of a run outside its mechanism, unless it is a simulation."""
+    return result if result.statement.simulation else replace(result, history=History())
 
 
 def _one(

@@ -188,7 +188,8 @@ def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None, secure
         )
     if shape is not None and not released.iterates:
         raise SpecError(f"'{algorithm.method}' is no descent that a map of its records would help; leave moments out")
-    check_rows(spec.problem, problem.shards, refuse=not released.iterates and released.weight is None)
+    if shape is None:  # mapped rows may be longer: what bounds a record is the clip of its subgradient
+        check_rows(spec.problem, problem.shards, refuse=not released.iterates and released.weight is None)
     sampling: Sampling = privacy.sampling
     if released.weight is None:
         lipschitz = make_lipschitz(spec)
@@ -245,7 +246,10 @@ def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None, secure
         reason = refusal(problem, method, release)
         if reason is not None:
             raise PrivacyError(reason)
-        sums = exact_sums(problem, release, spec.problem.row_norm, spec.problem.intercept, int(shards.sizes.max()))
+        longest = spec.problem.row_norm if shape is None else shape.reach
+        batches = np.array([sampling.batch(int(q)) for q in shards.sizes])
+        bounds = longest, spec.problem.intercept, int(shards.sizes.max())
+        sums = exact_sums(problem, release, *bounds, reads=float(spoken @ batches))
         drawn = int(schedule.starts[-1]) * numbers
         draws = SecureDraws(release, sums, keys, shards.sizes, numbers, compiled=drawn >= WORTH)
     job = Job(problem, method, schedule, release, draws)
@@ -332,8 +336,8 @@ def check_rows(spec: ProblemSpec, shards: Shards, refuse: bool = False) -> None:
         worst = math.sqrt(max(0.0, float(shards.norms[over[0]]) ** 2 - spec.intercept**2))
         raise DataError(
             f"{over.size} of {len(shards.y)} rows are over the public bound {spec.row_norm:g} (row {over[0]} has norm "
-            f"{worst:.4g}); scale the rows (--unit-rows), give a larger bound (--row-norm), or have their subgradients "
-            "clipped (--on-violation clip)"
+            f"{worst:.4g}); bring columns to a common scale by public bounds, give a larger bound (row_norm), or have "
+            "their subgradients clipped (on_violation='clip')"
         )
 
 

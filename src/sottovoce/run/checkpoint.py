@@ -15,6 +15,17 @@ from sottovoce.run.result import History, write_atomically
 from sottovoce.run.spec import Spec
 
 
+def run_digest(spec: Spec, shards: Shards, key: bytes = b"") -> str:
+    """By what a run of a spec on some data is known again; of no use to others where there is a key."""
+    digest = hashlib.blake2b(spec.to_json().encode(), key=key, digest_size=32)  # reads gigabytes in seconds
+    X = shards.X
+    data = (X.data, X.indices, X.indptr) if is_sparse(X) else (X,)
+    weighed = () if shards.weights is None else (shards.weights,)
+    for part in (shards.y, shards.offsets, shards.order, shards.starts, np.array(X.shape), *weighed, *data):
+        digest.update(b"none" if part is None else np.ascontiguousarray(part).view(np.uint8).data)
+    return digest.hexdigest()
+
+
 class Checkpoint:
     """One run's place in a folder: written after every look, read when the run is started again.
 
@@ -24,16 +35,8 @@ class Checkpoint:
     def __init__(self, folder: str | Path, spec: Spec, shards: Shards) -> None:
         if spec.seed is None:
             raise SpecError("a run without a seed keeps its noise key nowhere and cannot be resumed; give a seed")
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        self.path = folder / "checkpoint.npz"
-        digest = hashlib.blake2b(spec.to_json().encode(), digest_size=32)  # reads gigabytes in seconds
-        X = shards.X
-        data = (X.data, X.indices, X.indptr) if is_sparse(X) else (X,)
-        weighed = () if shards.weights is None else (shards.weights,)
-        for part in (shards.y, shards.offsets, shards.order, shards.starts, np.array(X.shape), *weighed, *data):
-            digest.update(b"none" if part is None else np.ascontiguousarray(part).view(np.uint8).data)
-        self.digest = digest.hexdigest()
+        self.path = Path(folder) / "checkpoint.npz"
+        self.digest = run_digest(spec, shards)
 
     def read(self) -> tuple[int, State | None, History]:
         """Where the run stands: its beginning, if there is no checkpoint."""
@@ -51,6 +54,7 @@ class Checkpoint:
 
     def write(self, t: int, state: State, history: History) -> None:
         """Replace the checkpoint, whole."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
         buffer = io.BytesIO()
         head = json.dumps({"digest": self.digest, "t": t, "history": history.rows})
         np.savez(buffer, head=np.array(head), **state._asdict())

@@ -27,6 +27,7 @@ from typing import Any, TypedDict, cast
 
 import numpy as np
 
+from sottovoce import plugins
 from sottovoce._types import Array
 from sottovoce._version import __version__
 from sottovoce.engine import ENGINES
@@ -252,11 +253,7 @@ class Result:
         del head["history"]
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            for name in OF_ONE_RUN:  # the head first: without it there is no result
-                (folder / name).unlink(missing_ok=True)
-            for name, content in files.items():
-                write_atomically(folder / name, content)
-            write_atomically(folder / HEAD, _text(head))
+            _replace_all(folder, files | {HEAD: _text(head)})
         except OSError as error:
             raise DataError(
                 f"the result cannot be written to '{folder}' ({error.strerror or error}); give a folder that may be "
@@ -304,6 +301,9 @@ class Result:
                 head[name] = None if head[name] is None else tuple(head[name])
             if head.pop("format") > 1 or "scale" in head:
                 head["scale"] = Scale.from_dict(head["scale"])
+            lacking = plugins.missing(head["environment"].get("plugins"))
+            if lacking is not None:
+                raise DataError(f"the result in '{folder}' cannot be read: {lacking}")
             head["spec"] = Spec.from_dict(head["spec"])
             head["statement"] = PrivacyStatement.from_dict(head.pop("privacy"))
             return cls(history=history, **head | arrays)._fitting(folder)
@@ -449,22 +449,52 @@ def _arrays(path: Path, public: Any) -> dict[str, Array]:
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Write a file whole or not at all, also when the machine stops in the middle."""
+    part = _part(path, content)
+    try:
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _part(path: Path, content: bytes) -> Path:
+    """The content on the disk, beside the file that it is to be."""
     beside = path.with_name(path.name + ".part")
     try:
         with open(beside, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(beside, path)
     except BaseException:
         beside.unlink(missing_ok=True)
         raise
+    return beside
 
 
-def environment(engine: str, seconds: float, runs: int = 1) -> dict[str, Any]:
-    """Under which circumstances a run was made, with how many others beside it; and on which device, if on one."""
+def _replace_all(folder: Path, files: Mapping[str, bytes]) -> None:
+    """One run's files in the place of another's, the head last; until all are on the disk nothing is taken away."""
+    parts: dict[str, Path] = {}
+    try:
+        for name, content in files.items():
+            parts[name] = _part(folder / name, content)
+        for name in OF_ONE_RUN:  # the head first: without it there is no result
+            (folder / name).unlink(missing_ok=True)
+        for name, part in parts.items():
+            os.replace(part, folder / name)
+    finally:
+        for part in parts.values():
+            part.unlink(missing_ok=True)
+
+
+def environment(engine: str, seconds: float, runs: int = 1, spec: Spec | None = None) -> dict[str, Any]:
+    """Under which circumstances a run was made, with how many others beside it; on which device, if on one.
+
+    Of a spec, also with whose choices that are not ours.
+    """
     about = ENGINES[engine].about if engine in ENGINES else None
-    others = {} if about is None else {"device": about(), "runs": runs}
+    others: dict[str, Any] = {} if about is None else {"device": about(), "runs": runs}
+    parts = [] if spec is None else [part for part in spec.to_dict().values() if isinstance(part, dict)]
+    needed = plugins.used([engine, *(text for part in parts for text in part.values())])
+    others |= {"plugins": needed} if needed else {}
     return {
         "sottovoce": __version__,
         "python": platform.python_version(),

@@ -16,6 +16,7 @@ from sottovoce._types import FLOAT_BYTES, Array, IntArray
 from sottovoce.algorithm.method import State
 from sottovoce.engine import Engine, choose
 from sottovoce.errors import SpecError
+from sottovoce.privacy.statement import PrivacyStatement
 from sottovoce.problem.objective import Problem
 from sottovoce.problem.shards import Shards
 from sottovoce.run.build import Prepared, prepare, renoised
@@ -23,6 +24,8 @@ from sottovoce.run.checkpoint import Checkpoint
 from sottovoce.run.result import History, Observation, Result, environment
 from sottovoce.run.spec import Execution, Spec
 
+Allow = Callable[[PrivacyStatement], None]
+"""Told what a run would guarantee, before anything is computed from records; may refuse it by an error."""
 Progress = Callable[[int, int, Observation], None]
 """(round, of how many, the newest observation)."""
 
@@ -37,6 +40,7 @@ def solve(
     progress: Progress | None = None,
     checkpoint: str | Path | None = None,
     secure: bool = True,
+    allow: Allow | None = None,
     **names: Any,
 ) -> Result:
     """Train by Algorithm 1, or whatever method the spec names, and tell what happened.
@@ -53,7 +57,8 @@ def solve(
         goes on from there and ends as if it had never stopped. Needs a seed.
     secure : whether a run without a seed lets out exact sums with exact noise, rounded once, so that its guarantee
         holds of the bits (docs/secure.md). Without, its statement says what is not hardened
-    names : classes, features and nodes of the result
+    allow : told what the run would guarantee before it is made, as a budget is
+    names : classes, features, nodes and scale of the result
 
     Examples
     --------
@@ -65,7 +70,7 @@ def solve(
     ((5, 30), 'SIMULATION, and NOT PRIVATE: no noise was added.')
     """
     keeper = None if checkpoint is None else Checkpoint(checkpoint, spec, shards)
-    return simulate([spec], shards, test, [f_star], execution, progress, keeper, secure, **names)[0]
+    return simulate([spec], shards, test, [f_star], execution, progress, keeper, secure, allow, **names)[0]
 
 
 def simulate(
@@ -77,6 +82,7 @@ def simulate(
     progress: Progress | None = None,
     keeper: Checkpoint | None = None,
     secure: bool = True,
+    allow: Allow | None = None,
     **names: Any,
 ) -> list[Result]:
     """Run specs that share their draws side by side: the same but for numbers (see `alike`), and with the same seed.
@@ -88,11 +94,11 @@ def simulate(
     specs : what to run; one schedule is drawn for all that have the same seed
     f_star : the optimal value for each, where it is known
     keeper : where a single run leaves its checkpoints
-    shards, test, execution, progress, secure, names : as in `solve`
+    shards, test, execution, progress, secure, allow, names : as in `solve`
     """
     began = time.perf_counter()
-    runs = together(specs, shards, test, f_star, execution, progress, keeper, secure)
-    about = environment(runs[0].engine, time.perf_counter() - began, len(runs))
+    runs = together(specs, shards, test, f_star, execution, progress, keeper, secure, allow)
+    about = environment(runs[0].engine, time.perf_counter() - began, len(runs), specs[0])
     names |= {"environment": about}
     return [
         Result(p.spec, run.models, run.history, p.statement, p.public, statistics=run.statistics, **names)
@@ -121,6 +127,7 @@ def together(
     progress: Progress | None = None,
     keeper: Checkpoint | None = None,
     secure: bool = True,
+    allow: Allow | None = None,
 ) -> list[Run]:
     """`simulate` for those who ask many runs how they ended, and few what they guarantee: accounting takes longer."""
     execution = execution or Execution()
@@ -141,6 +148,9 @@ def together(
     if "schedule_seed" in first.public:  # one schedule for all of them
         for each in prepared[1:]:
             each.public["schedule_seed"] = first.public["schedule_seed"]
+    if allow is not None:
+        for each in prepared:
+            allow(each.statement)
     jobs, T, looks = [p.job for p in prepared], specs[0].algorithm.rounds, execution.observations
     engine = choose(execution.engine, jobs[0], execution.runs)
     if len(firsts) > 1 and not engine.seeds:

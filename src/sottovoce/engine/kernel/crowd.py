@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce.engine.kernel import L2_BALL
-from sottovoce.engine.kernel.arguments import BLOCK, INSIDE, LANES, compiled, exact, fast, folded, inlined, njit
+from sottovoce.engine.kernel.arguments import BATCH, BLOCK, LANES, OUTSIDE, compiled, exact, fast, folded, inlined, njit
 from sottovoce.engine.kernel.data import add_row, clipped_slope, joint_sum, margin, row_at, weight_of
 from sottovoce.engine.kernel.draws import ALL, _direction, _radius, draw_records, pair_key, put, threefry
 from sottovoce.engine.kernel.rounds import _fingerprint
@@ -61,6 +61,62 @@ def _many_normals(k0, k1, counters, w0, w1, cosines, sines):
         least = min(least, w0[j])
     if least < u32(TAIL):
         _refine_tails(k0, k1, counters, w0, w1, cosines, sines)
+
+
+@fast
+def _all_keys(key, places, first, t, k0, k1):
+    """`draws.pair_key` of nodes side by side."""
+    for p in range(len(places)):
+        k0[p], k1[p] = threefry(key[0], key[1], u32(places[p] + u32(first)), u32(t))
+
+
+@fast
+def _at_counter(k0, k1, counter, w0, w1, cosines, sines):
+    """The normals of nodes side by side at one counter; gives whether one is in the far tail."""
+    for p in range(len(k0)):
+        w0[p], w1[p] = threefry(k0[p], k1[p], counter, u32(0))
+    least = u32(0xFFFFFFFF)
+    for p in range(len(k0)):
+        radius = _radius(w0[p])
+        x, y = _direction(w1[p])
+        cosines[p] = radius * x
+        sines[p] = radius * y
+        least = min(least, w0[p])
+    return least < u32(TAIL)
+
+
+@compiled
+def _weighted(loud, normals):
+    """Σ loud·ν."""
+    total = 0.0
+    for p in range(len(loud)):
+        total += loud[p] * normals[p]
+    return total
+
+
+@compiled
+def _sum_noise(noise, t, lanes, loud, g):
+    """g += Σ_i c_i σ_i ν_i over all nodes, BLOCK of them side by side, for all runs."""
+    keys, words, normals = lanes
+    (R, m), n = g.shape, noise.scale.shape[1]
+    half = (m + 1) // 2
+    for first in range(0, n, BLOCK):
+        size = min(BLOCK, n - first)
+        count = (size + LANES - 1) // LANES * LANES
+        for r in range(R):
+            for p in range(count):
+                loud[r, p] = noise.scale[r, first + p] * noise.sigma[r, first + p] if p < size else 0.0
+        k0, k1, places = keys[0, :count], keys[1, :count], keys[3, :count]
+        w0, w1, cosines, sines = words[0, :count], words[1, :count], normals[0, :count], normals[1, :count]
+        _all_keys(noise.noise_key, places, first, t, k0, k1)
+        for j in range(half):
+            if _at_counter(k0, k1, u32(j), w0, w1, cosines, sines):
+                keys[2, :count] = u32(j)
+                _refine_tails(k0, k1, keys[2, :count], w0, w1, cosines, sines)
+            for r in range(R):
+                g[r, j] += _weighted(loud[r, :count], cosines)
+                if half + j < m:
+                    g[r, half + j] += _weighted(loud[r, :count], sines)
 
 
 @compiled
@@ -128,11 +184,63 @@ def _pull(data, model, noise, t, i, r, factor, x, g, scratch):
 
 
 @compiled
+def _go_through(data, model, r, count, picked, x, g):
+    """g += Σ factor·clip(∂l(x, ·)) over some rows: all margins, all slopes, and then the rows that pull at all."""
+    rows, factors, kept, pulls = picked
+    for e in range(count):
+        pulls[e] = margin(data, rows[e], x)
+    found = 0
+    for e in range(count):
+        row = rows[e]
+        slope = clipped_slope(
+            model.loss, model.parameter, pulls[e], data.y[row], data.norms[row], model.clip[r], weight_of(data, row)
+        )
+        pulls[found], kept[found] = factors[r, e] * slope, row
+        found += slope != 0.0
+    for e in range(found):
+        if data.sparse or data.intercept != 0.0:
+            add_row(data, kept[e], pulls[e], g)
+        else:
+            add_scaled(g, pulls[e], data.X[kept[e]])
+
+
+@compiled
+def _pull_together(data, model, noise, t, picked, x, g, scratch):
+    """g += Σ_i c_i ĝ_i over all nodes at one x, for all runs: rows are gone through block by block."""
+    rows, factors = picked[0], picked[1]
+    R, count, n = len(x), 0, len(data.offsets) - 1
+    for i in range(n):
+        q = data.offsets[i + 1] - data.offsets[i]
+        drawn = draw_records(
+            noise.sampler,
+            noise.records_key,
+            i,
+            t,
+            q,
+            noise.batch[i],
+            noise.gap_scale[i],
+            scratch.records,
+            scratch.taken,
+        )
+        for e in range(q if drawn == ALL else drawn):
+            rows[count] = row_at(data, i, e if drawn == ALL else scratch.records[e])
+            for r in range(R):
+                factors[r, count] = noise.scale[r, i] / noise.batch[i]
+            count += 1
+            if count == len(rows):
+                for r in range(R):
+                    _go_through(data, model, r, count, picked, x[r], g[r])
+                count = 0
+    for r in range(R):
+        _go_through(data, model, r, count, picked, x[r], g[r])
+
+
+@compiled
 def _stand(model, steps, t, before, r, z, total, x, scratch):
     """The primal point of a node, and its running sum up to round t."""
     q, at = steps.which[r], before if model.frozen else t - 1
     here = shifted(model, steps, r, at, z, scratch.y)
-    primal(model, steps, r, at, here, x)
+    primal(model, steps, True, r, at, here, x)
     if model.frozen:
         add_scaled(total, steps.A[q, t] - steps.A[q, before], x)
     elif model.closed:
@@ -140,9 +248,9 @@ def _stand(model, steps, t, before, r, z, total, x, scratch):
             weight = ball_weight(model, steps, r, before, t, math.sqrt(square_norm(here)))
         else:
             weight = steps.P[q, t] - steps.P[q, before]
-        catch_up(model, steps, t, before, r, weight, here, total)
+        catch_up(model, steps, True, t, before, r, weight, here, total)
     else:
-        _round_by_round(model, steps, t, before, r, z, total, scratch.g, scratch.y)
+        _round_by_round(model, steps, True, t, before, r, z, total, scratch.g, scratch.y)
 
 
 @inlined
@@ -155,32 +263,24 @@ def _chunk(half):
 def _alike(sources: int):
     """See `rounds._entry`."""
 
-    @njit(**INSIDE, cache=True)
-    def run_alike(data, model, steps, noise, scratch, lanes, x, g, z, total, before, start, stop):
+    @njit(**OUTSIDE)
+    def run_alike(data, model, steps, noise, scratch, lanes, loud, picked, x, g, z, total, before, start, stop):
         """Rounds start … stop of nodes that all hold z and total, (R, m); `before` rounds are summed up."""
         if sources < 0:
             return
-        R, m = z.shape
-        n, half = len(data.offsets) - 1, (m + 1) // 2
-        chunk, group = _chunk(half)
+        R, n = len(z), len(data.offsets) - 1
         for t in range(start, stop + 1):
             for r in range(R):
                 _stand(model, steps, t, before, r, z[r], total[r], x[r], scratch)
                 g[r, :] = 0.0
             before = t
-            for i in range(n):
-                for r in range(R):
-                    _pull(data, model, noise, t, i, r, noise.scale[r, i] / noise.batch[i], x[r], g[r], scratch)
-            for first in range(0, n, group):
-                last = min(first + group, n)
-                for low in range(0, half, chunk):
-                    size = min(chunk, half - low)
-                    _draw(noise, t, first, last, low, size, lanes)
-                    for i in range(first, last):
-                        for r in range(R):
-                            loud = noise.scale[r, i] * noise.sigma[r, i]
-                            if loud != 0.0:
-                                _add_noise(g[r], loud, lanes[2], (i - first) * size, low, size, half)
+            if _simple(data, model):
+                _pull_together(data, model, noise, t, picked, x, g, scratch)
+            else:
+                for i in range(n):
+                    for r in range(R):
+                        _pull(data, model, noise, t, i, r, noise.scale[r, i] / noise.batch[i], x[r], g[r], scratch)
+            _sum_noise(noise, t, lanes, loud, g)
             for r in range(R):
                 push = steps.push[steps.which[r], t - 1] / n
                 add_scaled(z[r], push, g[r])
@@ -190,7 +290,7 @@ def _alike(sources: int):
                         weight += noise.scale[r, i]
                     add_scaled(z[r], -push * model.curvature * weight, x[r])
                 if model.descent:
-                    shrink(model, r, -steps.push[steps.which[r], t - 1], z[r])
+                    shrink(model, True, r, -steps.push[steps.which[r], t - 1], z[r])
 
     return run_alike
 
@@ -234,7 +334,7 @@ def _mix_all(links, mixes, times, sums, s, other):
 def _apart(sources: int):
     """See `rounds._entry`."""
 
-    @njit(**INSIDE, cache=True)
+    @njit(**OUTSIDE)
     def run_apart(
         data, links, mixes, times, model, steps, noise, scratch, lanes, x, sums, s, other, total, before, start, stop
     ):
@@ -268,7 +368,7 @@ def _apart(sources: int):
                         row, push = other[r, i], steps.push[steps.which[r], t - 1] * noise.scale[r, i]
                         _gather(links, now, sums[r], s[r], i, row)
                         if fused and model.descent:
-                            shrink(model, r, -steps.push[steps.which[r], t - 2], row)
+                            shrink(model, True, r, -steps.push[steps.which[r], t - 2], row)
                         held = s[r, i] if model.after else row
                         _stand(model, steps, t, before, r, held, total[r, i], x, scratch)
                         if model.curvature != 0.0:
@@ -284,14 +384,14 @@ def _apart(sources: int):
                                 _add_noise(other[r, i], loud, lanes[2], (i - first) * size, low, size, half)
                 for i in range(first, last if model.after else first):
                     for r in range(R):
-                        shrink(model, r, -steps.push[steps.which[r], t - 1], other[r, i])
+                        shrink(model, True, r, -steps.push[steps.which[r], t - 1], other[r, i])
             s, other, here, before = other, s, not here, t
         if not model.after:
             s, other = _mix_all(links, mixes[stop - 1], times, sums[0], s, other)
             here = here if not mixes[stop - 1] or times % 2 == 0 else not here
             for i in range(n if model.descent else 0):
                 for r in range(R):
-                    shrink(model, r, -steps.push[steps.which[r], stop - 1], s[r, i])
+                    shrink(model, True, r, -steps.push[steps.which[r], stop - 1], s[r, i])
         return here
 
     return run_apart
@@ -302,5 +402,12 @@ run_apart = _apart(_fingerprint())
 
 
 def make_lanes() -> tuple[NDArray[Any], ...]:
-    """Keys, words and normals of BLOCK counters at a time."""
-    return np.zeros((3, BLOCK), u32), np.zeros((2, BLOCK), u32), np.zeros((2, BLOCK), f32)
+    """Keys, counters and places, words, and normals, BLOCK at a time."""
+    keys = np.zeros((4, BLOCK), u32)
+    keys[3] = np.arange(BLOCK)
+    return keys, np.zeros((2, BLOCK), u32), np.zeros((2, BLOCK), f32)
+
+
+def make_picked(runs: int) -> tuple[NDArray[Any], ...]:
+    """Rows that are gone through together, and what each pulls at most; those that do, and what they pull."""
+    return np.zeros(BATCH, np.int64), np.zeros((runs, BATCH)), np.zeros(BATCH, np.int64), np.zeros(BATCH)

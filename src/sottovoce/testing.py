@@ -1,0 +1,387 @@
+"""The laws that choices obey, as a kit: what our own tests hold our rows to, a plug-in can hold its own to.
+
+``check_loss``, ``check_regulariser``, ``check_graph``, ``check_method`` and ``check_engine`` take what is to be
+registered and raise `LawBroken` with the law and a counterexample, or return nothing. They draw points from a seed; the
+laws one by one (`LOSS_LAWS`, `REGULARISER_LAWS`) take points of anybody's choice, as from Hypothesis.
+
+Passing them proves nothing; a row that breaks one is wrong.
+"""
+
+import math
+import pickle
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from sottovoce._types import Array
+from sottovoce.algorithm.method import State
+from sottovoce.algorithm.methods import METHODS, MethodChoice
+from sottovoce.engine import ENGINES, Engine, Job, reference
+from sottovoce.errors import SottovoceError, SpecError
+from sottovoce.network.activation import Everyone
+from sottovoce.network.graphs import GRAPHS, Family
+from sottovoce.network.mixing import METROPOLIS, beta
+from sottovoce.problem.losses import LOSSES, Joint, Loss
+from sottovoce.problem.optimum import optimum
+from sottovoce.problem.regularisers import REGULARISERS, Regulariser
+from sottovoce.problem.shards import Shards
+from sottovoce.run.build import prepare
+from sottovoce.run.spec import AlgorithmSpec, Spec
+
+ROUNDING = 1e-12
+BLURRED = 33  # times the blur of an engine's own noise: what its trajectories may be off
+
+
+class LawBroken(AssertionError):
+    """A law, and where it does not hold."""
+
+
+def holds(law: str, true: Any, **where: Any) -> None:
+    """Raise an error with the law and the place unless it is true there."""
+    if not bool(np.all(true)):
+        at = ", ".join(f"{name} = {value!r}" for name, value in where.items())
+        raise LawBroken(f"{law}: not so" + (f" at {at}" if at else ""))
+
+
+# --- losses
+
+
+def subgradient(loss: Loss, u: Any, v: Any, y: Any) -> None:
+    """φ(v) ≥ φ(u) + slope(u)·(v − u)."""
+    below = loss.value(u, y) + loss.slope(u, y) * (v - u)
+    holds("the slope is a subgradient", loss.value(v, y) >= below - 1e-9 * (1 + np.abs(below)), u=u, v=v, y=y)
+
+
+def derivative(loss: Loss, u: Any, v: Any, y: Any) -> None:
+    """The slope is the derivative, where the loss has one."""
+    e = 1e-5
+    smooth = np.abs(loss.slope(u - 2 * e, y) - loss.slope(u + 2 * e, y)) <= 1e-3
+    difference = (loss.value(u + e, y) - loss.value(u - e, y)) / (2 * e)
+    near = np.abs(loss.slope(u, y) - difference) <= 2e-4 * (1 + np.abs(difference))
+    holds("the slope is the derivative away from kinks", near | ~smooth, u=u, y=y)
+
+
+def bounded(loss: Loss, u: Any, v: Any, y: Any) -> None:
+    """|slope| ≤ the bound, also far away."""
+    slope = loss.slope(2e4 * np.asarray(u), y)
+    holds("the slope bound holds", np.isfinite(slope) & (np.abs(slope) <= loss.slope_bound * (1 + 1e-12)), u=u, y=y)
+
+
+def fenchel_young(loss: Loss, u: Any, v: Any, y: Any) -> None:
+    """φ(u) + φ*(s) ≥ s·u, with equality for s in ∂φ(u); s lies in the domain of φ*."""
+    u, v, y = np.atleast_1d(u), np.atleast_1d(v), np.atleast_1d(y)
+    s = np.asarray(loss.slope(v, y), dtype=np.float64)
+    lo, hi = loss.interval(y)
+    holds("slopes lie in the domain of the conjugate", (lo - 1e-12 <= s) & (s <= hi + 1e-12), v=v, y=y)
+    total, touch = loss.value(u, y) + loss.conjugate(s, y), loss.value(v, y) + loss.conjugate(s, y)
+    holds("the conjugate is an upper bound", total >= s * u - 1e-8 * (1 + np.abs(total)), u=u, v=v, y=y)
+    holds("the conjugate is reached", np.abs(touch - s * v) <= 1e-8 * (1 + np.abs(touch)), v=v, y=y)
+
+
+LOSS_LAWS: dict[str, Callable[[Loss, Any, Any, Any], None]] = {
+    "subgradient": subgradient,
+    "derivative": derivative,
+    "bounded": bounded,
+    "fenchel_young": fenchel_young,
+}
+"""Laws of a loss with one margin, at margins u, v in [−50, 50] and a target."""
+
+
+def least_bound(loss: Loss) -> None:
+    """The bound of the slope is no larger than it must be: noise is made for it."""
+    u = np.linspace(-1e3, 1e3, 4001)
+    steepest = max(float(np.max(np.abs(loss.slope(u, y)))) for y in (-1.0, 1.0))
+    good = steepest > 100 if math.isinf(loss.slope_bound) else abs(steepest / loss.slope_bound - 1) < 1e-6
+    holds("the slope bound is the least", good, steepest=steepest, bound=loss.slope_bound)
+
+
+def vectorises(loss: Loss) -> None:
+    """Values are not negative, and elements are independent of one another."""
+    u, y = np.random.default_rng(0).normal(size=(2, 7, 3)) * 3
+    y = np.sign(y) if loss.targets == "binary" else y
+    values, slopes = loss.value(u, y), loss.slope(u, y)
+    holds("values and slopes have the shape of the margins", values.shape == slopes.shape == u.shape)
+    holds("values are not negative", values >= 0)
+    holds("elements are independent", values[2, 1] == loss.value(u[2, 1], y[2, 1]))
+
+
+def check_loss(loss: Loss | str, engines: Sequence[str] | None = None, points: int = 300, seed: int = 0) -> None:
+    """Hold a registered loss to all its laws, and engines to running it as the reference does or refusing it.
+
+    Parameters
+    ----------
+    loss : the choice
+    engines : which; all of them by default, though compiling takes a minute on a new machine
+    points, seed : how many points are drawn, and from what
+
+    Examples
+    --------
+    >>> check_loss("huber(0.5)", engines=["nodes"])
+    >>> from dataclasses import replace
+    >>> check_loss(replace(LOSSES.read("hinge"), bound_formula=lambda k: 0.5))
+    Traceback (most recent call last):
+    sottovoce.testing.LawBroken: the slope bound holds: not so at ...
+    """
+    value = LOSSES.read(loss) if isinstance(loss, str) else loss
+    if value.targets == "classes":
+        raise SpecError(f"loss '{value}' is of several margins at once, for which there is no kit; test it by hand")
+    rng = np.random.default_rng(seed)
+    for u, v, raw in zip(*rng.uniform(-50, 50, (2, points)), rng.uniform(-5, 5, points), strict=True):
+        y = math.copysign(1.0, raw) if value.targets == "binary" else raw
+        for law in LOSS_LAWS.values():
+            law(value, u, v, y)
+    least_bound(value)
+    vectorises(value)
+    _check_text("loss", LOSSES, value)
+    for name in ENGINES if engines is None else engines:
+        clip = 1.0 if math.isinf(Joint(value).slope_bound) else None
+        held_to_reference(ENGINES[name], small_job(problem__loss=value, privacy__clip=clip), ROUNDS)
+
+
+# --- regularisers
+
+
+def _total(h: Regulariser, z: Array, s: float, gamma: float, x: Array) -> float:
+    return float(z @ x) + s * h.value(x) + gamma * float(x @ x) / 2
+
+
+def minimises(h: Regulariser, z: Array, w: Array, s: float, gamma: float) -> None:
+    """No feasible point does better than the step, by the margin that strong convexity promises."""
+    x = h.step(z, s, gamma)
+    best = _total(h, z, s, gamma, x)
+    holds("the step is feasible", math.isfinite(best), z=z, s=s, gamma=gamma)
+    for share in (1e-4, 0.02, 0.5):
+        other = h.step(z + share * (w - z), s, gamma)
+        gap = _total(h, z, s, gamma, other) - best
+        least = 0.5 * (s * h.modulus + gamma) * float(np.sum((other - x) ** 2))
+        holds("the step minimises", gap >= least - 1e-9 * (1 + abs(best)), z=z, s=s, gamma=gamma)
+
+
+def lipschitz(h: Regulariser, z: Array, w: Array, s: float, gamma: float) -> None:
+    """∇Ψ* is (sμ + γ)⁻¹-Lipschitz: the first half of Lemma 4."""
+    moved = np.linalg.norm(h.step(z, s, gamma) - h.step(w, s, gamma))
+    most = np.linalg.norm(z - w) / (s * h.modulus + gamma) * (1 + 1e-9) + 1e-12
+    holds("the step is Lipschitz", moved <= most, z=z, w=w, s=s, gamma=gamma)
+
+
+def rows_apart(h: Regulariser, z: Array, w: Array, s: float, gamma: float) -> None:
+    """Rows are independent of one another."""
+    stacked = h.step(np.stack([z, w, 0 * z])[:, None, :], s, gamma)
+    same = np.allclose(stacked[0, 0], h.step(z, s, gamma)) and np.allclose(stacked[1, 0], h.step(w, s, gamma))
+    holds("rows are independent", same, z=z, w=w, s=s, gamma=gamma)
+
+
+def upper_bound(h: Regulariser, z: Array, w: Array, s: float, gamma: float, reach: float = 6.0) -> None:
+    """h*(v) ≥ ⟨v, x⟩ − h(x) for every x within reach."""
+    star = h.conjugate(z, reach)
+    for scale in (0.1, 1.0, 30.0):
+        x = h.step(-scale * z + 0.1 * w, 1.0, 1.0)
+        x = x * min(1.0, reach / max(float(np.sum(np.abs(x))), 1e-300)) if h.value(0 * x) == 0.0 else x
+        if np.sum(np.abs(x)) <= reach:
+            holds("the conjugate is an upper bound", star >= float(z @ x) - h.value(x) - 1e-9 * (1 + abs(star)), v=z)
+
+
+REGULARISER_LAWS: dict[str, Callable[[Regulariser, Array, Array, float, float], None]] = {
+    "minimises": minimises,
+    "lipschitz": lipschitz,
+    "rows_apart": rows_apart,
+    "upper_bound": upper_bound,
+}
+"""Laws of h, at vectors z, w and weights s, γ > 0."""
+
+
+def check_regulariser(
+    h: Regulariser | str, engines: Sequence[str] | None = None, points: int = 100, seed: int = 0
+) -> None:
+    """Hold a registered regulariser to all its laws, and engines to running it as the reference does; see `check_loss`.
+
+    Examples
+    --------
+    >>> check_regulariser("elastic_net(0.4, 0.2)", engines=["nodes"])
+    """
+    value = REGULARISERS.read(h) if isinstance(h, str) else h
+    rng = np.random.default_rng(seed)
+    for _ in range(points):
+        z, w = rng.uniform(-20, 20, (2, 4)).round(6)
+        s, gamma = rng.uniform(0.01, 5, 2).tolist()
+        for law in REGULARISER_LAWS.values():
+            law(value, z, w, s, gamma)
+    _check_text("regulariser", REGULARISERS, value)
+    for name in ENGINES if engines is None else engines:
+        held_to_reference(ENGINES[name], small_job(problem__h=value), ROUNDS)
+
+
+# --- graphs, methods
+
+
+def check_graph(family: Family | str, sizes: Sequence[int] = (4, 6, 12)) -> None:
+    """A registered graph is the same whenever it is asked for, is connected, and lets nodes agree.
+
+    Examples
+    --------
+    >>> check_graph("ring")
+    """
+    kind = GRAPHS.read(family) if isinstance(family, str) else family
+    _check_text("graph", GRAPHS, kind)
+    for n in sizes:
+        one, other = kind(n), kind(n)  # whatever falls into pieces is refused here
+        holds("a graph has the nodes that it was asked for", one.n == n, n=n)
+        holds("a graph is the same every time", np.array_equal(one.edges, other.edges), n=n)
+        mixing = beta(one, Everyone(), METROPOLIS)
+        holds("nodes come to agree", mixing.beta < 1, n=n, beta=mixing.beta)
+    held_to_reference(ENGINES["nodes"], small_job(network__graph=kind, network__activation="everyone"), ROUNDS)
+
+
+def check_method(method: MethodChoice | str, rounds: int = 300, **changes: Any) -> None:
+    """A registered method is a pure step, is priced, runs on one row as on all, and gets near the optimum.
+
+    Parameters
+    ----------
+    method : the choice
+    rounds : after how many without noise it has gone nine tenths of the way from nothing to the optimum
+    changes : of the small spec that it is tried on, as in `Spec.but`, such as its step sizes
+
+    Examples
+    --------
+    >>> check_method("descent")
+    """
+    chosen = METHODS.read(method) if isinstance(method, str) else method
+    _check_text("method", METHODS, chosen)
+    together = {"network__activation": "everyone", "algorithm__method": chosen} | changes
+    job = small_job(**together)
+    held_to_reference(ENGINES["nodes"], job, ROUNDS)
+    pure(job)
+    statement = prepare(small_spec(**together), small_shards("binary")).statement
+    holds("its releases are priced", 0 < statement.epsilon < math.inf, epsilon=statement.epsilon)
+    quiet = small_job(rounds, **together | {"privacy__noise": "none", "privacy__sampling": "full"})
+    state = reference.run(quiet, quiet.start(), 1, rounds)
+    model = quiet.method.average(state, rounds).mean(axis=0)
+    best, found, nothing = (
+        optimum(quiet.problem, gap=1e-6).value, quiet.problem.value(model), quiet.problem.value(0 * model)
+    )  # fmt: skip
+    holds("it gets near the optimum", found - best <= 0.1 * (nothing - best), found=found, best=best, at_zero=nothing)
+
+
+def pure(job: Job) -> None:
+    """The same state and draws give the same state, and what is handed over stays as it was."""
+    start = job.start()
+    kept = [array.copy() for array in start]
+    one, other = (reference.run(job, start, 1, ROUNDS) for _ in range(2))
+    holds("a step is pure", all(map(np.array_equal, one, other)))
+    holds("states are left alone", all(map(np.array_equal, start, kept)))
+
+
+# --- engines
+
+ROUNDS = 12
+
+
+def small_shards(targets: str) -> Shards:
+    """Four nodes with six records of three numbers each."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(24, 3))
+    X /= np.maximum(1.0, np.linalg.norm(X, axis=1))[:, None]
+    y = X @ np.array([1.0, -0.5, 0.3]) + 0.1 * rng.normal(size=24)
+    return Shards.of(X, y if targets == "real" else np.where(y > 0, 1.0, -1.0), np.arange(0, 25, 6))
+
+
+def small_spec(rounds: int = ROUNDS, **changes: Any) -> Spec:
+    """A run of every part's simplest choice, but for what is changed."""
+    spec = Spec(AlgorithmSpec(rounds, a="constant(1)", gamma="constant(2)", eta="inverse_sqrt(0.7)"), seed=7)
+    common = {"problem__h": "l2(0.1)", "privacy__noise": "gaussian(0.3)", "privacy__sampling": "fixed(2)"}
+    return spec.but(**common | {"network__graph": "ring", "network__activation": "matching(1)"} | changes)
+
+
+def small_job(rounds: int = ROUNDS, **changes: Any) -> Job:
+    """That run, prepared."""
+    spec = small_spec(rounds, **changes)
+    return prepare(spec, small_shards(spec.problem.loss.targets)).job
+
+
+class Injected:
+    """Another randomness with the same numbers: an engine may not look behind it."""
+
+    def __init__(self, draws: Any) -> None:
+        self.records, self.noise = draws.records, draws.noise
+
+
+def difference(found: State, expected: State) -> float:
+    """The largest difference of z, total and memory, relative to their size."""
+    holds("the same nodes spoke in the same rounds", np.array_equal(found.since, expected.since))
+    holds("states keep their shape", all(a.shape == b.shape for a, b in zip(found, expected, strict=True)))
+    return max(
+        float(np.max(np.abs(a - b))) / max(float(np.max(np.abs(b))), 1e-300)
+        for a, b in ((found.z, expected.z), (found.total, expected.total), (found.memory, expected.memory))
+        if b.size
+    )
+
+
+def held_to_reference(engine: Engine, job: Job, rounds: int) -> bool:
+    """From the same draws an engine gives the reference's trajectory, or refuses the job by name; whether it runs."""
+    start = job.start()
+    reason = engine.refusal(job)
+    if reason is not None:
+        try:
+            engine.run([job], [start], 1, rounds)
+        except SpecError as error:
+            holds("an engine refuses in the words of its record", str(error) == reason, said=str(error), record=reason)
+            return False
+        raise LawBroken(f"an engine does not run what it refuses: {engine.name} ran a job of which it says: {reason}")
+    expected = reference.run(job, start, 1, rounds)
+    given, (own,) = replace(job, draws=Injected(job.draws)), engine.run([job], [start], 1, rounds)
+    law = f"the engine '{engine.name}' gives the reference's trajectory"
+    apart = difference(own, expected)
+    holds(law, apart < max(engine.rounding, BLURRED * engine.blur), apart=apart)
+    if engine.blur == 0:
+        means = (job.method.average(state, rounds) for state in (own, expected))
+        for mine, theirs in (*zip(own, expected, strict=True), means):
+            holds(law, np.allclose(mine, theirs, rtol=ROUNDING, atol=ROUNDING))
+    elif engine.refusal(given) is None:  # its noise is its own, and rounding shows from that of others only
+        (own,) = engine.run([given], [start], 1, rounds)
+        apart = difference(own, expected)
+        holds(f"{law} from injected draws", apart < engine.rounding, apart=apart)
+    holds("engines leave the state they are given alone", not start.z.any() and not start.total.any())
+    return True
+
+
+def check_engine(engine: Engine | str, losses: Sequence[str] | None = None) -> int:
+    """Hold a registered engine to the reference over losses, regularisers, methods and noises; how many jobs it runs.
+
+    Examples
+    --------
+    >>> check_engine("nodes") > 10
+    True
+    """
+    one = ENGINES[engine] if isinstance(engine, str) else engine
+    ran = 0
+    for loss in losses if losses is not None else [name for name in LOSSES if LOSSES.make(name).targets != "classes"]:
+        clip = 0.8 if math.isinf(LOSSES.read(loss).slope_bound) else None
+        ran += held_to_reference(one, small_job(problem__loss=loss, privacy__clip=clip), ROUNDS)
+    for changes in (
+        {"problem__h": "l1(0.05)"}, {"problem__h": "box(-0.5, 0.5)"}, {"problem__h": "l2_ball(0.7)"},
+        {"algorithm__method": "descent"}, {"network__activation": "everyone"}, {"network__activation": "edges(1)"},
+        {"privacy__noise": "none"}, {"privacy__sampling": "poisson(3)"}, {"privacy__sampling": "full"},
+        {"network__graph": "star", "network__activation": "nodes(2)"}, {"problem__intercept": 0.75},
+    ):  # fmt: skip
+        ran += held_to_reference(one, small_job(**changes), ROUNDS)
+    holds(f"the engine '{one.name}' runs anything at all", ran > 0)
+    job = small_job()
+    if one.refusal(job) is None:
+        start = job.start()
+        (whole,), (half,) = one.run([job], [start], 1, ROUNDS), one.run([job], [start], 1, ROUNDS // 2)
+        (rest,) = one.run([job], [half], ROUNDS // 2 + 1, ROUNDS)
+        holds("a run that is cut in two ends as the whole does", difference(rest, whole) < max(one.rounding, 1e-12))
+    return ran
+
+
+def _check_text(kind: str, table: Any, value: Any) -> None:
+    """A registered choice is its text, and survives a trip to another process."""
+    if value.name not in table if hasattr(value, "name") else False:
+        return  # not registered (yet): it has no text
+    try:
+        read, sent = table.read(str(value)), pickle.loads(pickle.dumps(value))
+    except SottovoceError as error:
+        raise LawBroken(f"a {kind} is its text: '{value}' is not read ({error})") from None
+    holds(f"a {kind} is its text", str(read) == str(value) == str(sent), text=str(value), read=str(read))

@@ -1,0 +1,109 @@
+"""The README's six commands, run as they stand there: from the worst file to what may be published."""
+
+import csv
+import json
+import math
+import re
+import runpy
+import shlex
+import shutil
+from datetime import datetime
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sottovoce import PrivateClassifier
+from sottovoce.data.schema import read_schema
+from sottovoce.run.result import Result
+
+ROOT = Path(__file__).parents[2]
+PATIENTS = ROOT / "examples" / "patients"
+COMMANDS = re.findall(r"^    sottovoce (.*)$", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)[:6]
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """A folder with the example beside it."""
+    shutil.copytree(PATIENTS, tmp_path / "examples" / "patients")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_file_is_the_one_that_is_made(tmp_path, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["make.py", str(tmp_path / "again.csv")])
+    runpy.run_path(str(PATIENTS / "make.py"), run_name="__main__")
+    assert (tmp_path / "again.csv").read_bytes() == (PATIENTS / "patients.csv").read_bytes()
+
+
+def test_six_commands_lead_from_the_file_to_a_folder_to_publish(sottovoce, here):
+    assert len(COMMANDS) == 6
+    for command in COMMANDS:
+        code, _, err = sottovoce(*shlex.split(command))
+        assert code == 0, f"{command}: {err}"
+    result = Result.load("runs/first")
+    assert result.statement.private and result.statement.secure and result.statement.epsilon <= 1.0
+    assert result.nodes == ("Aachen", "Bonn", "Köln") and result.classes == ("nein", "ja")
+    with open("predictions.csv", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["Besuch"] for row in rows] == [f"V{k:05d}" for k in range(3000)]
+    assert all((row["prediction"] == "ja") == (float(row["probability ja"]) >= 0.5) for row in rows)
+    truth = [line["krank"] for line in raw()]
+    assert np.mean([row["prediction"] == sick for row, sick in zip(rows, truth, strict=True)]) > 0.8
+    assert Path("page.html").stat().st_size > 10_000 and (here / "public").is_dir()
+    assert not any("history" in path.name for path in (here / "public").iterdir())
+
+
+def raw() -> list[dict[str, str]]:
+    return list(csv.DictReader((PATIENTS / "patients.csv").read_text("latin-1").splitlines(), delimiter=";"))
+
+
+def by_hand() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The same data prepared by somebody who knows it: bounds of the codebook, and a look for fever in the notes."""
+
+    def scaled(text: str, low: float, high: float, missing: float) -> float:
+        value = float(text.replace(",", ".")) if text else missing
+        return max(-1.0, min(1.0, (2 * value - low - high) / (high - low)))
+
+    rows = []
+    for line in raw():
+        day = datetime.strptime(line["Aufnahme"], "%d.%m.%Y").toordinal()
+        ends = [datetime(2018, 1, 1).toordinal(), datetime(2025, 12, 31).toordinal()]
+        rows.append(
+            [
+                (2 * day - sum(ends)) / (ends[1] - ends[0]),
+                scaled(line["Alter"], 0, 120, 55),
+                scaled(line["Größe"], 1.2, 2.2, 1.7),
+                scaled(line["Einkommen"], 0, 100_000, 36_000),
+                1.0 if line["Raucher"] == "ja" else -1.0,
+                *(float(line["Station"] == ward) for ward in ("Süd", "Nord", "Ost")),
+                float("Fieber" in line["Befund"]),
+            ]
+        )
+    return np.array(rows), np.array([x["krank"] for x in raw()]), np.array([x["Klinik"] for x in raw()])
+
+
+def test_the_model_is_within_a_point_of_the_same_data_prepared_by_hand(sottovoce, here):
+    assert sottovoce(*shlex.split(COMMANDS[0]))[0] == 0
+    encoded = read_schema("schema.toml").read(PATIENTS / "patients.csv")
+    hand, sick, clinic = by_hand()
+    ours, theirs = [], []
+    for seed in range(4):
+        settings = {"classes": ["ja", "nein"], "random_state": seed}
+        model = PrivateClassifier(1.0, row_norm=math.sqrt(7), **settings).fit(hand, sick, nodes=clinic)
+        theirs.append(model.score(hand, sick))
+        code, said, _ = sottovoce(*shlex.split(COMMANDS[1])[:-2], "--seed", seed, "--json")
+        assert code == 0
+        ours.append(json.loads(said)["last"]["train_accuracy"])
+    assert encoded.X.shape[0] == len(hand) and np.mean(theirs) > 0.8
+    assert np.mean(ours) > np.mean(theirs) - 0.01
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "cp1252"])
+def test_the_same_file_in_other_encodings_is_the_same_records(sottovoce, here, encoding):
+    path = Path("other.csv")
+    path.write_bytes((PATIENTS / "patients.csv").read_text("latin-1").encode(encoding))
+    assert sottovoce(*shlex.split(COMMANDS[0].replace("examples/patients/patients.csv", "other.csv")))[0] == 0
+    other = read_schema("schema.toml").read(path)
+    assert sottovoce(*shlex.split(COMMANDS[0]))[0] == 0
+    np.testing.assert_array_equal(other.X, read_schema("schema.toml").read(PATIENTS / "patients.csv").X)
