@@ -16,6 +16,7 @@ from threadpoolctl import threadpool_limits
 
 import batches
 import fits
+import peers
 import processes
 import scaling
 import secure
@@ -31,6 +32,7 @@ SECTIONS = {
     "threads": threads.lines,
     "processes": processes.lines,
     "secure": secure.lines,
+    "peers": peers.lines,
 }
 
 

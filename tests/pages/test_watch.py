@@ -87,6 +87,14 @@ def test_the_page_follows(agreement, tab):
         assert fits(tab)
 
 
+def test_a_site_is_missing_once_it_was_not_heard_of_for_a_while():
+    silent = watch.Silence()
+    assert silent(("a", "b"), {"a": 5.0}, 0.0) == ["b"]
+    assert silent(("a", "b"), {"a": 5.0, "b": 6.0}, watch.SILENT) == []
+    assert silent(("a", "b"), {"a": 5.0, "b": 7.0}, watch.SILENT + 1) == ["a"]
+    assert silent(("a", "b"), {"a": 9.0, "b": 7.0}, watch.SILENT + 2) == []  # it came back
+
+
 def test_a_servers_kit_is_refused(agreement, tmp_path, monkeypatch):
     monkeypatch.setattr(watch, "read_agreement", lambda path: replace(agreement))
     monkeypatch.setattr(watch, "kind_of", lambda kit: "server")

@@ -64,7 +64,7 @@ class Administrator:
         Sites say that they are there every `BEAT` seconds, so that nobody's clock need be right. This ends once all of
         them were heard, or after so many seconds.
         """
-        first = last = self._heard()
+        first = last = self.heard()
         until = time.monotonic() + patience
         while True:
             found = [
@@ -73,18 +73,18 @@ class Administrator:
             if all(each.connected or each.heard is None for each in found) or time.monotonic() > until:
                 return found
             time.sleep(0.5)
-            last = self._heard()
+            last = self.heard()
 
     def missing(self, since: float = 0.0) -> list[str]:
         """Sites that the server has not heard of since then, by its own clock (seconds since 1970), without waiting."""
-        heard = self._heard()
+        heard = self.heard()
         return [name for name in self._names if heard.get(name, -1.0) < since]
 
     @property
     def _names(self) -> list[str]:
         return [site.name for site in self.agreement.sites]
 
-    def _heard(self) -> dict[str, float]:
+    def heard(self) -> dict[str, float]:
         """When the server last heard of whom."""
         clients = self._call("get_system_info").client_info
         return {str(client.name): float(client.last_connect_time or 0.0) for client in clients}

@@ -5,9 +5,9 @@ status, or a site's own ledger. Nothing new is sent between sites, and the page 
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from time import time
+from time import monotonic
 from typing import Any
 
 from sottovoce.consortium.agreement import FILE, Agreement, read_agreement
@@ -106,15 +106,30 @@ def of_folder(agreement: Agreement, folder: Path) -> dict[str, Any]:
     return frame(agreement) | {"state": latest, "job": found["head"][:16], "sites": runs, "budgets": found["datasets"]}
 
 
+class Silence:
+    """Who has said nothing for a while: the server's times are compared with one another, and no two clocks are."""
+
+    def __init__(self) -> None:
+        self.last: dict[str, tuple[float, float]] = {}
+
+    def __call__(self, names: Sequence[str], heard: Mapping[str, float], now: float) -> list[str]:
+        """Those whom the server has not heard of for `SILENT` seconds of ours, or never."""
+        for name in names:
+            said = heard.get(name, 0.0)
+            if said and self.last.get(name, (0.0, 0.0))[0] != said:
+                self.last[name] = said, now
+        return [name for name in names if name not in self.last or now - self.last[name][1] > SILENT]
+
+
 def looking(kit: Path, admin: Administrator | None) -> tuple[Agreement, Look]:
     """How to look from a kit: an administrator's asks the server, a site's reads its own ledger."""
     agreement = read_agreement(kit / "local" / FILE)
     if admin is not None:
+        silent = Silence()
 
         def ask() -> dict[str, Any]:
-            jobs = admin.jobs()
-            status = admin.status(admin.latest()) if jobs else Status("", "not submitted yet", {})
-            return of_run(agreement, status, admin.missing(time() - SILENT))
+            status = admin.status(admin.latest()) if admin.jobs() else Status("", "not submitted yet", {})
+            return of_run(agreement, status, silent(agreement.run.nodes, admin.heard(), monotonic()))
 
         return agreement, ask
     if kind_of(kit) != "site":

@@ -41,11 +41,13 @@ from sottovoce.run.verify import verify
 FORMAT, FORMATS = 2, (1, 2)
 """The newest, and all that are read; version 0.1 wrote the first, which says nothing of other files."""
 HEAD, MODEL, HISTORY = "result.json", "model.npz", "history.parquet"
+EVALUATION = "evaluation.json"
+"""What a private evaluation found, where the statement covers one."""
 OPEN_HISTORY = "NOT-PRIVATE-history.parquet"
 """Of a run with a guarantee, where it was asked for."""
-OF_ONE_RUN = (HEAD, MODEL, HISTORY, OPEN_HISTORY, "estimator.json", "evaluation.json", "audit.json", "report.html")
+OF_ONE_RUN = (HEAD, MODEL, HISTORY, OPEN_HISTORY, EVALUATION, "estimator.json", "audit.json", "report.html")
 """What a folder loses when another run takes its place."""
-NOT_NEEDED = (HISTORY, OPEN_HISTORY, "evaluation.json")
+NOT_NEEDED = (HISTORY, OPEN_HISTORY, EVALUATION)
 """Without which a result is still whole."""
 NOT_PRIVATE = "not private: computed from the data outside the mechanism, for simulation only"
 
@@ -253,11 +255,7 @@ class Result:
         del head["history"]
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            for name in OF_ONE_RUN:  # the head first: without it there is no result
-                (folder / name).unlink(missing_ok=True)
-            for name, content in files.items():
-                write_atomically(folder / name, content)
-            write_atomically(folder / HEAD, _text(head))
+            _replace_all(folder, files | {HEAD: _text(head)})
         except OSError as error:
             raise DataError(
                 f"the result cannot be written to '{folder}' ({error.strerror or error}); give a folder that may be "
@@ -453,16 +451,40 @@ def _arrays(path: Path, public: Any) -> dict[str, Array]:
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Write a file whole or not at all, also when the machine stops in the middle."""
+    part = _part(path, content)
+    try:
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _part(path: Path, content: bytes) -> Path:
+    """The content on the disk, beside the file that it is to be."""
     beside = path.with_name(path.name + ".part")
     try:
         with open(beside, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(beside, path)
     except BaseException:
         beside.unlink(missing_ok=True)
         raise
+    return beside
+
+
+def _replace_all(folder: Path, files: Mapping[str, bytes]) -> None:
+    """One run's files in the place of another's, the head last; until all are on the disk nothing is taken away."""
+    parts: dict[str, Path] = {}
+    try:
+        for name, content in files.items():
+            parts[name] = _part(folder / name, content)
+        for name in OF_ONE_RUN:  # the head first: without it there is no result
+            (folder / name).unlink(missing_ok=True)
+        for name, part in parts.items():
+            os.replace(part, folder / name)
+    finally:
+        for part in parts.values():
+            part.unlink(missing_ok=True)
 
 
 def environment(engine: str, seconds: float, runs: int = 1, spec: Spec | None = None) -> dict[str, Any]:
