@@ -159,6 +159,31 @@ def test_held_out_records_have_a_sum_of_their_own_unless_they_were_trained_on(tm
         fitted(budget, rows=HELD, y=HELD_Y)
 
 
+def test_records_that_were_tested_and_trained_on_count_with_what_comes_later(tmp_path):
+    budget = Budget(1.6, 1e-5, tmp_path / "ledger")
+    fitted(budget)
+    other = fitted(None, rows=HELD, y=HELD_Y)
+    other.set_params(budget=budget).evaluate(X, Y)
+    assert budget.spent() == pytest.approx(1.475, abs=1e-3)
+    with pytest.raises(PrivacyError, match=r"to ε = 1\.8.* .so far 1\.4"):  # a third look at them, by fewer columns
+        fitted(budget, rows=X[:, :2])
+    other.set_params(budget=(budget := Budget(9.0, 1e-5, tmp_path / "two")))
+    fitted(budget)
+    other.evaluate(X, Y)
+    other.evaluate(HELD[:, ::-1], HELD_Y)  # whatever was tested last
+    assert [each["epsilon"] for each in budget.overview()["datasets"]] == pytest.approx([1.847] * 2, abs=1e-3)
+
+
+def test_a_search_that_is_refused_leaves_nothing(tmp_path):
+    budget = Budget(0.5, 1e-5, tmp_path / "ledger")
+    search = PrivateSearchCV(MODEL, {"rounds": [10, 20]}, epsilon=4.0, budget=budget)
+    with warnings.catch_warnings(), pytest.raises(PrivacyError, match="this search would bring"):
+        warnings.simplefilter("ignore")
+        search.fit(X, Y, nodes=np.arange(300) % 3)  # of several owners all scores are seen
+    assert budget.spent() == 0
+    assert vars(search).keys() - search.get_params(deep=False).keys() == {"run_epsilon_", "worth_"}  # public numbers
+
+
 def test_a_search_is_one_payment(tmp_path):
     budget = Budget(2.5, 1e-5, tmp_path / "ledger")
     inner = clone(MODEL).set_params(budget=budget)

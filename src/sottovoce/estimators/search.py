@@ -164,7 +164,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
             self.worth_ = self._foreseen(table, single, epsilon, delta, seed)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # plans have warned: how often runs do would tell how many there were
-                best, self.scores_, seen = self._best(table, candidates, seed)
+                best, scores, seen = self._best(table, candidates, seed)
         model, found = best
         assert found.statement is not None
         if table.nodes > 1:  # who spoke how often was drawn in every run anew
@@ -176,7 +176,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         with paying(budget, "search", table.rows, table.owner) as allow:  # nothing was let out so far
             if allow is not None:
                 allow(statement)
-        model.budget = budget
+        model.budget, self.scores_ = budget, scores
         self.best_estimator_, self.best_params_ = model, plans[model._plan_number]
         self.best_score_ = Estimate(found.value(self._scored.figure), found.figures[self._scored.figure].error)
         self.privacy_ = model.privacy_ = statement

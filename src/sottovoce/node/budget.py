@@ -211,12 +211,16 @@ def spendings(rows: Sequence[Row]) -> list[Spending]:
 
 
 def counted(rows: Sequence[Row], dataset: str, fingerprint: str | None = None, but: str = "") -> list[Spending]:
-    """All runs that have let something of a data set out: under its name, or under any other with the same records."""
-    found = [
-        s
-        for s in spendings(rows)
-        if s.run != but and s.released and (s.dataset == dataset or s.fingerprint == fingerprint)
-    ]
+    """All runs that have let something of a data set out: under its name, or under any other with the same records.
+
+    Records that go by several names, as those that a model was tested on and trained on, count under each of them: with
+    whatever comes later under either, too.
+    """
+    spoken = [s for s in spendings(rows) if s.run != but and s.released]
+    names: dict[str | None, set[str]] = {fingerprint: {dataset}}
+    for s in spoken:
+        names.setdefault(s.fingerprint, set()).add(s.dataset)
+    found = [s for s in spoken if names[s.fingerprint] & names[fingerprint]]
     spoke = list(dict.fromkeys(row.run for row in rows if row.kind == "release"))
     return sorted(found, key=lambda s: spoke.index(s.run))  # a filter's rule is that of the first that spoke
 
@@ -288,12 +292,13 @@ def overview(store: Store) -> dict[str, Any]:
     whole = {s.dataset: s.dataset.removesuffix(HELD_OUT) for s in runs}  # a share that is held out has the same limit
     shares = {name: limits[of] for name, of in whole.items() if name not in limits and of in limits}
     for name, limit in (limits | shares).items():
-        used = [s.fingerprint for s in runs if s.dataset == name]
+        used: list[str | None] = list(dict.fromkeys(s.fingerprint for s in runs if s.dataset == name)) or [None]
+        sums = {tuple(counted(rows, name, fingerprint)) for fingerprint in used}  # whichever records were in most
         units = {s.adjacency for s in runs if s.dataset == name}
         sets.append(
             {
                 "dataset": name,
-                "epsilon": together(counted(rows, name, used[-1] if used else None), limit.delta),
+                "epsilon": max(together(some, limit.delta) for some in sums),
                 "epsilon_budget": limit.epsilon,
                 "delta": limit.delta,
                 "adversary": ", ".join(sorted({row.detail["adversary"] for row in opened.values()})) or "transcript",
