@@ -250,6 +250,17 @@ def test_what_does_not_verify_or_guarantees_nothing_is_not_published(raw, tmp_pa
     assert "SIMULATION" in (tmp_path / "public" / "MODEL_CARD.md").read_text()
 
 
+def test_a_model_that_went_on_from_another_is_not_published_as_the_last_fit_alone(tmp_path):
+    model = PrivateClassifier(1.0, classes=["no", "yes"], warm_start=True, **BOUND).fit(X, SIGN)
+    publish(model.save(tmp_path / "one"), tmp_path / "first")
+    model.fit(X, SIGN)  # its statement says 1, and both together cost 1.47
+    assert model.spent_.epsilon > 1.4
+    for run in (model.save(tmp_path / "two"), load(tmp_path / "two").save(tmp_path / "again")):
+        with pytest.raises(PrivacyError, match="went on from 1 earlier fit "):
+            publish(run, tmp_path / "second")
+    assert not (tmp_path / "second").exists()
+
+
 def test_an_export_takes_no_place_that_is_taken(raw, tmp_path):
     home, *_ = raw
     assert command("export", home / "run", "--out", tmp_path / "public", "--json")[0] == 0

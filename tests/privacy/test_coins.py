@@ -151,12 +151,27 @@ def test_specs_read_back_and_what_is_no_such_law():
             LAWS.read(f"pairs(3, {wrong})")
     assert law_of("pairs(3, peers=59)").whole and law_of("pairs(3, peers=1000)").whole  # all others are
     with pytest.raises(PrivacyError, match="the coins may cut somebody off"):
-        law_of("pairs(3, peers=9)")
+        law_of("pairs(3, peers=9, coins=1)")
     some = Attendance(np.array([0, N - 1, 2 * N - 1]), np.concatenate([np.arange(1, N), np.arange(N)]))
     with pytest.raises(PrivacyError, match="everybody must speak in every round"):
         law_of(attendance=some)
     with pytest.raises(SpecError, match="needs to know how many nodes may collude"):
         law_of(watching=ADVERSARIES.read("secret_pairs"))
+
+
+def test_coins_that_everybody_knows_beforehand_are_none():
+    """Who knows the graph surrounds the node with the fewest peers: of its noise nothing but its own is left."""
+    n, k, chance = 300, 149, 0.5
+    pairs = throw(n, chance, 0)
+    links = np.zeros((n, n))
+    links[pairs[:, 0], pairs[:, 1]] = links[pairs[:, 1], pairs[:, 0]] = 1.0
+    victim = int(np.argmin(links.sum(axis=0)))
+    honest = np.setdiff1d(np.arange(n), np.flatnonzero(links[victim])[:k])
+    left = conductances(np.ones((1, len(honest))), 1e4 * links[np.ix_(honest, honest)][None])[0]
+    assert left[honest.tolist().index(victim)] == pytest.approx(1.0)
+    assert by_coins(np.ones(n), 1e4, chance, 1e-9, k) > 100.0
+    with pytest.raises(SpecError, match=r"throws coins from no number.* give it: 'coins=…'"):
+        law_of("pairs(3, peers=57, fails=1e-4)")
 
 
 def test_very_many_nodes_have_a_price():

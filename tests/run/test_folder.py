@@ -64,6 +64,19 @@ def test_a_folder_with_a_guarantee_gives_no_label_away(make_shards, tmp_path):
         assert guessed(open_, SECRET, shards, record) == shards.y[record]  # the attack is a good one
 
 
+def test_a_folder_with_a_guarantee_does_not_tell_how_long_it_took(make_shards, tmp_path):
+    """A record with very many entries takes longer than one with few: a difference that no noise covers."""
+    shards, slow = make_shards(), {"seconds": 4711.25}
+    for spec, told in ((SECRET, False), (replace(SECRET, seed=1), True)):
+        result = solve(spec, shards)
+        assert result.environment["seconds"] >= 0  # for whoever started it, on the screen
+        late = replace(result, environment=result.environment | slow)
+        folder = late.save(tmp_path / str(told))
+        write([late], folder / "report.html", "mine")
+        assert any("4711.25" in path.read_text() for path in folder.iterdir() if path.suffix != ".npz") == told
+        assert (Result.load(folder).environment == late.environment) == told
+
+
 def test_a_history_is_kept_where_it_may_be_or_under_its_own_name(make_shards, tmp_path):
     secret = solve(SECRET, make_shards())
     solve(SPEC, make_shards()).save(tmp_path / "simulated")

@@ -134,11 +134,12 @@ def show(result: Result, title: str, quiet: bool = False) -> None:
     table = Table(title=title, title_justify="left", show_header=False, box=None, padding=(0, 2))
     score = "accuracy" if result.classes is not None else "R²"
     spoken = public["participations"]
+    took = result.environment.get("seconds")  # not kept of a run with a guarantee
     rows = {
         "nodes, records, features": f"{public['n']}, {sum(public['records']):,}, {public['m']}",
         "rounds": f"{result.spec.algorithm.rounds:,}",
         "gossip": f"ι = {public['iota']:.4g}, β = {public['beta']:.4g}, each node spoke {_range(spoken)} times",
-        "engine, time": f"{result.environment['engine']}, {result.environment['seconds']:.1f} s",
+        "engine, time": result.environment["engine"] + ("" if took is None else f", {took:.1f} s"),
     }
     if last is not None:
         rows |= {

@@ -29,9 +29,8 @@ from sottovoce.evaluation import Evaluation
 from sottovoce.evaluation.curves import public_link
 from sottovoce.privacy.calibration import Private
 from sottovoce.privacy.statement import PERSON, PrivacyStatement
-from sottovoce.run.result import EVALUATION, Result, belonging
+from sottovoce.run.result import ESTIMATOR, EVALUATION, Result, belonging
 
-FILE = "estimator.json"
 KINDS: dict[str, type[Any]] = {"PrivateClassifier": PrivateClassifier, "PrivateRegressor": PrivateRegressor}
 LABELS = (str, int, float, bool)
 """Classes that a file can hold."""
@@ -79,7 +78,7 @@ def save(model: Any, folder: str | Path, *, schema: str | Path | None = None, fo
         raise SpecError(f"the class {odd[0]!r} cannot be kept in a file; fit with texts, numbers or truth values")
     beside = {} if text is None else {SCHEMA_FILE: text}
     if model._run_scale is None:  # it was fitted as an estimator
-        beside[FILE] = _text(_described(model))
+        beside[ESTIMATOR] = _text(_described(model))
     result, found = model.to_result(columns), _evaluated(model)
     if isinstance(found, Evaluation) and found.statement is not None:
         result = replace(result, statement=found.statement)
@@ -192,13 +191,14 @@ def load(folder: str | Path) -> Any:
     folder = Path(folder)
     result = Result.load(folder)
     result.verify()
-    text = belonging(folder, FILE)
+    text = belonging(folder, ESTIMATOR)
     try:
         model = _of_run(result) if text is None else _of_estimator(result, json.loads(text))
     except (KeyError, TypeError, ValueError, AttributeError, StopIteration) as error:
         if isinstance(error, DataError | SpecError):
             raise
-        raise DataError(f"'{folder / FILE}' describes no estimator ({type(error).__name__}); save it anew") from None
+        described = f"'{folder / ESTIMATOR}' describes no estimator ({type(error).__name__}); save it anew"
+        raise DataError(described) from None
     kept = belonging(folder, EVALUATION)
     model._evaluations += [] if kept is None else [kept]  # as it was written: its figures are not asked for here
     model._schema_text = belonging(folder, SCHEMA_FILE)

@@ -12,7 +12,7 @@ from sottovoce.data.schema import Schema, read_schema
 from sottovoce.errors import DataError, PrivacyError, SpecError
 from sottovoce.export.card import FILES, card
 from sottovoce.export.model import model, row_bound
-from sottovoce.run.result import EVALUATION, Result, belonging
+from sottovoce.run.result import ESTIMATOR, EVALUATION, Result, belonging
 
 
 def publish(
@@ -47,6 +47,7 @@ def publish(
             f"the run in '{run}' has no guarantee to publish ({said.verdict()}); train without a seed and with noise, "
             "or say --without-guarantee (without_guarantee=True)"
         )
+    _refuse_to_forget(run)
     refuse_unless_free(out, force)
     evaluation, schema = _evaluation(run, result), _schema(run)
     files = _contents(result, schema, name or run.resolve().name, use, evaluation)
@@ -66,6 +67,18 @@ def publish(
     finally:
         shutil.rmtree(part, ignore_errors=True)
     return [out / each for each in files]
+
+
+def _refuse_to_forget(run: Path) -> None:
+    """A model that went on from others' is made of their releases, too, and its statement is of the last one alone."""
+    text = belonging(run, ESTIMATOR)
+    earlier = [] if text is None else json.loads(text).get("earlier")
+    if earlier:
+        raise PrivacyError(
+            f"the model in '{run}' went on from {len(earlier)} earlier fit{'s' * (len(earlier) > 1)} (warm_start), and "
+            "its statement is of the last one alone, so that it may say too little of their records; fit one without "
+            "warm_start to publish it"
+        )
 
 
 def refuse_unless_free(out: Path, force: bool) -> None:

@@ -266,7 +266,7 @@ class PairsLaw:
     graph : who shares a secret with whom; everybody with everybody if not given (in version 0.1: along the links)
     cut : what to do where k nodes can cut others off from one another: 'refused', or 'priced' as what it is
     peers : with how many others a node shares a secret, on average, where coins decide with whom; 0 for no coins
-    coins : the number that public coins are made from, drawn after it is settled which nodes collude
+    coins : the number, over 0, that public coins are made from, drawn after it is settled which nodes collude
     fails : the chance, a part of δ, that the coins leave too few secrets
 
     Examples
@@ -334,6 +334,12 @@ class PairsLaw:
         chance = min(1.0, self.peers / max(n - 1, 1))
         law = Pairs(n, float(self.ratio), edges, scale, k, of.attendance)
         if 0 < chance < 1:
+            if not self.coins:
+                raise SpecError(
+                    f"noise law '{self}' throws coins from no number, so that everybody knew before who shares with "
+                    "whom, and k nodes could surround any other; draw a number once all nodes are known, and give it: "
+                    "'coins=…'"
+                )
             law = replace(law, chance=chance, coins=self.coins, fails=float(self.fails))
         law.check(self.cut == "priced")
         return law

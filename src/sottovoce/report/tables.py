@@ -59,7 +59,7 @@ def what_was_run(settings: Sequence[Setting], title: str = "What was run") -> Se
     ]
     if len(settings) == 1:
         cards.append(_card("Public numbers", _public(first)))
-    cards.append(_card("Environment", {k: _text(v) for k, v in sorted(first.environment.items())}))
+    cards.append(_card("Environment", {k: _text(v) for k, v in sorted(first.kept_environment.items())}))
     parts: list[Element] = []
     differing = [k for spec in specs for k in spec if k not in shared]
     if differing:
@@ -146,7 +146,7 @@ def run_rows(settings: Sequence[Setting]) -> list[dict[str, Any]]:
             "secure": run.statement.secure,
         }
         | (dict(run.history.last) if len(run.history) else {})
-        | {"seconds": run.environment.get("seconds")}
+        | {"seconds": run.kept_environment.get("seconds")}
         for s in settings
         for run in s.runs
     ]

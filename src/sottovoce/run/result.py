@@ -43,9 +43,11 @@ FORMAT, FORMATS = 2, (1, 2)
 HEAD, MODEL, HISTORY = "result.json", "model.npz", "history.parquet"
 EVALUATION = "evaluation.json"
 """What a private evaluation found, where the statement covers one."""
+ESTIMATOR = "estimator.json"
+"""Parameters of an estimator that was saved as one."""
 OPEN_HISTORY = "NOT-PRIVATE-history.parquet"
 """Of a run with a guarantee, where it was asked for."""
-OF_ONE_RUN = (HEAD, MODEL, HISTORY, OPEN_HISTORY, EVALUATION, "estimator.json", "audit.json", "report.html")
+OF_ONE_RUN = (HEAD, MODEL, HISTORY, OPEN_HISTORY, EVALUATION, ESTIMATOR, "audit.json", "report.html")
 """What a folder loses when another run takes its place."""
 NOT_NEEDED = (HISTORY, OPEN_HISTORY, EVALUATION)
 """Without which a result is still whole."""
@@ -202,6 +204,11 @@ class Result:
     def _arrays(self) -> dict[str, Array]:
         return {"models": self.models} | ({} if self.statistics is None else {"statistics": self.statistics})
 
+    @property
+    def kept_environment(self) -> dict[str, Any]:
+        """How long a run with a guarantee took is not kept: that may depend on a record, as on its many entries."""
+        return {k: v for k, v in self.environment.items() if k != "seconds" or self.statement.simulation}
+
     def _json(self) -> str:
         parts = {
             "format": FORMAT,
@@ -211,7 +218,7 @@ class Result:
             "classes": self.classes,
             "features": self.features,
             "nodes": self.nodes,
-            "environment": self.environment,
+            "environment": self.kept_environment,
             "scale": self.scale.to_dict(),
         }
         return json.dumps(parts | {"history": self.history.rows}, ensure_ascii=False, sort_keys=True)
