@@ -174,6 +174,30 @@ def test_records_that_were_tested_and_trained_on_count_with_what_comes_later(tmp
     assert [each["epsilon"] for each in budget.overview()["datasets"]] == pytest.approx([1.847] * 2, abs=1e-3)
 
 
+@pytest.mark.parametrize("part", [slice(1, None), slice(0, 60), slice(None, None, 7)])
+def test_part_of_the_records_is_known_again(tmp_path, part):
+    budget = Budget(1.6, 1e-5, tmp_path / "ledger")
+    fitted(budget).evaluate(X[part].astype(np.float32), Y[part])
+    assert budget.spent() == pytest.approx(1.475, abs=1e-3)
+    budget = Budget(1.6, 1e-5, tmp_path / "two")
+    other = fitted(None, rows=HELD, y=HELD_Y).set_params(budget=budget)
+    other.evaluate(X[part], Y[part])  # first tested on, then trained on with others
+    fitted(budget)
+    assert budget.spent() == pytest.approx(1.475, abs=1e-3)
+    with pytest.raises(PrivacyError, match="over the owner's budget"):
+        other.evaluate(X[part], Y[part])
+
+
+def test_few_equal_rows_are_no_part_and_many_records_are_known_by_a_sample():
+    rows = np.random.default_rng(3).uniform(-1, 1, (20_000, 2))
+    sample = [spending._marked(bytes(32), some, np.zeros(len(some), dtype=np.int64))[1] for some in (
+        rows[:10_000], rows[10_000:], rows[9_800:10_300], np.vstack([rows[9_900:], rows[:0]]))]  # fmt: skip
+    assert all(len(each) <= spending.SAMPLE for each in sample)
+    known = [spending.same_rows(sample[0], each) for each in sample]
+    assert known == [True, False, False, False]
+    assert spending.same_rows(sample[1], sample[2]) and spending.same_rows(sample[1], sample[3])
+
+
 def test_a_search_that_is_refused_leaves_nothing(tmp_path):
     budget = Budget(0.5, 1e-5, tmp_path / "ledger")
     search = PrivateSearchCV(MODEL, {"rounds": [10, 20]}, epsilon=4.0, budget=budget)

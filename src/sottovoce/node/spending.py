@@ -7,8 +7,8 @@ when it is resumed, says nothing new, and is not paid twice.
 
 Everything that is paid from a budget adds up, whichever columns and scales it used, as if all of it were about the same
 records; but for records that were only held out for a test, which have a sum of their own. Whether those were trained
-on, too, is told by a keyed sum over rows, which knows them in any order and, up to rounding, in any unit of length:
-then both count together.
+on, too, is told by a keyed sum over rows, which knows them in any order and, up to rounding, in any unit of length; and
+of a part of them by a sample of their digests (`same_rows`): then both count together.
 """
 
 import hashlib
@@ -38,6 +38,12 @@ ROWS = 4096
 """Rows that are made ready for their digests at a time."""
 DIGITS = 5
 """To which numbers are rounded, in units of the largest of their row."""
+SAMPLE = 256
+"""Rows whose digests are kept of a payment: those with the least ones."""
+WIDTH = 8
+"""Bytes of each."""
+SAME = 0.5
+"""The share of rows that one of two tables has from the other, from which on it counts as part of it."""
 WAIT = 60.0
 """Seconds for which a payment waits until another one is done."""
 
@@ -66,8 +72,9 @@ def pay(budget: Budget, what: str, statement: PrivacyStatement, records: Paid, c
     """Write a payment down, unless it would pass the budget, or was made before; see `Budget.pay`."""
     with opened(budget) as store:
         run = _named(store.secret, records)
-        marks = owners_marks(store.secret, records.X, records.owner)
+        marks, sample = _marked(store.secret, records.X, records.owner)
         whole, dataset = _joined(store.secret, marks), budget.dataset + HELD_OUT * records.held_out
+        other = budget.dataset + HELD_OUT * (not records.held_out)
         worst = max((*statement.groups, *statement.held_out), key=lambda group: group.epsilon).event
         each = _each(statement, marks)
         adversary = ADVERSARIES.read(statement.adversary)
@@ -75,11 +82,12 @@ def pay(budget: Budget, what: str, statement: PrivacyStatement, records: Paid, c
             if store.ledger.has("open", run):
                 return run
             rows = _limited(store.rows(), budget, dataset)
+            whole = _known_again(store.secret, rows, other, sample) or whole
             refuse_unless_affordable(rows, dataset, whole, worst, adversary, run, statement.adjacency, each, what)
             if check:
                 return run
             detail = opening(what, "", dataset, whole, worst, adversary, statement.adjacency, messages=1)
-            detail |= {"simulation": statement.simulation}
+            detail |= {"simulation": statement.simulation, "sample": sealed(store.secret, run, sample)}
             if each:
                 detail["each"] = [{"owner": owner, "event": event.to_dict()} for owner, event in each]
             store.ledger.append("open", run, detail=detail)
@@ -175,7 +183,13 @@ def owners_marks(secret: bytes, X: Matrix, owner: IntArray) -> dict[int, str]:
     >>> one == turned, one[0] != one[1], one == owners_marks(bytes(32), scipy.sparse.csr_array(X), owner)
     (True, True, True)
     """
+    return _marked(secret, X, owner)[0]
+
+
+def _marked(secret: bytes, X: Matrix, owner: IntArray) -> tuple[dict[int, str], list[str]]:
+    """Marks of the owners' rows, and the least digests of all rows, in order."""
     totals: dict[int, int] = {}
+    least: list[str] = []
     for first in range(0, X.shape[0], ROWS):
         some = scipy.sparse.csr_array(X[first : first + ROWS])
         some.sum_duplicates()
@@ -183,12 +197,67 @@ def owners_marks(secret: bytes, X: Matrix, owner: IntArray) -> dict[int, str]:
         some.eliminate_zeros()
         columns, values = some.indices.astype("<i8"), some.data.astype("<f8")
         starts, whose = some.indptr.tolist(), owner[first : first + ROWS].tolist()
+        digests = set(least)
         for row, node in enumerate(whose):
             at = slice(starts[row], starts[row + 1])
             found = hashlib.blake2b(columns[at].tobytes(), key=secret, person=b"record", digest_size=32)
             found.update(values[at].tobytes())
             totals[node] = totals.get(node, 0) + int.from_bytes(found.digest(), "little")
-    return {node: (total % (1 << 256)).to_bytes(32, "little").hex() for node, total in sorted(totals.items())}
+            digests.add(found.digest()[:WIDTH].hex())
+        least = sorted(digests)[:SAMPLE]
+    return {node: (total % (1 << 256)).to_bytes(32, "little").hex() for node, total in sorted(totals.items())}, least
+
+
+def same_rows(one: list[str], other: list[str]) -> bool:
+    """Whether one of two tables seems to be part of the other, by the least digests of the rows of both.
+
+    Up to the digest where the shorter sample ends, both samples have all rows of their tables. A part that is far
+    smaller than the other table, a hundredth of it, may have none of them there, and is not known again.
+
+    Examples
+    --------
+    >>> all_of_them = [f"{number:016x}" for number in range(0, 4 * SAMPLE)]
+    >>> same_rows(all_of_them[:SAMPLE], all_of_them[::3][:SAMPLE]), same_rows(all_of_them[::2], all_of_them[1::2])
+    (True, False)
+    """
+    ends = [some[-1] for some in (one, other) if len(some) >= SAMPLE]
+    mine, theirs = ({each for each in some if not ends or each <= min(ends)} for some in (one, other))
+    return len(mine & theirs) > SAME * min(len(mine), len(theirs))
+
+
+def sealed(secret: bytes, run: str, sample: list[str]) -> str:
+    """A sample for the ledger, always as long: whoever keeps an export does not see how many rows are equal.
+
+    Examples
+    --------
+    >>> sample = ["00" * 8, "ab" * 8]
+    >>> text = sealed(bytes(32), "run", sample)
+    >>> opened_sample(bytes(32), "run", text) == sample, len(text) == len(sealed(bytes(32), "run", []))
+    (True, True)
+    """
+    plain = bytes.fromhex("".join(sample)).ljust(WIDTH * SAMPLE, b"\xff")
+    return bytes(a ^ b for a, b in zip(plain, _pad(secret, run), strict=True)).hex()
+
+
+def opened_sample(secret: bytes, run: str, text: str) -> list[str]:
+    """`sealed` read back."""
+    plain = bytes(a ^ b for a, b in zip(bytes.fromhex(text), _pad(secret, run), strict=True)).hex()
+    found = [plain[at : at + 2 * WIDTH] for at in range(0, len(plain), 2 * WIDTH)]
+    return [each for each in found if each != "ff" * WIDTH]
+
+
+def _pad(secret: bytes, run: str) -> bytes:
+    """Used once: a run is paid once."""
+    return hashlib.shake_256(b"sample" + secret + run.encode()).digest(WIDTH * SAMPLE)
+
+
+def _known_again(secret: bytes, rows: list[Row], dataset: str, sample: list[str]) -> str | None:
+    """The fingerprint of the first payment for a data set that these rows seem to have been in."""
+    for row in rows:
+        if row.kind == "open" and row.detail.get("dataset") == dataset and "sample" in row.detail:
+            if same_rows(sample, opened_sample(secret, row.run, row.detail["sample"])):
+                return str(row.detail["fingerprint"])
+    return None
 
 
 def _largest(rows: Any) -> Array:
