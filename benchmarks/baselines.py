@@ -80,12 +80,13 @@ def floor(lib: ctypes.CDLL, job: Job, rounds: int) -> Callable[[], object]:
     return work
 
 
-def batches(lib: ctypes.CDLL, shards: Shards, rows: np.ndarray | None = None) -> Callable[[], object]:
+def batches(lib: ctypes.CDLL, shards: Shards, rows: np.ndarray | None = None, outputs: int = 1) -> Callable[[], object]:
     """A round in which all records, or the given ones, are read once, in C: dense float32 rows, or CSR in float64."""
     X, N, m = shards.X, len(shards.y) if rows is None else len(rows), shards.X.shape[1]
-    x, g, u = np.random.default_rng(0).normal(size=m) / m, np.empty(m), np.empty(N)
+    x, g, u = np.random.default_rng(0).normal(size=outputs * m) / m, np.empty(outputs * m), np.empty(N)
     if hasattr(X, "indptr"):
-        given = [pointer(v) for v in (X.data, X.indices, X.indptr, x, u, g)]
-        return lambda: lib.products(ctypes.c_long(N), ctypes.c_long(m), *given)
-    given = [pointer(v) for v in (X, rows, shards.y, x, g)]
-    return lambda: lib.batch(ctypes.c_long(N), ctypes.c_long(m), *given)
+        kept = (X.data.astype(np.float64), rows, X.indices.astype(np.int32), X.indptr.astype(np.int32), x, u, g)
+        return lambda: lib.products(ctypes.c_long(N), ctypes.c_long(m), *map(pointer, kept))
+    sizes, kept = (N, m) if outputs == 1 else (N, m, outputs), (X.astype(np.float32, copy=False), rows, shards.y, x, g)
+    work = lib.batch if outputs == 1 else lib.several
+    return lambda: work(*map(ctypes.c_long, sizes), *map(pointer, kept))

@@ -166,15 +166,39 @@ void batch(long N, long m, const float *X, const int64_t *rows, const double *y,
     }
 }
 
-/* The same of CSR rows in float64, as two products: u = Xx, g = X'u. */
-void products(long N, long m, const double *X, const int32_t *indices, const int32_t *indptr, const double *restrict x,
-              double *restrict u, double *restrict g) {
+/* The same of K outputs, x and g (K, m): K margins, softmax slopes, K sums. */
+void several(long N, long m, long K, const float *X, const int64_t *rows, const double *y, const double *restrict x,
+             double *restrict g) {
+    double s[64];
+    memset(g, 0, K * m * sizeof(double));
+    for (long e = 0; e < N; e++) {
+        const long row = rows ? rows[e] : e;
+        const float *restrict c = X + row * m;
+        double total = 0.0;
+        for (long k = 0; k < K; k++) {
+            double u = 0.0;
+            for (long j = 0; j < m; j++) u += c[j] * x[k * m + j];
+            total += s[k] = exp(u);
+        }
+        for (long k = 0; k < K; k++) {
+            const double slope = s[k] / total - (k == (long)y[row]);
+            for (long j = 0; j < m; j++) g[k * m + j] += slope * c[j];
+        }
+    }
+}
+
+/* The same of CSR rows in float64, as two products: u = Xx, g = X'u; rows NULL: all N. */
+void products(long N, long m, const double *X, const int64_t *rows, const int32_t *indices, const int32_t *indptr,
+              const double *restrict x, double *restrict u, double *restrict g) {
     memset(g, 0, m * sizeof(double));
-    for (long row = 0; row < N; row++) {
+    for (long at = 0; at < N; at++) {
+        const long row = rows ? rows[at] : at;
         double sum = 0.0;
         for (int32_t e = indptr[row]; e < indptr[row + 1]; e++) sum += X[e] * x[indices[e]];
-        u[row] = sum;
+        u[at] = sum;
     }
-    for (long row = 0; row < N; row++)
-        for (int32_t e = indptr[row]; e < indptr[row + 1]; e++) g[indices[e]] += u[row] * X[e];
+    for (long at = 0; at < N; at++) {
+        const long row = rows ? rows[at] : at;
+        for (int32_t e = indptr[row]; e < indptr[row + 1]; e++) g[indices[e]] += u[at] * X[e];
+    }
 }

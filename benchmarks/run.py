@@ -1,6 +1,6 @@
 """Every benchmark in one table: two things measured in the same run, their ratio, and what it should be.
 
-    make bench                                      (or: python benchmarks/run.py, --quick, --only speed)
+    make bench                                      (or: python benchmarks/run.py, --quick, --section speed)
 
 Absolute times of a shared machine do not hold; ratios do, where the two are taken in turn, again and again, and the
 best of each counts. Work of one thread is timed by its processor time. The targets are those that this project set
@@ -15,6 +15,8 @@ import time
 from threadpoolctl import threadpool_limits
 
 import batches
+import fits
+import peers
 import processes
 import scaling
 import secure
@@ -25,10 +27,12 @@ from measure import HEADS, row
 SECTIONS = {
     "speed": speed.lines,
     "batches": batches.lines,
+    "fits": fits.lines,
     "scaling": scaling.lines,
     "threads": threads.lines,
     "processes": processes.lines,
     "secure": secure.lines,
+    "peers": peers.lines,
 }
 
 
@@ -36,7 +40,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fewer rounds and repeats: about a minute")
     parser.add_argument("--repeats", type=int, help="how often each thing is timed (7, or 3 with --quick)")
-    parser.add_argument("--only", choices=SECTIONS, nargs="+", default=list(SECTIONS))
+    parser.add_argument("--section", "--only", dest="only", choices=SECTIONS, nargs="+", default=list(SECTIONS))
     arguments = parser.parse_args()
     repeats = arguments.repeats or (3 if arguments.quick else 7)
     began, met = time.perf_counter(), []

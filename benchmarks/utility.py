@@ -37,7 +37,13 @@ RARE = {
     "data": list(UNBALANCED), "epsilon": [1.0], "nodes": [20],
     "method": ["centre", "pairs", "noisier", "majority", *WEIGHTS],
 }  # fmt: skip
-PAIRS = (("pairs", "centre"), ("majority", "noisier"), ("majority", "centre"), ("centre", "first"), ("pairs", "first"))
+PAIRS = (
+    ("pairs", "centre"),
+    ("majority", "noisier"),
+    ("majority", "centre"),
+    ("centre", "first"),
+    ("pairs", "first pairs"),
+)
 """Methods whose difference is judged, seed by seed."""
 BEGIN, END = "<!-- made by benchmarks/utility.py -->", "<!-- end -->"
 BEGIN_RARE, END_RARE = "<!-- unbalanced, made by benchmarks/utility.py -->", "<!-- end of unbalanced -->"

@@ -211,9 +211,19 @@ def first(data: Dataset, n: int, epsilon: float, seed: int) -> Row:
     return run(first_spec(shards, data, epsilon), shards, data, epsilon, seed)
 
 
-def first_spec(shards: Shards, data: Dataset, epsilon: float) -> Spec:
+def first_trusting(trust: Trust) -> Callable[[Dataset, int, float, int], Row]:
+    """The same with secrets between pairs, which version 0.1 did not have."""
+
+    def secrets(data: Dataset, n: int, epsilon: float, seed: int) -> Row:
+        shards = data.deal(n, seed)
+        return run(first_spec(shards, data, epsilon, trust.adversary(n)), shards, data, epsilon, seed)
+
+    return secrets
+
+
+def first_spec(shards: Shards, data: Dataset, epsilon: float, adversary: Adversary | str = "transcript") -> Spec:
     """The plan of version 0.1: its constants, its intercept, all rounds counted, no moments."""
-    facts = replace(facts_of(shards, data, epsilon, shape=False), intercept=FIRST_INTERCEPT, free=())
+    facts = replace(facts_of(shards, data, epsilon, adversary, shape=False), intercept=FIRST_INTERCEPT, free=())
     kept = dict(predict.FITTED), predict.LONGEST_STEP
     try:
         predict.FITTED.update(FIRST)
@@ -296,6 +306,7 @@ METHODS: dict[str, Method] = {
     "centre": Method(centre, "trusted centre", "a trusted centre, same algorithm"),
     "noisier": Method(noisier(Majority()), "trusted centre", "the same, noise × √(n/(n − k)) of the majority"),
     "first": Method(first, "trusted centre", "a trusted centre, defaults of version 0.1"),
+    "first pairs": Method(first_trusting(AllBut(1)), "secret_pairs(1)", "the same, defaults of version 0.1"),
     "dpsgd": Method(baseline("dpsgd"), "trusted centre", "DP-SGD"),
     "objective": Method(baseline("objective"), "trusted centre", "objective perturbation"),
     "output": Method(baseline("output"), "trusted centre", "output perturbation"),

@@ -12,7 +12,7 @@ from sottovoce.errors import SottovoceError, SpecError
 ROUNDS = 10**8
 """Of a run: its schedule and step sizes are held in memory."""
 NODES = 10**6
-"""Of a network."""
+"""Of a network: everybody's model is held in memory."""
 RECORDS = 10**12
 FEATURES = 10**8
 LENGTH = 1e100

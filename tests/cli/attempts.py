@@ -38,6 +38,7 @@ from sottovoce.network.averaging import AVERAGINGS
 from sottovoce.network.graphs import GRAPHS
 from sottovoce.network.mixing import WEIGHTS
 from sottovoce.node.transport import NodeTransport
+from sottovoce.pages.server import Served
 from sottovoce.privacy.calibration import NOISES
 from sottovoce.privacy.release import ADVERSARIES
 from sottovoce.privacy.sampling import SAMPLINGS
@@ -290,6 +291,8 @@ class Ground:
             "compare": "compare --data DATA --label label --algorithms ours --seeds 1 --nodes 2 --epochs 0",
             "report": "report RUN CLAIMED --out OUT/r.html",
             "report2": "report RUN",
+            "export": "export RUN --out OUT/public --without-guarantee",
+            "consortium watch": "consortium watch KIT",
             "plan": "plan --nodes 3 --records 50 --features 3 --rounds 10 --sampling full --activation everyone",
             "account": "account --records 50 --rounds 10 --sigma 1 --batch 5 --sampling poisson",
             "account2": "account --verify RUN",
@@ -543,8 +546,10 @@ def run(arguments: list[str], encoding: str = "utf-8") -> tuple[int, str, str, l
     stubs = {
         (node_verbs, "world"): Alone,
         (node_verbs, "MpiTransport"): Nobody,
+        (node_verbs, "_start_all"): lambda run: None,
         (webbrowser, "open"): lambda *a: True,
-        (os, "execve"): _never,
+        (consortium_verbs, "foreground"): _never,
+        (Served, "serve_forever"): lambda *_, **__: None,
         (consortium_verbs, "PATIENCE"): 0.0,
         (command, "app"): _app(),
         (demo_verb, "EPOCHS"): 0.01,

@@ -14,6 +14,7 @@ PARTIES = (
     "the network",
     "a thief of a node's folder",
     "a thief of a site's key",
+    "who gets a run's folder, or an export",
 )
 NAMED = re.compile(r"`(?:tests/)?([\w/]+\.py)(?:::(\w+))?`")
 

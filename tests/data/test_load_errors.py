@@ -19,7 +19,11 @@ REFUSED = {
     "empty.parquet": (b"", {}, r"the file is empty; it should hold a Parquet file"),
     "empty.csv.gz": (gzip.compress(b""), {}, r"cannot be read as csv \(Empty CSV file\)"),
     "header.csv": (b"a,label\n", {}, r"holds no records, only the names of its columns; add"),
-    "text.txt": (b"a,b,c\n1,2,3\n", {}, r"cannot be read as svmlight \(.*'a,b,c'\); .*: mend it, or name another"),
+    "text.txt": (
+        b"a,b,c\n1,2,3\n",
+        {},
+        r"cannot be read as svmlight \(.*'a,b,c'\); .*: its first line looks like .* --format csv",
+    ),
     "nolabel.svm": (b"1:2 2:3\n", {}, r"cannot be read as svmlight .* with a number for a label"),
     "falling.svm": (b"1 3:1 2:1\n", {}, r"sorted and unique.* rising indices"),
     "huge.svm": (b"1 99999999999999999999:1\n", {}, r"cannot be read as svmlight"),

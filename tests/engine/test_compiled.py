@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from contract import BASE, CASES, NAMES, cloud, difference, injected, job_of, with_sigma
+from contract import BASE, CASES, NAMES, cloud, difference, from_python, injected, job_of, with_sigma
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse, stats
@@ -91,11 +91,11 @@ def test_lazy_sums_of_any_separable_h(boxed, data):
 
 @pytest.mark.parametrize("name", sorted(set(LOSSES) - {"softmax"}))
 def test_slopes_at_the_extremes(name):
-    loss = LOSSES[name]
+    loss, compiled_slope = LOSSES[name], from_python(slope)
     for u in (-1e6, -40.0, -1.0, -0.5, 0.0, 0.25, 0.5, 1.0, 1.0 + 1e-15, 40.0, 1e6):
         for y in (-1.0, 1.0):
             expected = float(loss.slope(np.float64(u), np.float64(y)))
-            assert slope(code_of(loss), u, y, loss.parameter) == pytest.approx(expected, rel=1e-14, abs=1e-300)
+            assert compiled_slope(code_of(loss), u, y, loss.parameter) == pytest.approx(expected, rel=1e-14, abs=1e-300)
 
 
 @pytest.mark.parametrize("data", ["dense", "float32", "csr"])
@@ -123,9 +123,10 @@ def test_records_are_those_of_the_sampler(sampling):
     kind, q, b = SAMPLERS[type(sampler)], 64, sampler.size
     scale = 0.0 if b == q else 1 / np.log1p(-b / q)
     records, taken = np.empty(q, np.int64), np.zeros(q, np.bool_)
+    draw = from_python(draw_records)
     for node in range(5):
         for t in range(1, 200):
-            count = draw_records(kind, key(streams, Purpose.RECORDS), node, t, q, b, scale, records, taken)
+            count = draw(kind, key(streams, Purpose.RECORDS), node, t, q, b, scale, records, taken)
 
             def uniforms(first, some, node=node, t=t):
                 return streams.uniforms(np.array([node]), t, first, some)[0]

@@ -107,7 +107,10 @@ def test_runs_of_several_seeds_end_as_each_alone(who, machine, make_shards):
     states = engine.run(jobs, [job.start() for job in jobs], 1, 30)
     for job, state in zip(jobs, states, strict=True):
         (alone,) = engine.run([job], [job.start()], 1, 30)
-        assert all(np.array_equal(a, b) for a, b in zip(state, alone, strict=True))
+        if who == "edges(1)":
+            assert all(np.array_equal(a, b) for a, b in zip(state, alone, strict=True))
+        else:  # a library's products sum in an order that depends on their width
+            assert difference(alone, state) < 1e-6
     assert not np.array_equal(states[0].z, states[2].z)
 
 

@@ -52,11 +52,14 @@ noise = "gaussian(0.5)"
 """
 
 
-def start(root, *more):
+def start(root, *more, flags=("--oversubscribe",)):
+    """By mpirun; without flags by `--all`, which knows how many and starts them in a container of two cores, too."""
     program = [sys.executable, "-c", "from sottovoce.cli.main import main; main()"]
-    command = [MPIRUN, "--oversubscribe", "-n", "4", *program]
+    command = [MPIRUN, *flags, "-n", "4", *program] if flags else program
+    more = more if flags else (*more, "--all")
     options = ["node", "--spec", root / "run.toml", "--data", root / "{node}.csv", "--folder", root / "nodes", "--json"]
-    env = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMP_NUM_THREADS": "1"}
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    env |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"} if flags else {}
     arguments = [*command, *map(str, options), *more]
     return subprocess.Popen(arguments, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
@@ -103,7 +106,7 @@ def test_a_job_that_dies_goes_on_and_equals_the_simulation(tmp_path, monkeypatch
     before = {name: released(tmp_path / "nodes" / name) for name in SIZES}
     assert not any((tmp_path / "nodes" / name / f"result-{run.digest[:12]}").exists() for name in SIZES)
 
-    job = start(tmp_path)
+    job = start(tmp_path, flags=())
     out, err = job.communicate(timeout=300)
     assert job.returncode == 0, err
     said = {row["node"]: row for row in map(json.loads, out.splitlines())}

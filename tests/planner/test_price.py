@@ -93,3 +93,11 @@ def test_the_shape_step_is_in_the_price_as_it_is_in_a_fit(adversary, make_shards
     assert found.sigma == pytest.approx(max(job.release.sigma), rel=2e-3)
     alone = price(spec.but(privacy__moments="none"), sizes, features, epsilon)
     assert alone.moments_sigma == 0 and alone.sigma < 0.98 * found.sigma
+
+
+def test_a_hundred_thousand_nodes_are_planned_and_priced():
+    facts = Facts((20,) * 100_000, 50, 1.0, 1e-5)
+    plan = choose(facts)
+    found = price(plan.spec, np.array(facts.sizes), facts.m, 1.0)
+    assert str(plan.spec.network.averaging) == "exact" and found.beta == 0  # nobody sends to all others
+    assert found.messages / plan.spec.algorithm.rounds / 100_000 < 20

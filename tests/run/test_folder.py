@@ -1,8 +1,11 @@
 """A run's folder: whole or refused, one release in it, and nothing in one with a guarantee that is not private."""
 
 import json
+import os
 import re
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +16,7 @@ from sottovoce import solve
 from sottovoce.errors import DataError, SpecError
 from sottovoce.report import write
 from sottovoce.run.build import make_problem
-from sottovoce.run.result import HISTORY, MODEL, NOT_PRIVATE, OPEN_HISTORY, History, Result
+from sottovoce.run.result import HISTORY, MODEL, NOT_PRIVATE, OPEN_HISTORY, History, Result, write_atomically
 from sottovoce.run.scale import Scale
 from sottovoce.run.spec import AlgorithmSpec, Execution, Spec
 
@@ -102,31 +105,54 @@ def test_a_file_that_was_changed_or_is_another_runs_is_refused(make_shards, tmp_
 
 
 def test_a_folder_that_was_cut_short_is_no_result(make_shards, tmp_path, monkeypatch):
-    from sottovoce.run import result as module
+    """Whenever the machine stops while another release takes the place of one, what is there is a whole one or none."""
+    first, second = solve(SECRET, make_shards()), solve(SECRET, make_shards())
+    for step in range(6):
+        folder = first.save(tmp_path / str(step))
+        left = {"steps": step}
 
-    result, written = solve(SPEC, make_shards()), []
-    keep = module.write_atomically
+        def stops(*args, real, left=left, **more):
+            if left["steps"] == 0:
+                raise KeyboardInterrupt
+            left["steps"] -= 1
+            return real(*args, **more)
 
-    def stops(path, content):
-        if len(written) == 1:
-            raise OSError(28, "No space left on device")
-        written.append(path)
-        keep(path, content)
+        with monkeypatch.context() as patched, suppress(KeyboardInterrupt):
+            patched.setattr(os, "replace", partial(stops, real=os.replace))
+            patched.setattr(os, "fsync", partial(stops, real=os.fsync))
+            second.save(folder, force=True)
+        try:
+            found = Result.load(folder)
+            assert np.array_equal(found.models, (second if step >= 4 else first).models)
+        except DataError as error:
+            assert 2 <= step < 4 and "holds no readable result" in str(error)
+        assert not list(folder.glob("*.part"))
+        second.save(folder, force=True)
+        assert np.array_equal(Result.load(folder).models, second.models)
 
-    monkeypatch.setattr(module, "write_atomically", stops)
-    with pytest.raises(DataError, match="No space left on device"):
-        result.save(tmp_path / "cut")
-    with pytest.raises(DataError, match="holds no readable result"):
-        Result.load(tmp_path / "cut")
-    monkeypatch.undo()
-    assert Result.load(result.save(tmp_path / "cut")) == result  # and may be written again
+
+def test_a_place_that_is_taken_by_a_folder_leaves_no_part_behind(tmp_path):
+    (tmp_path / "page.html").mkdir()
+    with pytest.raises(OSError):
+        write_atomically(tmp_path / "page.html", b"new")
+    assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
+
+
+def test_a_full_disk_takes_no_release_away(make_shards, tmp_path, monkeypatch):
+    first, second = solve(SECRET, make_shards()), solve(SECRET, make_shards())
+    folder = first.save(tmp_path / "run")
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(DataError, match=r"cannot be written to .* .No space left on device"):
+        second.save(folder, force=True)
+    assert np.array_equal(Result.load(folder).models, first.models)
+    assert {path.name for path in folder.iterdir()} == {"result.json", MODEL}
 
 
 def test_a_full_disk_leaves_no_part_behind(tmp_path, monkeypatch):
-    import os
-
-    from sottovoce.run.result import write_atomically
-
     (tmp_path / "page.html").write_text("old")
 
     def full(*_):

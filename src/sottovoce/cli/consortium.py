@@ -172,7 +172,7 @@ def watch(
         screen.out.print(f"watching at {address} until Ctrl-C", soft_wrap=True, highlight=False)
 
     if kind_of(kit) == "admin":
-        with administrator(kit) as admin:
+        with administrator(kit, PATIENCE) as admin:
             agreement, look = looking(kit, admin)
             serve(page(look, agreement), port, show, ready)
     else:

@@ -4,7 +4,11 @@ A node takes part over MPI here. Its ledger tells what it has released, whether 
 allows.
 """
 
+import os
 import re
+import shutil
+import subprocess
+import sys
 import traceback
 from dataclasses import replace
 from json import dumps
@@ -19,7 +23,7 @@ from sottovoce.cli import screen
 from sottovoce.cli.flags import Format
 from sottovoce.data.schema import FILE as SCHEMA_FILE
 from sottovoce.data.sql import is_database
-from sottovoce.errors import SottovoceError, SpecError, StoreError
+from sottovoce.errors import NetworkError, SottovoceError, SpecError, StoreError
 from sottovoce.node.budget import Budget, budgets, contradictions, overview, read_export, sentence
 from sottovoce.node.budget import export as exported
 from sottovoce.node.entropy import identity_seed
@@ -56,13 +60,21 @@ def node(
         float | None, typer.Option("--budget", help="ε of the owner's total budget, if none is set yet.")
     ] = None,
     budget_delta: Annotated[float, typer.Option("--budget-delta", help="δ of that budget.")] = 1e-5,
+    everybody: Annotated[
+        bool, typer.Option("--all", help="Start all nodes of the run file on this machine, with mpirun.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object a node.")] = False,
 ) -> None:
-    """Take part in a run over MPI, inside one trust domain: start it with mpirun, one rank a node."""
+    """Take part in a run over MPI, inside one trust domain: one rank a node, started by mpirun or, here, by --all."""
     if context.invoked_subcommand is not None:
         return
     if spec is None or data is None or folder is None:
         raise SpecError("a node needs --spec (the run file), --data (its records) and --folder (its own folder)")
+    if everybody:
+        if name is not None:
+            raise SpecError("--all starts every node, and --node names one; leave one of them out")
+        _start_all(read_run(spec))
+        return
     began = perf_counter()
     comm = world()
     who = f"rank {comm.Get_rank()}"
@@ -89,6 +101,29 @@ def node(
             comm.Abort(getattr(error, "exit_code", 1))
         raise
     _show(run, who, outcome, str(saved), json, mine.envelope.fingerprints())
+
+
+def _start_all(run: Run) -> None:
+    """As many ranks as the run has nodes, though they be more than cores, and though this be root's container."""
+    beside = Path(sys.executable).with_name("mpirun")  # of the package openmpi
+    program = str(beside) if beside.exists() else shutil.which("mpirun")
+    if program is None:
+        raise SpecError("there is no mpirun to start nodes with; install sottovoce[mpi], or an MPI library")
+    again = [word for word in sys.argv[1:] if word != "--all"]
+    line = [program, "-n", str(run.n), sys.executable, "-c", "from sottovoce.cli.main import main; main()", *again]
+    done = subprocess.run(line, env={**AS_MANY_AS_ASKED, **os.environ}, check=False).returncode
+    if done:
+        raise NetworkError(f"mpirun ended with exit code {done}; the lines above say why")
+
+
+AS_MANY_AS_ASKED = {
+    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+    "OMPI_MCA_rmaps_base_oversubscribe": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "OMP_NUM_THREADS": "1",
+}
+"""What lets Open MPI, 5 and 4, start more ranks than there are cores, as whoever one is; other MPI libraries do so."""
 
 
 @app.command()

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sottovoce import within
 from sottovoce._types import Array
-from sottovoce.data.dialect import DIALECT, Dialect, opened, read_text, text_blocks
+from sottovoce.data.dialect import DIALECT, SEPARATORS, Dialect, opened, read_text, text_blocks
 from sottovoce.data.tables import Table, load_table
 from sottovoce.errors import DataError, SottovoceError, SpecError
 from sottovoce.rows import is_sparse
@@ -166,8 +166,21 @@ def one_sentence(path: Path, format: str) -> Iterator[None]:
             raise DataError(f"{path}: the file is empty; it should hold {EXPECTED[format]}") from None
         raise DataError(
             f"{path}: the file cannot be read as {format} ({_reason(error)}); "
-            f"it should hold {EXPECTED[format]}: mend it, or name another format"
+            f"it should hold {EXPECTED[format]}: {_cure(path, format)}"
         ) from None
+
+
+def _cure(path: Path, format: str) -> str:
+    """What to do about a file that is not what its name says."""
+    if format == "svmlight":
+        try:
+            with opened(path) as file:
+                head = file.read(1 << 12).split(b"\n")[0].decode("latin-1")
+        except GARBLED:
+            head = ""
+        if ":" not in head and any(mark in head for mark in SEPARATORS):
+            return "its first line looks like that of a CSV file; say --format csv"
+    return "mend it, or name another format (--format)"
 
 
 Classes = tuple[str | float, str | float]

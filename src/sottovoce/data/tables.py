@@ -64,6 +64,8 @@ LARGE = 1 << 25
 class Growing:
     """Rows that come in blocks, as one array in the end: never twice in memory.
 
+    The array grows where it lies; large ones are moved by the operating system, which copies nothing.
+
     Examples
     --------
     >>> rows = Growing()
@@ -74,35 +76,31 @@ class Growing:
     """
 
     def __init__(self, large: int = LARGE) -> None:
-        self._blocks: list[NDArray[Any]] = []
+        self._rows: NDArray[Any] | None = None
         self._large = large
-        self._numbers = 0
 
     def add(self, block: NDArray[Any]) -> None:
-        """Some more rows; an array of their own, which is kept."""
-        self._numbers += block.size
-        if self._numbers > self._large:
-            self._blocks = [each.astype(np.float32, copy=False) for each in self._blocks]
-            block = block.astype(np.float32, copy=False)
-        self._blocks.append(block)
+        """Some more rows; the first ones are kept as they are given."""
+        if self._rows is None:
+            self._rows = np.array(block, order="C", copy=None if block.base is None else True)
+            return
+        before, kind = len(self._rows), np.result_type(self._rows, block)
+        if self._rows.size + block.size > self._large:
+            kind = np.dtype(np.float32)
+        if kind != self._rows.dtype:
+            self._rows = self._rows.astype(kind)
+        self._rows.resize((before + len(block), *block.shape[1:]), refcheck=False)
+        self._rows[before:] = block
 
     def clear(self) -> None:
         """None of them, to begin again."""
-        self._blocks, self._numbers = [], 0
+        self._rows = None
 
     def whole(self) -> NDArray[Any]:
-        """All of them; the blocks are gone then."""
-        if len(self._blocks) == 1:
-            return self._blocks.pop()
-        records, kind = sum(len(each) for each in self._blocks), np.result_type(*self._blocks)
-        out = np.empty((records, *self._blocks[0].shape[1:]), dtype=kind)
-        place = 0
-        for k, each in enumerate(self._blocks):
-            out[place : place + len(each)] = each
-            place += len(each)
-            self._blocks[k] = each[:0]  # its memory is free
-        self._blocks = []
-        return out
+        """All of them; they are nobody else's."""
+        assert self._rows is not None
+        whole, self._rows = self._rows, None
+        return whole
 
 
 def unit_rows(X: Matrix, bound: float = 1.0, own: bool = False) -> Matrix:

@@ -31,7 +31,7 @@ from sottovoce.algorithm.dual_averaging import DualAveraging
 from sottovoce.algorithm.method import State, prefix_sums
 from sottovoce.engine.job import ENGINES, Job, Stretch, stretches
 from sottovoce.engine.kernel import AVERAGINGS, ENTROPY, INJECTED, KINDS, L2_BALL, SAMPLERS, SEPARABLE
-from sottovoce.engine.kernel.arguments import Data, Model, Noise, Plan, Steps, make_scratch
+from sottovoce.engine.kernel.arguments import Data, Model, Noise, Plan, Steps, kind_of, make_scratch
 from sottovoce.engine.kernel.data import code_of
 from sottovoce.engine.kernel.rounds import run_rounds
 from sottovoce.errors import SpecError
@@ -85,9 +85,12 @@ def run_many(jobs: Sequence[Job], states: Sequence[State], start: int, stop: int
     z = np.stack([state.z for state in states])
     total = np.stack([state.total for state in states])
     since = states[0].since.astype(np.int64)  # a copy
-    scratch = make_scratch(packed.data, packed.plan, packed.model, packed.noise, z.shape)
+    what = packed.data, packed.plan, packed.model, packed.noise
+    scratch = make_scratch(*what, z.shape)
+    kind = kind_of(*what, scratch)
     for first, last, noise in _draws(jobs[0], packed.noise, start, stop):
-        run_rounds(packed.data, packed.plan, packed.model, packed.steps, noise, scratch, z, total, since, first, last)
+        given = packed.data, packed.plan, packed.model, packed.steps, noise
+        run_rounds(*given, *kind, scratch, z, total, since, first, last)
     return [State(z[r], total[r], since.copy(), state.memory.copy()) for r, state in enumerate(states)]
 
 

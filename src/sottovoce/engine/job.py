@@ -25,6 +25,7 @@ from sottovoce.network.schedule import Schedule, Steady
 from sottovoce.network.wide import Wide
 from sottovoce.privacy.pairs import Pairs
 from sottovoce.privacy.release import Draws, Gaussian, Release
+from sottovoce.privacy.sampling import Full
 from sottovoce.privacy.statistics import Products
 from sottovoce.problem.losses import Loss
 from sottovoce.problem.moments import packed_moments
@@ -358,7 +359,7 @@ ENGINES: dict[str, Engine] = {
             losses=kernel.LOSSES,
             crowds=(Gossip, Exact),
             secure=False,
-            worth=2e8,  # some ten seconds of the reference engine
+            worth=1e8,  # some five seconds of the reference engine; compiling takes ten, once
             blur=3e-7,  # float32
         ),
         Engine(
@@ -385,11 +386,20 @@ ENGINES: dict[str, Engine] = {
 }
 
 OVERHEAD = 5000  # what a release costs the reference engine besides, in coordinates
+GATHER = 5.0  # what a record costs it that is drawn
+IN_ORDER = 1.0  # or comes in its turn
+READ = 0.02  # what a number of a record costs it, to copy; half as much for every output
 
 
 def work(job: Job) -> int:
-    """What the reference engine has to do: coordinates of released subgradients, with an overhead for each release."""
-    return int(job.schedule.starts[-1]) * (job.problem.m + OVERHEAD)
+    """What the reference engine has to do, in coordinates of noise: those released, and what reading records costs."""
+    shards, how = job.problem.shards, job.release.sampling
+    sizes, which = np.unique(shards.sizes, return_inverse=True)
+    batches = np.array([how.batch(q) for q in sizes.tolist()], dtype=np.float64)[which]
+    records = float(job.schedule.participations() @ batches)
+    numbers = shards.X.size / max(1, shards.X.shape[0])  # of CSR rows those that are stored
+    each = (IN_ORDER if isinstance(how, Full) else GATHER) + READ * numbers * (1.0 + job.problem.outputs / 2)
+    return int(int(job.schedule.starts[-1]) * (job.problem.m + OVERHEAD) + records * each)
 
 
 def check_engine(name: str) -> None:

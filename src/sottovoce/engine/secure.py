@@ -10,7 +10,7 @@ their grid when they are first asked for, once, and kept in float32; a row over 
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple, Protocol
 
@@ -35,6 +35,10 @@ WORDS = 1 << 20
 """Words for choosing records that are asked for at a time."""
 WORTH = 1 << 24
 """Numbers of noise in a run from which on it pays to load the compiled noise."""
+READS = 1 << 29
+"""Numbers of records in a run from which on it pays to load the compiled sums: seconds of matrix products."""
+COPYING = 50
+"""What it takes to copy a row out, in numbers."""
 LAWS = {law.name.lower(): law for law in noise.Law}
 """Unit noises by the names that laws have for them."""
 
@@ -127,6 +131,7 @@ class ExactSums:
     clip : L
     bound, intercept : R and B, public
     largest : the largest number of units that a node may have, public
+    compiled : whether Numba makes them: the same bits, sooner
     """
 
     problem: Problem
@@ -134,6 +139,7 @@ class ExactSums:
     bound: float
     intercept: float
     largest: int
+    compiled: bool = False
 
     @cached_property
     def grids(self) -> Grids:
@@ -143,7 +149,7 @@ class ExactSums:
     @cached_property
     def rows(self) -> GridRows:
         """The records on their grid."""
-        return on_grid(self.problem.shards.X, self.grids, over="clip")
+        return replace(on_grid(self.problem.shards.X, self.grids, over="clip"), compiled=self.compiled)
 
     @cached_property
     def slope(self) -> Slope:
@@ -207,11 +213,17 @@ class ExactProducts:
         return self.sums.total(np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows, counts)
 
 
-def exact_sums(problem: Problem, release: Release, row_norm: float, intercept: float, largest: int) -> Sums:
-    """The sums that a release is made of."""
+def exact_sums(
+    problem: Problem, release: Release, row_norm: float, intercept: float, largest: int, reads: float = 0.0
+) -> Sums:
+    """The sums that a release is made of; `reads` is how many units a run is going to sum up, about."""
     if isinstance(release.sampling, Products):
         return ExactProducts(problem, release.sampling, largest)
-    return ExactSums(problem, release.clip, row_norm, intercept, largest)
+    numbers = problem.shards.X.shape[1]
+    if not isinstance(problem.shards.X, np.ndarray):
+        numbers = problem.shards.X.nnz / max(1, problem.shards.X.shape[0])
+    compiled = reads * (numbers + COPYING) >= READS
+    return ExactSums(problem, release.clip, row_norm, intercept, largest, compiled)
 
 
 @dataclass(frozen=True, eq=False)

@@ -145,7 +145,7 @@ class Complete(Graph):
 
     def __init__(self, n: int) -> None:
         object.__setattr__(self, "name", "complete")
-        object.__setattr__(self, "n", _whole("the number of nodes", n, 1))
+        object.__setattr__(self, "n", _whole("the number of nodes", n, 1, within.NODES))
 
     @cached_property
     def edges(self) -> IntArray:
@@ -358,7 +358,7 @@ def _graph(name: str, links: Callable[..., IntArray]) -> Callable[..., Graph]:
 
     @wraps(links)
     def graph(n: int, **parameters: Any) -> Graph:
-        return Graph(name, n, links(_whole("the number of nodes", n, 1), **parameters))
+        return Graph(name, n, links(_whole("the number of nodes", n, 1, within.NODES), **parameters))
 
     return graph
 

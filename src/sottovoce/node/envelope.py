@@ -58,8 +58,7 @@ NONCE, TAG, SIGNATURE = 12, 16, 64
 OVERHEAD = len(MARK) + NONCE + TAG
 LONGEST = 1 << 14
 """Bytes of an introduction: a certificate takes some thousand."""
-_MARK = len(MARK)
-_NONCE, _SEALED = slice(_MARK, _MARK + NONCE), slice(_MARK + NONCE, None)
+_HEAD = len(MARK) + NONCE
 REMEMBERED = 1024
 """Envelopes of a peer that would be known again; older ones are of rounds that are over."""
 
@@ -182,14 +181,9 @@ class _Pair:
         self.hedge = secret(f"nonces of {out}")
         self.nonces = blake2b(key=self.hedge, digest_size=NONCE)
         self.noise = secret("noise")
-        self._order: deque[bytes] = deque()
         self.recent: set[bytes] = set()
-
-    def remember(self, nonce: bytes) -> None:
-        self.recent.add(nonce)
-        self._order.append(nonce)
-        if len(self._order) > REMEMBERED:
-            self.recent.discard(self._order.popleft())
+        self.order: deque[bytes] = deque()
+        """Nonces of envelopes that were opened."""
 
 
 class Envelope:
@@ -326,21 +320,25 @@ class Envelope:
 
     def open(self, peer: int, topic: str, sealed: bytes | memoryview, reply: bool = False) -> bytes:
         """The letter in an envelope that this very node sealed for this one, under this topic, and only once."""
-        pair = self._known(peer)
-        if len(sealed) < OVERHEAD or sealed[:_MARK] != MARK:
+        pair = self._pairs.get(peer) or self._known(peer)
+        head = bytes(sealed[:_HEAD])
+        if len(sealed) < OVERHEAD or not head.startswith(MARK):
             raise Refused(Code.FORMAT, "this is no envelope of sottovoce: it does not begin with its mark")
-        nonce = bytes(sealed[_NONCE])
+        nonce = head[len(MARK) :]
         if nonce in pair.recent:
             raise Refused(Code.REPLAY, f"an envelope of node '{self.nodes[peer]}' came a second time; refused")
         try:
-            letter = pair.opens.decrypt(nonce, memoryview(sealed)[_SEALED], _context(topic, reply))
+            letter = pair.opens.decrypt(nonce, memoryview(sealed)[_HEAD:], _context(topic, reply))
         except InvalidTag:
             raise Refused(
                 Code.SEAL,
                 f"an envelope in the name of node '{self.nodes[peer]}' does not open: it was not sealed by that node "
                 "for this one, in this run and for this purpose, or was changed on its way; refused",
             ) from None
-        pair.remember(nonce)
+        pair.recent.add(nonce)
+        pair.order.append(nonce)
+        if len(pair.order) > REMEMBERED:
+            pair.recent.discard(pair.order.popleft())
         return letter
 
     # -- what a third party must believe --

@@ -86,7 +86,13 @@ def round_in(payload: bytes) -> int:
 
 def own_proof(secret: bytes, run: str, t: int, message: str) -> bytes:
     """What only the sender of a message can have made: shown to an old copy of its folder, it knows its own future."""
-    return blake2b(f"{run} {t} {message}".encode(), key=secret, digest_size=PROOF, person=b"own message").digest()
+    proof = _proving(secret, run)
+    proof.update(f"{t} {message}".encode())
+    return proof.digest()
+
+
+def _proving(secret: bytes, run: str) -> blake2b:
+    return blake2b(f"{run} ".encode(), key=secret, digest_size=PROOF, person=b"own message")
 
 
 class Links:
@@ -115,12 +121,13 @@ class Links:
         self.last = run.step(run.T + 1) - 1
         """The last step."""
         self._released, self._secret, self._digest, self._mark = released, secret, run.digest, run.mark
+        self._proving = _proving(secret, run.digest)
         met = run.neighbours(me)
         self.peers = {j: said for j, (said, _) in met.items()}
         """Every node that this one ever speaks with, and at which steps it speaks."""
         self.hears = {j: heard for j, (_, heard) in met.items()}
         """And at which steps each of them does."""
-        self._shape, self._size, self._room = run.shape, size_of(run.shape), 2 * KEPT * len(self.peers) + 2
+        self._shape, self._size = run.shape, size_of(run.shape)
         self._when = {j: frozenset(steps) for j, steps in self.peers.items()}
         self._whence = {j: frozenset(steps) for j, steps in self.hears.items()}
         self._whom: dict[int, list[int]] = {}
@@ -148,6 +155,7 @@ class Links:
         self._abouts: dict[int, bytes] = {}
         self._own: dict[int, str] = {}  # round -> hash of what this node said lately
         self._last: dict[int, list[int]] = {j: [] for j in self.peers}
+        self._lacked: dict[int, int] = {}  # step -> how many peers may lack what this node said at it
         self._strangers: dict[int, Stranger] = {}
         self.question = os.urandom(QUESTION).hex()
         """What a hello must say back to count."""
@@ -158,7 +166,7 @@ class Links:
         self._lock = RLock()
         self._changed, self._waiting = Condition(self._lock), 0
         for step, payload in sorted(({run.step(t): p for t, p in saved.outbox.items()} | passed).items()):
-            self.post(step, payload)
+            self._keep(step, payload)
 
     # -- this node's own messages --
 
@@ -168,24 +176,30 @@ class Links:
     def post(self, t: int, payload: bytes) -> None:
         """Hand a message out from now on; it is on the disk already."""
         with self._lock:
-            for old in self.stale(t) if len(self._outbox) > self._room else ():
-                del self._outbox[old], self._abouts[old]
-            for peer in self._whom.get(t, ()):
-                self._last[peer] = [*self._last[peer][1 - KEPT :], t]
-            digest = payload[-CHECK:].hex()
-            self._outbox[t], self._own[t], self._said = payload, digest, max(t, self._said)
-            self._abouts[t] = _ABOUT.pack(own_proof(self._secret, self._digest, t, digest), 0)
-            if len(self._own) > 2 * STRETCH:
-                del self._own[next(iter(self._own))]  # the ledger has it
+            for old in self.stale(t):
+                del self._outbox[old], self._abouts[old], self._lacked[old]
+            self._keep(t, payload)
+
+    def _keep(self, t: int, payload: bytes) -> None:
+        """Hold a message for those who may lack it, each until two later ones of its link are held."""
+        whom, digest = self._whom.get(t, ()), payload[-CHECK:].hex()
+        for peer in whom:
+            last = self._last[peer]
+            last.append(t)
+            if len(last) > KEPT:
+                self._lacked[last.pop(0)] -= 1
+        self._lacked[t] = len(whom)
+        self._outbox[t], self._own[t], self._said = payload, digest, max(t, self._said)
+        proof = self._proving.copy()
+        proof.update(f"{t} {digest}".encode())
+        self._abouts[t] = _ABOUT.pack(proof.digest(), 0)
+        if len(self._own) > 2 * STRETCH:
+            del self._own[next(iter(self._own))]  # the ledger has it
 
     def stale(self, t: int) -> list[int]:
-        """Which kept messages no peer can lack any more once the release of a step is; told when there are some."""
+        """Which kept messages no peer can lack any more; they go with the release of a step."""
         with self._lock:
-            if len(self._outbox) <= self._room or self.run.at(t)[1]:
-                return []
-            mine = self._whom.get(t, ())
-            needed = {r for peer, last in self._last.items() for r in (last[1 - KEPT :] if peer in mine else last)}
-            return [r for r in self._outbox if r not in needed][: len(self._outbox) - self._room]
+            return [] if self.run.at(t)[1] else [step for step, peers in self._lacked.items() if not peers]
 
     def hello(self, peer: int) -> bytes:
         """Who this node is, what it saw from the peer, and what the peer may lack."""
@@ -266,7 +280,8 @@ class Links:
                 )
             with self._lock:
                 t = self._opened(peer, data, reply)
-                self.nudge()
+                if self._waiting:
+                    self._changed.notify_all()
             return t
         except NetworkError as error:
             with self._lock:
@@ -316,7 +331,7 @@ class Links:
             return self._outbox.get(t, b"") if self.owes(peer, t) else b""
 
     def _opened(self, peer: int, data: bytes | memoryview, reply: bool) -> int:
-        kind = data[: len(REFUSES)]
+        kind = bytes(data[: len(REFUSES)])
         if kind == INTRODUCES:
             self._meet(peer, bytes(data))
             return MEETING
@@ -366,7 +381,7 @@ class Links:
         except struct.error:
             raise Refused(Code.FORMAT, f"node {peer} sent a letter without a message; refused") from None
         start = _ABOUT.size + length
-        voucher, payload = letter[_ABOUT.size : start], letter[start:]
+        voucher, payload = letter[_ABOUT.size : start] if length else b"", letter[start:]
         t = round_of(payload)
         if not 1 <= t <= self.last:
             self._take_notice(peer, t, payload)
@@ -390,8 +405,9 @@ class Links:
             self._notices[peer].add(t)
 
     def _take_message(self, peer: int, t: int, payload: bytes, proof: bytes, voucher: bytes) -> None:
-        name, when, spoken = self.run.nodes[peer], self.run.when, t in self._whence[peer]
-        bound = self.run.bound(peer, t) if spoken else math.inf
+        run, name, when = self.run, self.run.nodes[peer], self.run.when
+        spoken = t in self._whence[peer]
+        bound = run.bound(peer, t) if spoken else math.inf
         digest = expect(payload, Header(self._mark, t, peer), self._shape, bound, when).digest.hex()
         if not spoken:
             raise Refused(
@@ -412,7 +428,7 @@ class Links:
         self._check_voucher(peer, t, digest, voucher)
         box[t] = payload
         if t > latest:
-            at, part = self.run.at(t)
+            at, part = run.at(t)
             self._seen[peer], self._latest[peer] = Mark(at, digest, proof.hex(), part), t
 
     def _check_voucher(self, peer: int, t: int, digest: str, voucher: bytes) -> None:
@@ -422,9 +438,11 @@ class Links:
             got[t] = digest
             return
         hashes, signature = voucher[SIGNATURE:], voucher[:SIGNATURE]
-        said = {r: hashes[i * CHECK : (i + 1) * CHECK].hex() for i, r in enumerate(stretch)}
-        got = {r: got.get(r, said[r]) for r in stretch} | {t: digest}  # what was skipped did not come
-        right = len(hashes) == CHECK * len(stretch) and got == said
+        text = hashes.hex()
+        said = [text[i : i + 2 * CHECK] for i in range(0, len(text), 2 * CHECK)]
+        came = [*(got.get(r) for r in stretch[:-1]), digest]
+        right = len(hashes) == CHECK * len(stretch) == CHECK * len(came)
+        right = right and all(b in (a, None) for a, b in zip(said, came, strict=True))  # what was skipped did not come
         mine = self._vouched(self.run.nodes[self.me], stretch, hashes)
         if not right or not self.envelope.verify(peer, signature, *mine):
             raise Refused(
@@ -532,8 +550,9 @@ class Links:
             self._mixed = t
             self._said = max(t, self._said)
             for box in self._inbox.values():
-                for old in [r for r in box if r <= t] if box else ():
-                    del box[old]
+                if box:
+                    for old in [r for r in box if r <= t]:
+                        del box[old]
 
     @property
     def seen(self) -> dict[int, Mark]:

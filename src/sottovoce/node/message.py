@@ -181,7 +181,7 @@ def round_of(payload: bytes) -> int:
     """The round that a message says it is of."""
     if len(payload) < _HEAD.size:
         raise Refused(Code.FORMAT, f"a message of {len(payload)} bytes was cut short: even its head is longer")
-    return int(_HEAD.unpack_from(payload)[5])
+    return int.from_bytes(payload[_ROUND : _ROUND + 8], "little")
 
 
 @lru_cache(maxsize=16)

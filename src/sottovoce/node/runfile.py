@@ -162,6 +162,8 @@ class Run:
 
     def bound(self, i: int, step: int) -> float:
         """How long the message of node i at a step can be."""
+        if self.parts == 1:
+            return self._longest[step - 1]
         t, part = self.at(step)
         return self._longest[t - 1] * (1.0 if part == 0 else self._share(t, part, i))
 

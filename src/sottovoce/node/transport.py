@@ -45,7 +45,7 @@ class NodeTransport(ABC):
         self.links, self.skips = links, skips
         self.timeout = links.run.timeout
         skips.on_change, skips.waited = links.nudge, self._waited
-        self._awaited: tuple[int, tuple[int, ...], Stopwatch] | None = None
+        self._awaited: tuple[int, tuple[int, ...], float] = MEETING, (), 0.0
 
     @abstractmethod
     def send(self, peer: int, payload: bytes) -> None:
@@ -60,13 +60,16 @@ class NodeTransport(ABC):
     ) -> dict[int, bytes]:
         """Give a round's message to all of its peers at once, and get theirs; raises `Paused` where one is gone."""
         step, hears = self.links.run.step(t, part), tuple(peers if hears is None else hears)
-        self._awaited = step, hears, Stopwatch()
+        skipped = self.skips.skipped
+        self._awaited = step, hears, time.monotonic()
         for peer in peers:
-            if not self.skips.skipped(t, peer):
+            if not skipped(t, peer):
                 self.send(peer, payload)
-        heard = {peer: self._wait_for(step, peer, payload if peer in peers else b"", self.timeout) for peer in hears}
+        heard = {}
+        for peer in hears:
+            heard[peer] = self._wait_for(step, peer, payload if peer in peers else b"", self.timeout)
         self._settle(t)
-        return {peer: p for peer, p in heard.items() if p is not None and not self.skips.skipped(t, peer)}
+        return {peer: p for peer, p in heard.items() if p is not None and not skipped(t, peer)}
 
     def waiting(self, t: int) -> tuple[tuple[int, ...], float]:
         """The peers whose messages of round t, or words on them, this node lacks, and for how many seconds it waits."""
@@ -75,10 +78,10 @@ class NodeTransport(ABC):
 
     def _late(self, t: int) -> tuple[tuple[int, ...], float]:
         """The same of messages alone."""
-        step, hears, watch = self._awaited or (MEETING, (), Stopwatch())
-        if self.links.run.at(step)[0] != t:
+        step, hears, since = self._awaited
+        if not hears or self.links.run.at(step)[0] != t:
             return (), 0.0
-        return tuple(peer for peer in hears if self.links.heard(step, peer) is None), watch.since()
+        return tuple(peer for peer in hears if self.links.heard(step, peer) is None), time.monotonic() - since
 
     def _waited(self, t: int, peer: int) -> float:
         """For how many seconds this node has waited for a peer's message of a round."""
@@ -104,8 +107,6 @@ class NodeTransport(ABC):
         Whoever speaks in an exchange is answered by the other's message. Who only listens says hello again: both hellos
         have the last messages of a link with them, of which one may have got lost.
         """
-        if (answer := self.links.heard(step, peer)) is not None:
-            return answer
         watch, sent, t = Stopwatch(), 0.0, self.links.run.at(step)[0]
         while (answer := self.links.heard(step, peer)) is None:
             if self.skips.skipped(t, peer):
@@ -153,12 +154,8 @@ class Stopwatch:
     LONGEST = 10 * LOOK  # no look at the clock comes later than this, unless the process was stopped
 
     def __init__(self) -> None:
-        self._last = self._first = time.monotonic()
+        self._last = time.monotonic()
         self._waited = 0.0
-
-    def since(self) -> float:
-        """Seconds since it was started, whatever happened meanwhile."""
-        return time.monotonic() - self._first
 
     def read(self) -> float:
         """How long by now."""

@@ -247,12 +247,47 @@ def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None, secure
         if reason is not None:
             raise PrivacyError(reason)
         longest = spec.problem.row_norm if shape is None else shape.reach
-        sums = exact_sums(problem, release, longest, spec.problem.intercept, int(shards.sizes.max()))
+        batches = np.array([sampling.batch(int(q)) for q in shards.sizes])
+        bounds = longest, spec.problem.intercept, int(shards.sizes.max())
+        sums = exact_sums(problem, release, *bounds, reads=float(spoken @ batches))
         drawn = int(schedule.starts[-1]) * numbers
         draws = SecureDraws(release, sums, keys, shards.sizes, numbers, compiled=drawn >= WORTH)
     job = Job(problem, method, schedule, release, draws)
     mapped = (shape, origin) if shape is not None else ()
     return Prepared(spec, job, public, tuple(claims), streams.seeded, *mapped)
+
+
+def renoised(known: Prepared, spec: Spec, secure: bool = True) -> Prepared | None:
+    """A prepared run with another noise: problem, schedule and method, which are most of the work, are shared.
+
+    None where more than the noise is different, or the noise is in more than the release.
+    """
+    job, draws = known.job, known.job.draws
+    shared = known.spec.but(privacy__noise=spec.privacy.noise) == spec and known.shape is None
+    if not shared or not isinstance(draws, Draws) or not known.seeded or isinstance(job.method, Statistics):
+        return None
+    n, sizes, schedule = job.problem.shards.n, job.problem.shards.sizes, job.schedule
+    unit = replace(job.release, sigma=job.release.law.units(n))
+    of = Circumstances(
+        unit,
+        sizes,
+        schedule.participations(),
+        spec.privacy.delta,
+        known.public["iota"],
+        spec.algorithm.rounds,
+        schedule.turns,
+    )
+    sigma, claims = spec.privacy.noise.scales(of)
+    release = replace(unit, sigma=sigma)
+    public = known.public.copy()
+    public["theorem1"] = [claim.report(scale) for claim, scale in zip(claims, sigma, strict=False)]
+    return replace(
+        known,
+        spec=spec,
+        job=replace(job, release=release, draws=replace(draws, release=release)),
+        public=public,
+        claims=tuple(claims),
+    )
 
 
 def attendance(schedule: Schedule) -> Attendance | None:
@@ -301,8 +336,8 @@ def check_rows(spec: ProblemSpec, shards: Shards, refuse: bool = False) -> None:
         worst = math.sqrt(max(0.0, float(shards.norms[over[0]]) ** 2 - spec.intercept**2))
         raise DataError(
             f"{over.size} of {len(shards.y)} rows are over the public bound {spec.row_norm:g} (row {over[0]} has norm "
-            f"{worst:.4g}); scale the rows (--unit-rows), give a larger bound (--row-norm), or have their subgradients "
-            "clipped (--on-violation clip)"
+            f"{worst:.4g}); bring columns to a common scale by public bounds, give a larger bound (row_norm), or have "
+            "their subgradients clipped (on_violation='clip')"
         )
 
 

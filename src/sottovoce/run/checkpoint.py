@@ -35,9 +35,7 @@ class Checkpoint:
     def __init__(self, folder: str | Path, spec: Spec, shards: Shards) -> None:
         if spec.seed is None:
             raise SpecError("a run without a seed keeps its noise key nowhere and cannot be resumed; give a seed")
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        self.path = folder / "checkpoint.npz"
+        self.path = Path(folder) / "checkpoint.npz"
         self.digest = run_digest(spec, shards)
 
     def read(self) -> tuple[int, State | None, History]:
@@ -56,6 +54,7 @@ class Checkpoint:
 
     def write(self, t: int, state: State, history: History) -> None:
         """Replace the checkpoint, whole."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
         buffer = io.BytesIO()
         head = json.dumps({"digest": self.digest, "t": t, "history": history.rows})
         np.savez(buffer, head=np.array(head), **state._asdict())

@@ -253,11 +253,7 @@ class Result:
         del head["history"]
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            for name in OF_ONE_RUN:  # the head first: without it there is no result
-                (folder / name).unlink(missing_ok=True)
-            for name, content in files.items():
-                write_atomically(folder / name, content)
-            write_atomically(folder / HEAD, _text(head))
+            _replace_all(folder, files | {HEAD: _text(head)})
         except OSError as error:
             raise DataError(
                 f"the result cannot be written to '{folder}' ({error.strerror or error}); give a folder that may be "
@@ -453,16 +449,40 @@ def _arrays(path: Path, public: Any) -> dict[str, Array]:
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Write a file whole or not at all, also when the machine stops in the middle."""
+    part = _part(path, content)
+    try:
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _part(path: Path, content: bytes) -> Path:
+    """The content on the disk, beside the file that it is to be."""
     beside = path.with_name(path.name + ".part")
     try:
         with open(beside, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(beside, path)
     except BaseException:
         beside.unlink(missing_ok=True)
         raise
+    return beside
+
+
+def _replace_all(folder: Path, files: Mapping[str, bytes]) -> None:
+    """One run's files in the place of another's, the head last; until all are on the disk nothing is taken away."""
+    parts: dict[str, Path] = {}
+    try:
+        for name, content in files.items():
+            parts[name] = _part(folder / name, content)
+        for name in OF_ONE_RUN:  # the head first: without it there is no result
+            (folder / name).unlink(missing_ok=True)
+        for name, part in parts.items():
+            os.replace(part, folder / name)
+    finally:
+        for part in parts.values():
+            part.unlink(missing_ok=True)
 
 
 def environment(engine: str, seconds: float, runs: int = 1, spec: Spec | None = None) -> dict[str, Any]:

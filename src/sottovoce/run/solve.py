@@ -19,7 +19,7 @@ from sottovoce.errors import SpecError
 from sottovoce.privacy.statement import PrivacyStatement
 from sottovoce.problem.objective import Problem
 from sottovoce.problem.shards import Shards
-from sottovoce.run.build import Prepared, prepare
+from sottovoce.run.build import Prepared, prepare, renoised
 from sottovoce.run.checkpoint import Checkpoint
 from sottovoce.run.result import History, Observation, Result, environment
 from sottovoce.run.spec import Execution, Spec
@@ -138,11 +138,13 @@ def together(
     if keeper is not None and len(specs) > 1:
         raise SpecError("runs side by side keep no checkpoint; run them one by one")
     first = prepare(specs[0], shards, secure=secure)
-    schedules = {specs[0].seed: first.job.schedule}
+    firsts = {specs[0].seed: first}
     prepared = [first]
     for spec in specs[1:]:
-        prepared.append(prepare(spec, shards, schedules.get(spec.seed), secure))
-        schedules.setdefault(spec.seed, prepared[-1].job.schedule)
+        like = firsts.get(spec.seed)
+        other = None if like is None else renoised(like, spec)
+        prepared.append(other or prepare(spec, shards, None if like is None else like.job.schedule, secure))
+        firsts.setdefault(spec.seed, prepared[-1])
     if "schedule_seed" in first.public:  # one schedule for all of them
         for each in prepared[1:]:
             each.public["schedule_seed"] = first.public["schedule_seed"]
@@ -151,7 +153,7 @@ def together(
             allow(each.statement)
     jobs, T, looks = [p.job for p in prepared], specs[0].algorithm.rounds, execution.observations
     engine = choose(execution.engine, jobs[0], execution.runs)
-    if len(schedules) > 1 and not engine.seeds:
+    if len(firsts) > 1 and not engine.seeds:
         raise SpecError(f"the {engine.name} engine runs side by side what has the same seed; run a sweep")
     optima = [float("nan")] * len(specs) if f_star is None else f_star
     histories = [History() for _ in specs]

@@ -1,7 +1,10 @@
-"""The fast parts again, compiled: noise from words, and what the loops of an engine need of the exact sums.
+"""The fast parts again, compiled: noise from words, products with rows, and what the loops of an engine need.
 
 Noise is approximated as in `noise`, with polynomials in place of library calls; both are within the error bound, so the
 releases are the same, bit for bit. Its loops are written so that LLVM vectorises them: no branches, only selections.
+
+Products with rows (`dense_margins` …) are exact on their grids in any order, so that they may be vectorised in any, and
+are the bits of the matrix products of `sums`. They read rows where they lie, which a matrix product cannot.
 
 `round_row`, `truncated`, `exp` and `put_on_grid` are for the loops of an engine. They take no liberties with rounding,
 and give the bits of their NumPy twins `noise.rounded`, `sums.truncated`, `functions.exp` and `Grids.model`. An engine
@@ -21,6 +24,8 @@ exact = njit(nogil=True, _nrt=False, fastmath=False)
 # within the error bound either way; a division that could raise an exception would not be vectorised
 close = njit(nogil=True, _nrt=False, fastmath={"contract"}, error_model="numpy")
 entry = njit(nogil=True, _nrt=False, fastmath={"contract"}, error_model="numpy", cache=True)
+# of sums without an error any order is right
+any_order = njit(nogil=True, _nrt=False, fastmath={"reassoc", "contract"}, error_model="numpy", cache=True)
 u64, i64, f64 = np.uint64, np.int64, np.float64
 
 SQRT_HALF = f64(math.sqrt(0.5)).view(i64).item()  # its bits
@@ -124,6 +129,46 @@ def round_rows(sums, shifts, noise, error, out):
     for i in range(len(sums)):
         doubts += round_row(sums[i], shifts[i], noise[i], error[i], out[i])
     return doubts
+
+
+@any_order
+def dense_margins(X, rows, x, out):
+    """out = X[rows] @ x; rows are places in X, none of them negative."""
+    for e in range(len(rows)):
+        row, u = X[u64(rows[e])], 0.0
+        for j in range(len(row)):
+            u += row[j] * x[j]
+        out[e] = u
+
+
+@any_order
+def dense_pull(X, rows, slopes, out):
+    """out += X[rows].T @ slopes."""
+    for e in range(len(rows)):
+        row, slope = X[u64(rows[e])], slopes[e]
+        if slope != 0.0:
+            for j in range(len(row)):
+                out[j] += slope * row[j]
+
+
+@any_order
+def sparse_margins(values, indices, indptr, rows, x, out):
+    """As `dense_margins`, of CSR rows."""
+    for e in range(len(rows)):
+        row, u = u64(rows[e]), 0.0
+        for place in range(u64(indptr[row]), u64(indptr[row + u64(1)])):
+            u += values[place] * x[u64(indices[place])]
+        out[e] = u
+
+
+@any_order
+def sparse_pull(values, indices, indptr, rows, slopes, out):
+    """As `dense_pull`, of CSR rows."""
+    for e in range(len(rows)):
+        row, slope = u64(rows[e]), slopes[e]
+        if slope != 0.0:
+            for place in range(u64(indptr[row]), u64(indptr[row + u64(1)])):
+                out[u64(indices[place])] += slope * values[place]
 
 
 @exact

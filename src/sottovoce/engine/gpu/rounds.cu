@@ -33,6 +33,11 @@ INSIDE float warp_sum(float v) {
   for (int step = 16; step > 0; step >>= 1) v += __shfl_xor_sync(0xffffffffu, v, step);
   return v;
 }
+INSIDE float root(float x) {  // of a number over 0, to the last bit but one
+  float found;
+  asm("sqrt.approx.f32 %0, %1;" : "=f"(found) : "f"(x));
+  return found;
+}
 INSIDE float once(const float* from) { return __ldcg(from); }  // not to be kept in the nearest cache
 INSIDE void ask_word(u32* to, const u32* from) {  // from memory to the chip, meanwhile
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"((u32)__cvta_generic_to_shared(to)), "l"(from) : "memory");
@@ -66,6 +71,7 @@ INSIDE float of_bits(u32 w) { float x; memcpy(&x, &w, 4); return x; }
 INSIDE u32 bits_of(float x) { u32 w; memcpy(&w, &x, 4); return w; }
 INSIDE u32 turned(u32 x, int by) { return (x << by) | (x >> (32 - by)); }
 INSIDE float warp_sum(float v) { return v; }
+INSIDE float root(float x) { return sqrtf(x); }
 INSIDE float once(const float* from) { return *from; }
 INSIDE void ask_word(u32* to, const u32* from) { *to = *from; }
 INSIDE void asked_is_here() {}
@@ -123,7 +129,7 @@ INSIDE float radius_of(u32 w) {  // sqrt(-2 ln u), u = (w + 1/2)/2^32
   p = p * f - 0.666701198f;
   p = p * f + 1.00000727f;
   p = p * f - 1.99999988f;
-  return sqrtf(p * f - 1.3862943611198906f * octaves);
+  return root(p * f - 1.3862943611198906f * octaves);
 }
 
 INSIDE void direction_of(u32 w, float& x, float& y) {  // cosine and sine of 2 pi w/2^32
@@ -587,7 +593,7 @@ INSIDE void general(const Run& run, const Turn& turn, float* Z) {
 
 struct Slot { Place place[2]; Numbers at[2]; Slept slept[2]; float w[4]; };
 struct Rows { float a[PER][2], b[PER][2]; About about_a, about_b; };
-struct Rings { Turn turns[8]; Slot slots[4]; };
+struct Rings { Run run; Turn turns[8]; Slot slots[4]; };
 #define WORDS_OF_TURN ((int)(sizeof(Turn) / 4))
 #define WORDS_OF_SLOT ((int)(sizeof(Slot) / 4))
 
@@ -930,9 +936,12 @@ INSIDE void crowd(const Run& run, const Turn& turn, int half, float* Z, const fl
 }
 
 KERNEL BOUNDED rounds(const Run* runs) {
-  const Run run = runs[BLOCK_NUMBER];
-  int half = (int)((run.m + 1) / 2), n = (int)run.n, numbers_of_z = (int)(run.n * run.m);
   Rings* rings = (Rings*)ROOM;
+  for (int w = THREAD; w < (int)(sizeof(Run) / 4); w += THREADS)
+    ((u32*)&rings->run)[w] = ((const u32*)(runs + BLOCK_NUMBER))[w];
+  BARRIER();
+  const Run& run = rings->run;  // not in registers, which are for the work
+  int half = (int)((run.m + 1) / 2), n = (int)run.n, numbers_of_z = (int)(run.n * run.m);
   Stage* stage = (Stage*)(rings + 1);
   float *partial = (float*)(stage + 1), *loudness = partial + CROWD * WARPS, *Z = ON_CHIP ? loudness + 2 * n : run.z;
   for (int i = THREAD; i < n; i += THREADS) { loudness[i] = run.loud[i]; loudness[n + i] = run.share[i]; }

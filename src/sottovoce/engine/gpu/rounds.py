@@ -335,7 +335,7 @@ def _threads(machine: Machine, m: int) -> int:
 def _beside(n: int, warps: int) -> int:
     """Bytes on the chip beside z: the rings, the stage, partial sums of margins, two numbers a node."""
     place, numbers, slept, about, turn = (struct(s).itemsize for s in ("Place", "Numbers", "Slept", "About", "Turn"))
-    rings = 8 * turn + 4 * (2 * (place + numbers + slept) + 16)
+    rings = struct("Run").itemsize + 8 * turn + 4 * (2 * (place + numbers + slept) + 16)
     return rings + CROWD * (place + numbers + slept + about) + 4 * (CROWD * warps + 2 * n)
 
 

@@ -13,10 +13,12 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.engine.kernel import CYCLIC, FIXED, L2_BALL, MATRIX, POISSON, SEPARABLE
+from sottovoce.engine.kernel import CYCLIC, FIXED, INJECTED, L2_BALL, MATRIX, POISSON, SEPARABLE
+from sottovoce.engine.kernel.bundles import bundle
 
 njit: Any = numba.njit  # its types do not know of all of these
-INSIDE = {"nogil": True, "_nrt": False, "no_cfunc_wrapper": True}
+OUTSIDE = {"nogil": True, "_nrt": False, "no_cfunc_wrapper": True, "error_model": "numpy", "cache": True}
+INSIDE = {**OUTSIDE, "no_cpython_wrapper": True, "cache": False}
 inlined = njit(inline="always", _nrt=False)
 exact = njit(**INSIDE, fastmath=False)
 """Every rounding as in NumPy; it must be said, or Numba gives a function the liberties of its caller."""
@@ -28,6 +30,8 @@ folded = njit(**INSIDE, fastmath=LIBERTIES, forceinline=True)
 """As `compiled`, for what is done for every record: to hand `Data` over to a function takes longer than a short row."""
 fast = njit(**INSIDE, fastmath=True)
 
+NONE = np.int64(0)
+"""Where something is counted from: of a literal 0 Numba would make a type of its own, and compile everything twice."""
 BLOCK = 1024
 """Counters made at a time: two stretches of as many normals."""
 LANES = 64
@@ -51,6 +55,7 @@ REVISITS = 3
 """Visits to a node in a block, on average, from which on it pays."""
 
 
+@bundle
 class Data(NamedTuple):
     """Everybody's records, flat; the arrays of the other storage are empty."""
 
@@ -71,6 +76,7 @@ class Data(NamedTuple):
     """Empty where units are places."""
 
 
+@bundle
 class Plan(NamedTuple):
     """The schedule; weights[corners[p]:] is pattern p, row by row, group after group."""
 
@@ -91,6 +97,7 @@ class Plan(NamedTuple):
     """The radius of clipped differences, or how many values are trimmed at each end."""
 
 
+@bundle
 class Steps(NamedTuple):
     """a_t, γ_t, s_t = ιA_t of rounds 1 … T, and the prefix sums of `LazySum`; axis 0: distinct sequences."""
 
@@ -106,6 +113,7 @@ class Steps(NamedTuple):
     """(R,) the sequences of each variant."""
 
 
+@bundle
 class Model(NamedTuple):
     """The regulariser, the distance and the loss; arrays have one number a variant."""
 
@@ -132,6 +140,7 @@ class Model(NamedTuple):
     outputs: int
 
 
+@bundle
 class Noise(NamedTuple):
     """Where draws come from: counters (two words a purpose), or arrays for the rounds at hand."""
 
@@ -160,8 +169,9 @@ class Noise(NamedTuple):
     every: Any
 
 
+@bundle
 class Tiles(NamedTuple):
-    """What rounds looked at ahead need; empty, and `stretch` 0, where they are not."""
+    """What rounds need that are looked at ahead and gone through in parts."""
 
     stretch: int
     """Counters that go through a block of rounds together."""
@@ -184,6 +194,7 @@ class Tiles(NamedTuple):
     """The copies, flat."""
 
 
+@bundle
 class Scratch(NamedTuple):
     """Working memory of one call. An active node has a spot: its place in the round, or in the rounds looked at."""
 
@@ -235,7 +246,27 @@ class Scratch(NamedTuple):
     mean: Any
     kept: Any
     """(m,) the mean of one unit on its way, where units have several rows; zero in between."""
-    tiles: Tiles
+    tiles: Tiles | None
+
+
+class Kind(NamedTuple):
+    """What kind of a run it is: what of the kernel it needs. The rest is None, and is not even compiled.
+
+    That is for the time that compiling takes, and for nothing else: with everything in it the kernel runs any job.
+    """
+
+    few: bool | None
+    """Whether a round may be of few records at a node, which are glanced at; otherwise batches are summed up."""
+    tiles: Tiles | None
+    """For rounds that are looked at ahead and gone through in parts."""
+    robust: bool | None
+    """Whether messages are averaged so that liars are bounded."""
+    pairs: bool | None
+    """Whether all nodes share secrets with all."""
+    joint: bool | None
+    """Whether a record is more than a row and a slope: several rows or several outputs."""
+    bent: bool | None
+    """Whether x(z) is more than a multiple of z, or the proximal step more than a division."""
 
 
 class Part(NamedTuple):
@@ -246,6 +277,8 @@ class Part(NamedTuple):
     half: int
     copies: bool
     """Whether they are copies of touched coordinates: without sums, and without a second half."""
+    later: bool
+    """Whether slopes are known already, from a pass over copies."""
     known: int
     """Spots of the rounds that were looked at together."""
 
@@ -260,10 +293,10 @@ def make_scratch(data: Data, plan: Plan, model: Model, noise: Noise, shape: tupl
     R, _, m = shape
     rows = int(np.diff(data.starts).max()) if len(data.starts) else 1
     most = int(np.diff(data.offsets).max())
-    glances, few = _glances(data, model), FEW if data.sparse else 1
-    glances = glances and plan.averaging == MATRIX  # else messages are made in whole before they are averaged
-    ahead = glances and noise.sampler in (FIXED, POISSON, CYCLIC) and int(noise.batch.max()) <= few and not noise.pairs
-    tiles = _make_tiles(shape, ahead and data.sparse and model.kind == SEPARABLE and 16 * math.prod(shape) > LARGE)
+    few = may_be_few(data, plan, model, noise)
+    ahead = few and noise.sampler in (FIXED, POISSON, CYCLIC) and int(noise.batch.max()) <= most_of_few(data)
+    ahead = ahead and not noise.pairs
+    tiled = ahead and data.sparse and model.kind == SEPARABLE and 16 * math.prod(shape) > LARGE
     widest, spots = plan.widest, max(plan.widest, SPOTS if ahead else 0)
     return Scratch(
         x=np.empty(m),
@@ -276,7 +309,7 @@ def make_scratch(data: Data, plan: Plan, model: Model, noise: Noise, shape: tupl
         mixed=np.empty((1 if plan.flat.all() else widest, BLOCK)),
         counters=all_counters(m),
         where=np.arange(m, dtype=np.int32),
-        glances=glances,
+        glances=few,
         ahead=ahead,
         before=np.zeros(spots, np.int64),
         keys=np.zeros((spots, 2), np.uint32),
@@ -296,28 +329,49 @@ def make_scratch(data: Data, plan: Plan, model: Model, noise: Noise, shape: tupl
         slopes=np.zeros((rows, model.outputs)),
         mean=np.zeros(m if rows > 1 else 0),
         kept=np.zeros(m if rows > 1 else 0),
-        tiles=tiles,
+        tiles=_make_tiles(shape) if tiled else None,
     )
 
 
-def _glances(data: Data, model: Model) -> bool:
-    """Whether x(z) has a closed form, and a record is a row with one slope."""
+def kind_of(data: Data, plan: Plan, model: Model, noise: Noise, scratch: Scratch) -> Kind:
+    """What of the kernel these runs need."""
+    joint = model.outputs > 1 or len(data.starts) > 0
+    free = not model.phi.any() and bool(np.all(np.isneginf(model.lo)) and np.all(np.isposinf(model.hi)))
+    bent = model.kind != SEPARABLE or len(model.centre) > 0 or not free
+    wanted = may_be_few(data, plan, model, noise), plan.averaging != MATRIX, noise.pairs, joint, bent
+    few, robust, pairs, *more = (True if each else None for each in wanted)
+    return Kind(few, scratch.tiles, robust, pairs, *more)
+
+
+def may_be_few(data: Data, plan: Plan, model: Model, noise: Noise) -> bool:
+    """Whether some round may be of few records at some node, whose slopes can be had without making x.
+
+    For that x(z) must have a closed form, a record be a row with one slope, and messages be averaged coordinate by
+    coordinate.
+    """
     closed = not len(model.centre) and model.curvature == 0 and (model.kind <= L2_BALL or model.descent)
-    return closed and model.outputs == 1 and not len(data.starts)
+    single = model.outputs == 1 and not len(data.starts)
+    small = noise.sampler == INJECTED or int(noise.batch.min()) <= most_of_few(data)
+    return closed and single and small and plan.averaging == MATRIX
 
 
-def _make_tiles(shape: tuple[int, int, int], wanted: bool) -> Tiles:
+def most_of_few(data: Data) -> int:
+    """So many records are few."""
+    return FEW if data.sparse else 1
+
+
+def _make_tiles(shape: tuple[int, int, int]) -> Tiles:
     R, n, m = shape
-    room, m, spots = (m // TOUCHED, m, SPOTS) if wanted else (0, 0, 0)
+    room = m // TOUCHED
     return Tiles(
-        stretch=max(LANES, min(BLOCK, CACHE // (32 * R * n)) // LANES * LANES) if wanted else 0,
+        stretch=max(LANES, min(BLOCK, CACHE // (32 * R * n)) // LANES * LANES),
         least=REVISITS * n,
         marked=np.zeros(m, np.bool_),
         touched=np.zeros(room + 1, np.int64),
         where=np.zeros(m, np.int32),
         counters=np.zeros(room + LANES, np.uint32),
         turns=np.zeros(room + LANES, np.uint32),
-        needed=np.zeros(spots, np.int64),
-        next=np.zeros((spots, FEW, 2), np.int64),
+        needed=np.zeros(SPOTS, np.int64),
+        next=np.zeros((SPOTS, FEW, 2), np.int64),
         z=np.empty(R * n * room),
     )

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce.engine.kernel import L2_BALL
-from sottovoce.engine.kernel.arguments import BATCH, BLOCK, INSIDE, LANES, compiled, exact, fast, folded, inlined, njit
+from sottovoce.engine.kernel.arguments import BATCH, BLOCK, LANES, OUTSIDE, compiled, exact, fast, folded, inlined, njit
 from sottovoce.engine.kernel.data import add_row, clipped_slope, joint_sum, margin, row_at, weight_of
 from sottovoce.engine.kernel.draws import ALL, _direction, _radius, draw_records, pair_key, put, threefry
 from sottovoce.engine.kernel.rounds import _fingerprint
@@ -240,7 +240,7 @@ def _stand(model, steps, t, before, r, z, total, x, scratch):
     """The primal point of a node, and its running sum up to round t."""
     q, at = steps.which[r], before if model.frozen else t - 1
     here = shifted(model, steps, r, at, z, scratch.y)
-    primal(model, steps, r, at, here, x)
+    primal(model, steps, True, r, at, here, x)
     if model.frozen:
         add_scaled(total, steps.A[q, t] - steps.A[q, before], x)
     elif model.closed:
@@ -248,9 +248,9 @@ def _stand(model, steps, t, before, r, z, total, x, scratch):
             weight = ball_weight(model, steps, r, before, t, math.sqrt(square_norm(here)))
         else:
             weight = steps.P[q, t] - steps.P[q, before]
-        catch_up(model, steps, t, before, r, weight, here, total)
+        catch_up(model, steps, True, t, before, r, weight, here, total)
     else:
-        _round_by_round(model, steps, t, before, r, z, total, scratch.g, scratch.y)
+        _round_by_round(model, steps, True, t, before, r, z, total, scratch.g, scratch.y)
 
 
 @inlined
@@ -263,7 +263,7 @@ def _chunk(half):
 def _alike(sources: int):
     """See `rounds._entry`."""
 
-    @njit(**INSIDE, cache=True)
+    @njit(**OUTSIDE)
     def run_alike(data, model, steps, noise, scratch, lanes, loud, picked, x, g, z, total, before, start, stop):
         """Rounds start … stop of nodes that all hold z and total, (R, m); `before` rounds are summed up."""
         if sources < 0:
@@ -290,7 +290,7 @@ def _alike(sources: int):
                         weight += noise.scale[r, i]
                     add_scaled(z[r], -push * model.curvature * weight, x[r])
                 if model.descent:
-                    shrink(model, r, -steps.push[steps.which[r], t - 1], z[r])
+                    shrink(model, True, r, -steps.push[steps.which[r], t - 1], z[r])
 
     return run_alike
 
@@ -334,7 +334,7 @@ def _mix_all(links, mixes, times, sums, s, other):
 def _apart(sources: int):
     """See `rounds._entry`."""
 
-    @njit(**INSIDE, cache=True)
+    @njit(**OUTSIDE)
     def run_apart(
         data, links, mixes, times, model, steps, noise, scratch, lanes, x, sums, s, other, total, before, start, stop
     ):
@@ -368,7 +368,7 @@ def _apart(sources: int):
                         row, push = other[r, i], steps.push[steps.which[r], t - 1] * noise.scale[r, i]
                         _gather(links, now, sums[r], s[r], i, row)
                         if fused and model.descent:
-                            shrink(model, r, -steps.push[steps.which[r], t - 2], row)
+                            shrink(model, True, r, -steps.push[steps.which[r], t - 2], row)
                         held = s[r, i] if model.after else row
                         _stand(model, steps, t, before, r, held, total[r, i], x, scratch)
                         if model.curvature != 0.0:
@@ -384,14 +384,14 @@ def _apart(sources: int):
                                 _add_noise(other[r, i], loud, lanes[2], (i - first) * size, low, size, half)
                 for i in range(first, last if model.after else first):
                     for r in range(R):
-                        shrink(model, r, -steps.push[steps.which[r], t - 1], other[r, i])
+                        shrink(model, True, r, -steps.push[steps.which[r], t - 1], other[r, i])
             s, other, here, before = other, s, not here, t
         if not model.after:
             s, other = _mix_all(links, mixes[stop - 1], times, sums[0], s, other)
             here = here if not mixes[stop - 1] or times % 2 == 0 else not here
             for i in range(n if model.descent else 0):
                 for r in range(R):
-                    shrink(model, r, -steps.push[steps.which[r], stop - 1], s[r, i])
+                    shrink(model, True, r, -steps.push[steps.which[r], stop - 1], s[r, i])
         return here
 
     return run_apart

@@ -159,12 +159,14 @@ def margin(data, row, x):
     return u + data.intercept * x[len(x) - 1] if data.intercept != 0.0 else u
 
 
-@inlined
-def margin_of_dual(data, row, z, where, linear, threshold, scale, lo, hi):
+@compiled
+def margin_of_dual(data, bent, row, z, where, linear, threshold, scale, lo, hi):
     """⟨c, x(z)⟩ for a separable x(z), made only where c has entries; coordinate j of a CSR row is at z[where[j]]."""
     if data.sparse:
         first, last = data.indptr[row], data.indptr[row + 1]
         u = _sparse_dot_map(data.values[first:last], data.indices[first:last], where, z, threshold, scale, lo, hi)
+    elif bent is None:
+        u = -scale * _dense_dot(data.X[row], z)
     elif linear:
         u = -scale * _dense_dot(data.X[row], z)
     elif lo == -math.inf and hi == math.inf:
@@ -431,7 +433,7 @@ def joint_sum(data, node, count, model, clip, scratch):
             _add(data, row_of_place(data, place), slopes[place - first], factor, g)
 
 
-@njit(nogil=True, _nrt=False)
+@exact
 def fetch(row):
     """Ask for all of a row."""
     step = LINE // row.itemsize

@@ -18,7 +18,7 @@ import numpy as np
 
 from sottovoce._types import IntArray
 from sottovoce.engine.kernel import CYCLIC, FIXED, FULL, POISSON
-from sottovoce.engine.kernel.arguments import BLOCK, INSIDE, LANES, all_counters, exact, fast, inlined, njit
+from sottovoce.engine.kernel.arguments import BLOCK, INSIDE, LANES, OUTSIDE, all_counters, exact, fast, inlined, njit
 from sottovoce.streams import PARITY, ROTATIONS, ROUNDS, TAIL
 
 u32, i32, f32 = np.uint32, np.int32, np.float32
@@ -73,7 +73,7 @@ def _four(x0, x1, a, b, c, d):
     return x0, x1
 
 
-@inlined
+@njit(**INSIDE, fastmath=False, forceinline=True)
 def threefry(k0, k1, c0, c1):
     """Threefry-2x32-13 of one key and one counter, four 32-bit words."""
     k2 = u32(k0 ^ k1 ^ PARITY)
@@ -187,7 +187,7 @@ def put(target, source):
         target[j] = source[j]
 
 
-@njit(**INSIDE, cache=True)
+@njit(**OUTSIDE)
 def _rows(key, nodes, ts, m, counters, words, pair, out):
     half = (m + 1) // 2
     for row in range(len(nodes)):

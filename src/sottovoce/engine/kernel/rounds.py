@@ -12,13 +12,16 @@ coordinates at a time through all the rounds.
 """
 
 import inspect
+import sys
 import zlib
 from pathlib import Path
 from types import CodeType
 
+from numba.core import event
+
 from sottovoce import rows, streams
 from sottovoce.engine.kernel import MATRIX
-from sottovoce.engine.kernel.arguments import BLOCK, INSIDE, Part, njit
+from sottovoce.engine.kernel.arguments import BLOCK, NONE, OUTSIDE, Part, njit
 from sottovoce.engine.kernel.data import RUNGS
 from sottovoce.engine.kernel.speak import bound, settle, settle_part, shrink_part, speak_part
 from sottovoce.engine.kernel.wake import look, look_ahead, take, wake
@@ -45,92 +48,151 @@ def _fingerprint() -> int:
 def _entry(sources: int):
     """The kernel; Numba's disk cache keys on what it closes over, so an edit of what is in it is noticed."""
 
-    @njit(**INSIDE, cache=True)
-    def run_rounds(data, plan, model, steps, noise, scratch, z, total, since, start, stop):
+    @njit(**OUTSIDE)
+    def run_rounds(
+        data, plan, model, steps, noise, few, tiles, robust, pairs, joint, bent, scratch, z, total, since, start, stop
+    ):
         """Run rounds start … stop; z, total and since are updated in place.
 
-        Injected places count from the first one of round `start`.
+        Injected places count from the first one of round `start`. Of `few` … `bent`, which is which kind of a run it
+        is (`Kind`), those that are None are not compiled.
         """
         if sources < 0:
             return
         R, n, m = z.shape
-        whole, tiles = (m + 1) // 2, scratch.tiles
-        t = start
-        while t <= stop:
-            last, touched = t - 1, 0
-            if scratch.ahead:
-                last, touched = look_ahead(data, plan, model, noise, t, stop, m, since, scratch)
-            looked, last = last >= t, max(last, t)
-            known = plan.starts[last] - plan.starts[t - 1] if looked else 0
-            copies = tiles.z[: R * n * touched].reshape(R, n, touched)
-            if touched > 0:
-                take(z, tiles, touched, copies)
-            passes = 1 if touched == 0 else 1 + (whole + tiles.stretch - 1) // tiles.stretch
+        half, begun = (m + 1) // 2, start
+        where, counters = scratch.where, scratch.counters
+        while begun <= stop:
+            last, touched = begun - 1, 0
+            if few is not None:
+                if scratch.ahead:
+                    last, touched = look_ahead(data, plan, model, noise, few, tiles, begun, stop, m, since, scratch)
+            looked, last = last >= begun, max(last, begun)
+            known = plan.starts[last] - plan.starts[begun - 1] if looked else 0
+            passes, stretch, Z, its_where, its_counters = 1, half, z, where, counters
+            part = Part(0, half, half, False, False, known)
+            if tiles is not None:
+                if touched > 0:
+                    Z = tiles.z[: R * n * touched].reshape(R, n, touched)
+                    take(z, tiles, touched, Z)
+                    stretch = tiles.stretch
+                    passes += (half + stretch - 1) // stretch
+                    its_where, its_counters = tiles.where, tiles.counters
+                    part = Part(0, touched, touched, True, False, known)
             for v in range(passes):
-                first_look, after = touched > 0 and v == 0, v > 0
-                Z, where, counters, half = z, scratch.where, scratch.counters, whole
-                if first_look:
-                    Z, where, counters, half = copies, tiles.where, tiles.counters, touched
-                low = (v - 1) * tiles.stretch if after else 0
-                high = min(low + tiles.stretch, whole) if after else half
-                spot = 0
-                for s in range(t, last + 1):
-                    begin, k, pattern = plan.starts[s - 1], plan.starts[s] - plan.starts[s - 1], plan.pattern[s - 1]
-                    size = k // plan.groups[pattern]
+                if v > 0:
+                    low = (v - 1) * stretch
+                    part = Part(low, min(stretch, half - low), half, False, True, known)
+                    Z, its_where, its_counters = z, where, counters
+                spot, low, high = NONE, part.first, part.first + part.size
+                for t in range(begun, last + 1):
+                    begin, k, pattern = plan.starts[t - 1], plan.starts[t] - plan.starts[t - 1], plan.pattern[t - 1]
+                    size, flat = k // plan.groups[pattern], plan.flat[pattern]
                     for g in range(plan.groups[pattern]):
                         nodes = plan.active[begin + g * size : begin + (g + 1) * size]
                         corner = plan.corners[pattern] + g * size * size
                         W = plan.weights[corner : corner + size * size].reshape(size, size)
                         speakers = min(size, max(0, plan.speakers - g * size))
                         place = begin + g * size - plan.starts[start - 1]
-                        for p in range(0 if after else size):
-                            i, at, speaks = nodes[p], spot + p, p < speakers
-                            count = scratch.count[at]
+                        for p in range(0 if part.later else size):
+                            i, at, speaks, count = nodes[p], spot + p, p < speakers, 0
+                            if few is not None:
+                                count = scratch.count[at]
                             if not looked:
-                                count = look(data, model, noise, s, i, k, speaks, place + p, m, at, since, scratch)
-                            wake(data, model, steps, noise, s, i, speaks, count, where, at, Z, total, scratch)
-                        if first_look:
-                            high = tiles.needed[s - t]
-                        robust, flat = plan.averaging != MATRIX, plan.flat[pattern]
-                        gone = flat and noise.level and speakers == size and not model.after and not robust
-                        joint = noise.pairs and not gone
-                        how = (size == 2 and not (joint or robust), joint, not robust, flat)
-                        if robust and model.after:
-                            bound(plan, steps, s, nodes, W, Z, scratch)
-                        part = Part(low, high - low, half, first_look, known)
+                                count = look(
+                                    data, model, noise, few, pairs, t, i, k, speaks, place + p, m, at, since, scratch
+                                )
+                            wake(
+                                data,
+                                model,
+                                steps,
+                                noise,
+                                few,
+                                joint,
+                                bent,
+                                t,
+                                i,
+                                speaks,
+                                count,
+                                its_where,
+                                at,
+                                Z,
+                                total,
+                                scratch,
+                            )
+                        if tiles is not None:
+                            if part.copies:
+                                high = tiles.needed[t - begun]
+                        shared, quick, mixes = False, False, True
+                        if robust is not None:
+                            mixes = plan.averaging == MATRIX
+                        if pairs is not None:
+                            gone = flat and noise.level and speakers == size and not model.after and mixes
+                            shared = noise.pairs and not gone
+                        if few is not None:
+                            quick = size == 2 and mixes and not shared
+                        how = (quick, shared, mixes, flat)
+                        if robust is not None:
+                            if model.after and not mixes:
+                                bound(plan, steps, t, nodes, W, Z, scratch)
+                        here = Part(low, high - low, part.half, part.copies, part.later, part.known)
                         for first in range(low, high, BLOCK):
-                            part = Part(first, min(BLOCK, high - first), half, first_look, known)
+                            here = Part(first, min(BLOCK, high - first), part.half, part.copies, part.later, part.known)
                             speak_part(
                                 data,
                                 model,
                                 steps,
                                 noise,
-                                s,
+                                few,
+                                tiles,
+                                pairs,
+                                bent,
+                                t,
                                 nodes,
                                 speakers,
                                 W,
                                 how,
                                 place,
                                 spot,
-                                part,
-                                counters,
+                                here,
+                                its_counters,
                                 Z,
                                 total,
                                 scratch,
                             )
-                        if robust and not model.after:
-                            bound(plan, steps, s, nodes, W, Z, scratch)
-                        if after:
-                            settle_part(data, model, nodes, W, spot, part, Z, scratch)
-                        else:
-                            settle(data, model, nodes, W, where, spot, Z, scratch)
-                        shrink_part(model, steps, s, nodes, speakers, part, not after, Z)
+                        if robust is not None:
+                            if not model.after and not mixes:
+                                bound(plan, steps, t, nodes, W, Z, scratch)
+                        if few is not None:
+                            if tiles is not None:
+                                if part.later:
+                                    settle_part(data, model, tiles, nodes, W, spot, here, Z, scratch)
+                            if not part.later:
+                                settle(data, model, nodes, W, its_where, spot, Z, scratch)
+                        shrink_part(model, steps, bent, t, nodes, speakers, here, Z)
                         spot += size
                     if not looked:
-                        spot = 0
-            t = last + 1
+                        spot = NONE
+            begun = last + 1
 
     return run_rounds
 
 
 run_rounds = _entry(_fingerprint())
+
+
+class Announcement(event.Listener):
+    """Says where somebody looks that the kernel is being compiled: seconds in which nothing else would be seen."""
+
+    def on_start(self, event):
+        """When Numba begins with a function that it has not in its cache."""
+        if event.data["dispatcher"].__name__ in ENTRIES and sys.stderr.isatty():
+            print(COMPILING, file=sys.stderr, flush=True)
+
+    def on_end(self, event):
+        """Then the rounds begin, and show themselves."""
+
+
+ENTRIES = {"run_rounds", "run_alike", "run_apart"}
+COMPILING = "compiling what this kind of run needs, once on this machine: about ten seconds"
+event.register("numba:compile", Announcement())

@@ -14,7 +14,7 @@ import math
 import numpy as np
 
 from sottovoce.engine.kernel import CLIPPED
-from sottovoce.engine.kernel.arguments import BLOCK, compiled, exact, inlined
+from sottovoce.engine.kernel.arguments import BLOCK, NONE, compiled, exact, folded, inlined
 from sottovoce.engine.kernel.data import CHUNK, fetch
 from sottovoce.engine.kernel.draws import normals, padded, put
 from sottovoce.engine.kernel.steps import add_scaled, shrink
@@ -22,15 +22,6 @@ from sottovoce.engine.kernel.wake import catch_up, is_linear
 
 u64 = np.uint64  # an index that Numba can see to be non-negative: else it guards, and does not vectorise
 OTHER = u64(2 * BLOCK)  # from one node's normals to the other's
-
-
-@compiled
-def _speak(X, row, pull, lo, filled, z, loud, normals, side):
-    """Turn z into the message, in place: coordinates lo … of one node; X's row reaches to `filled`."""
-    if filled > lo:
-        add_scaled(z[: filled - lo], pull, X[row, lo:filled])
-    if loud != 0.0:
-        add_scaled(z, loud, normals[side * BLOCK : side * BLOCK + len(z)])
 
 
 @compiled
@@ -136,7 +127,7 @@ def bound(plan, steps, t, nodes, W, z, scratch):
             _trim(z[r], nodes, W, int(plan.bound), scratch.wide, scratch.heard)
 
 
-@inlined
+@folded
 def _edge(z0, z1, total0, total1, slept0, slept1, normals, c0, c1, F0, F1):
     """One stretch of two nodes: z_p = the combination F_p of both z, both normals and both rows.
 
@@ -161,22 +152,24 @@ def _edge(z0, z1, total0, total1, slept0, slept1, normals, c0, c1, F0, F1):
         z1[j] = said
 
 
-@inlined
-def _any_edge(z0, z1, total0, total1, slept0, slept1, normals, c0, c1, F0, F1, alike):
-    """The shortest loop that does it."""
-    if slept0 != 0.0 or slept1 != 0.0:
-        if alike:
-            _edge(z0, z1, total0, total1, slept0, slept1, normals, c0, c1, F0, None)
-        else:
-            _edge(z0, z1, total0, total1, slept0, slept1, normals, c0, c1, F0, F1)
-    elif alike:
-        _edge(z0, z1, None, None, slept0, slept1, normals, c0, c1, F0, None)
+@compiled
+def _any_edge(summed, z0, z1, total0, total1, slept0, slept1, normals, c0, c1, F0, F1, alike):
+    """The shortest loop that does it; `summed` is None where there are always sums to be caught up with."""
+    if summed is not None:
+        if slept0 == 0.0 and slept1 == 0.0:
+            if alike:
+                _edge(z0, z1, None, None, slept0, slept1, normals, c0, c1, F0, None)
+            else:
+                _edge(z0, z1, None, None, slept0, slept1, normals, c0, c1, F0, F1)
+            return
+    if alike:
+        _edge(z0, z1, total0, total1, slept0, slept1, normals, c0, c1, F0, None)
     else:
-        _edge(z0, z1, None, None, slept0, slept1, normals, c0, c1, F0, F1)
+        _edge(z0, z1, total0, total1, slept0, slept1, normals, c0, c1, F0, F1)
 
 
 @compiled
-def _both(X, sparse, z, total, nodes, W, part, spot, normals, said, slept, after):
+def _both(summed, X, sparse, z, total, nodes, W, part, spot, normals, said, slept, after):
     """Rounds slept, noise, gradient and mixture of two nodes in one pass, for part of the coordinates, for all runs.
 
     A node without a row to add pulls nothing on row 0; one that has caught up by other means has the weight 0.
@@ -205,10 +198,10 @@ def _both(X, sparse, z, total, nodes, W, part, spot, normals, said, slept, after
             if filled > lo:
                 a0, a1, b0, b1 = z0[lo:filled], z1[lo:filled], total0[lo:filled], total1[lo:filled]
                 c0, c1 = X[row0, lo:filled], X[row1, lo:filled]
-                _any_edge(a0, a1, b0, b1, s0, s1, normals[at:], c0, c1, F0, F1, alike)
+                _any_edge(summed, a0, a1, b0, b1, s0, s1, normals[at:], c0, c1, F0, F1, alike)
             if hi > filled:
                 a0, a1, b0, b1 = z0[filled:hi], z1[filled:hi], total0[filled:hi], total1[filled:hi]
-                _any_edge(a0, a1, b0, b1, s0, s1, normals[at + filled - lo :], None, None, F0, F1, alike)
+                _any_edge(summed, a0, a1, b0, b1, s0, s1, normals[at + filled - lo :], None, None, F0, F1, alike)
 
 
 @compiled
@@ -224,7 +217,7 @@ def _add_intercept(z, at, share, pull, count, intercept):
         z[at] += share * pull[e] * intercept
 
 
-@inlined
+@exact
 def _scatter_part(data, z, nodes, W, p, rows, count, pull, after, part, nexts):
     """As `_scatter`, for part of the coordinates; parts come in order, as entries do: `nexts` is how far they are."""
     for e in range(count):
@@ -266,22 +259,28 @@ def _scatter(data, z, where, nodes, W, p, rows, count, pull, after):
             _add_intercept(mine, where[len(where) - 1], share, pull, count, data.intercept)
 
 
-@inlined
-def _say(data, model, steps, noise, t, r, spot, i, quick, place, lo, hi, side, z, scratch):
+@exact
+def _say(data, model, steps, noise, few, t, r, spot, i, quick, place, lo, hi, side, z, scratch):
     """Add coordinates lo … hi − 1 of what node i says, but for what the loop of an edge does by itself."""
     if len(noise.injected) > 0:
         push = steps.push[steps.which[r], t - 1] * noise.scale[r, i]
         add_scaled(z, push, noise.injected[place, lo:hi])
-    if model.after and not scratch.pending[spot]:
-        add_scaled(z, 1.0, scratch.held[r, spot, lo:hi])
-    if not quick:
+    glance = False
+    if few is not None:
+        glance = scratch.pending[spot]
         filled = lo if data.sparse or scratch.count[spot] == 0 else min(hi, data.X.shape[1])
-        row, pull = scratch.rows[spot, 0], scratch.pull[r, spot, 0]
-        _speak(data.X, row, pull, lo, filled, z, scratch.loud[r, spot], scratch.normals, side)
+        if filled > lo and not quick:
+            row, pull = scratch.rows[spot, 0], scratch.pull[r, spot, 0]
+            add_scaled(z[: filled - lo], pull, data.X[row, lo:filled])
+    if model.after and not glance:
+        add_scaled(z, 1.0, scratch.held[r, spot, lo:hi])
+    loud = scratch.loud[r, spot]
+    if loud != 0.0 and not quick:
+        add_scaled(z, loud, scratch.normals[side * BLOCK : side * BLOCK + len(z)])
 
 
-@inlined
-def _draw_normals(part, counters, spot, at, ask, scratch):
+@exact
+def _draw_normals(tiles, part, counters, spot, at, ask, scratch):
     """Normals of a node for part of the coordinates, to `at` and after it.
 
     Meanwhile memory is asked for the numbers of `ask`, a few at a time: it forgets what is too much at once.
@@ -290,10 +289,10 @@ def _draw_normals(part, counters, spot, at, ask, scratch):
     for c in range(0, part.size, step):
         size = min(step, part.size - c)
         low, high = part.first + c, part.first + c + padded(size)
-        if part.copies:
-            turns = scratch.tiles.turns[low:high]
-            normals(k0, k1, counters[low:high], turns, scratch.words, scratch.normals, at + c)
-        else:
+        if tiles is not None:
+            if part.copies:
+                normals(k0, k1, counters[low:high], tiles.turns[low:high], scratch.words, scratch.normals, at + c)
+        if not part.copies:
             normals(k0, k1, counters[low:high], None, scratch.words, scratch.normals, at + c)
         fetch(ask[c * len(ask) // part.size : (c + size) * len(ask) // part.size])
 
@@ -304,7 +303,7 @@ def _add_up(sums, normals):
         sums[j] += normals[j]
 
 
-@inlined
+@exact
 def _share(steps, noise, t, nodes, speakers, spot, part, counters, z, scratch):
     """Add ρ/c_i (√a η_i − Σ η/√a) to what each of a speakers says, for part of the coordinates; `sums` is Σ η."""
     R, _, m = z.shape
@@ -339,38 +338,69 @@ def _upcoming(data, spot, part, scratch):
     return data.X[row, : data.X.shape[1] if soon else 0]
 
 
-@inlined
-def speak_part(data, model, steps, noise, t, nodes, speakers, W, how, place, spot, part, counters, z, total, scratch):
+@exact
+def speak_part(
+    data,
+    model,
+    steps,
+    noise,
+    few,
+    tiles,
+    pairs,
+    bent,
+    t,
+    nodes,
+    speakers,
+    W,
+    how,
+    place,
+    spot,
+    part,
+    counters,
+    z,
+    total,
+    scratch,
+):
     """Noise, rounds slept, message, mixture, for part of the coordinates.
 
-    `how` says whether two nodes are alone in it (`quick`), whether pairs' noise does not cancel of itself (`joint`),
+    `how` says whether two nodes are alone in it (`quick`), whether pairs' noise does not cancel of itself (`shared`),
     whether messages are averaged here at all (`mixes`), and whether by their mean (`flat`).
     """
     R, _, m = z.shape
-    quick, joint, mixes, flat = how
+    quick, shared, mixes, flat = how
     k, counted = len(nodes), len(noise.injected) == 0
     for p in range(k):
         i, mine = nodes[p], spot + p
         if p < speakers and noise.noisy[i] and (quick or not model.after):
-            ask = _upcoming(data, mine + k, part, scratch)
-            _draw_normals(part, counters, mine, 2 * BLOCK * p if quick else 0, ask, scratch)
+            ask = data.X[0, :0]
+            if few is not None:
+                ask = _upcoming(data, mine + k, part, scratch)
+            _draw_normals(tiles, part, counters, mine, 2 * BLOCK * p if quick else 0, ask, scratch)
         for side in range(2):
             lo = part.first + side * part.half
             hi = max(lo, min(lo + part.size, m))
             for r in range(R):
                 here = z[r, i, lo:hi]
-                summed = part.copies or not scratch.pending[mine] or (quick and counted and is_linear(model, r))
-                if not summed:  # nor will `_both` do it
-                    weight = scratch.weight[r, mine]
-                    catch_up(model, steps, t, scratch.before[mine], r, weight, here, total[r, i, lo:hi])
+                if few is not None:
+                    summed = part.copies or not scratch.pending[mine] or (quick and counted and is_linear(model, r))
+                    if not summed:  # nor will `_both` do it
+                        weight = scratch.weight[r, mine]
+                        catch_up(model, steps, bent, t, scratch.before[mine], r, weight, here, total[r, i, lo:hi])
                 if p < speakers and not model.after:
-                    _say(data, model, steps, noise, t, r, mine, i, quick, place + p, lo, hi, side, here, scratch)
-    if joint and not model.after:
-        _share(steps, noise, t, nodes, speakers, spot, part, counters, z, scratch)
-    if quick:
-        slept = counted and not part.copies
-        _both(data.X, data.sparse, z, total, nodes, W, part, spot, scratch.normals, _said(scratch), slept, model.after)
-    elif mixes:
+                    at = place + p
+                    _say(data, model, steps, noise, few, t, r, mine, i, quick, at, lo, hi, side, here, scratch)
+    if pairs is not None:
+        if shared and not model.after:
+            _share(steps, noise, t, nodes, speakers, spot, part, counters, z, scratch)
+    if few is not None:
+        if quick:
+            slept, said, X = counted and not part.copies, _said(scratch), data.X
+            noises, after = scratch.normals, model.after
+            if tiles is None:  # no copies, which have no sums
+                _both(bent, X, data.sparse, z, total, nodes, W, part, spot, noises, said, slept, after)
+            else:
+                _both(True, X, data.sparse, z, total, nodes, W, part, spot, noises, said, slept, after)
+    if mixes and not quick:
         for side in range(2):
             lo = part.first + side * part.half
             hi = max(lo, min(lo + part.size, m))
@@ -380,16 +410,17 @@ def speak_part(data, model, steps, noise, t, nodes, speakers, W, how, place, spo
                 else:
                     _mix(z[r], nodes, W, lo, hi, scratch.mixed)
     for p in range(speakers if model.after else 0):
-        i, mine = nodes[p], spot + p
+        i, mine, at = nodes[p], spot + p, place + p
         if not quick and noise.noisy[i]:
-            _draw_normals(part, counters, mine, 0, data.X[0, :0], scratch)
+            _draw_normals(tiles, part, counters, mine, NONE, data.X[0, :0], scratch)
         for side in range(2):
             lo = part.first + side * part.half
             hi = max(lo, min(lo + part.size, m))
             for r in range(R):
-                _say(data, model, steps, noise, t, r, mine, i, quick, place + p, lo, hi, side, z[r, i, lo:hi], scratch)
-    if joint and model.after:
-        _share(steps, noise, t, nodes, speakers, spot, part, counters, z, scratch)
+                _say(data, model, steps, noise, few, t, r, mine, i, quick, at, lo, hi, side, z[r, i, lo:hi], scratch)
+    if pairs is not None:
+        if shared and model.after:
+            _share(steps, noise, t, nodes, speakers, spot, part, counters, z, scratch)
 
 
 @inlined
@@ -398,7 +429,7 @@ def _said(scratch):
     return scratch.rows, scratch.count, scratch.pull, scratch.weight, scratch.loud
 
 
-@inlined
+@exact
 def settle(data, model, nodes, W, where, spot, z, scratch):
     """What is not in dense rows, added after mixing."""
     for p in range(len(nodes)):
@@ -409,25 +440,25 @@ def settle(data, model, nodes, W, where, spot, z, scratch):
                 _scatter(data, z[r], where, nodes, W, p, scratch.rows[spot + p], count, pull, model.after)
 
 
-@inlined
-def settle_part(data, model, nodes, W, spot, part, z, scratch):
+@exact
+def settle_part(data, model, tiles, nodes, W, spot, part, z, scratch):
     """As `settle`, for part of the coordinates, in a round that was looked at ahead."""
     for p in range(len(nodes)):
         at = spot + p
         if scratch.count[at] > 0:
-            rows, pull, nexts = scratch.rows[at], scratch.pull[:, at], scratch.tiles.next[at]
+            rows, pull, nexts = scratch.rows[at], scratch.pull[:, at], tiles.next[at]
             _scatter_part(data, z, nodes, W, p, rows, scratch.count[at], pull, model.after, part, nexts)
 
 
-@inlined
-def shrink_part(model, steps, t, nodes, speakers, part, whole, z):
+@exact
+def shrink_part(model, steps, bent, t, nodes, speakers, part, z):
     """The proximal step of descent, for part of the coordinates, or for all where h must see them together."""
     for p in range(speakers if model.descent else 0):
         for r in range(len(z)):
             eta, mine = -steps.push[steps.which[r], t - 1], z[r, nodes[p]]
-            if whole:
-                shrink(model, r, eta, mine)
+            if not part.later:
+                shrink(model, bent, r, eta, mine)
             else:
                 first, second = part.first, part.first + part.half
-                shrink(model, r, eta, mine[first : first + part.size])
-                shrink(model, r, eta, mine[second : max(second, min(second + part.size, len(mine)))])
+                shrink(model, bent, r, eta, mine[first : first + part.size])
+                shrink(model, bent, r, eta, mine[second : max(second, min(second + part.size, len(mine)))])

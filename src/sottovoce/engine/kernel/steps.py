@@ -21,7 +21,7 @@ def point(z, threshold, scale, lo, hi):
     return hi if x > hi else x
 
 
-@inlined
+@compiled
 def denominator(model, steps, r, at):
     """den_τ = s_τ(μ + μ_f) + γ_τ, for τ = at + 1."""
     q = steps.which[r]
@@ -74,12 +74,14 @@ def _map_numbers(model, r, s, den, z):
     return _simplex_threshold(z, 1.0 / den, radius, False) * den, 0.0, 1.0 / den, 0.0, math.inf
 
 
-@inlined
-def step_numbers(model, steps, r, at, z):
+@compiled
+def step_numbers(model, steps, bent, r, at, z):
     """(offset, threshold, scale, lo, hi) of the map of round at + 1; z already shifted by the centre."""
     if model.descent:
         return 0.0, 0.0, -1.0, -math.inf, math.inf  # x = z
     s, den = steps.s[steps.which[r], at], denominator(model, steps, r, at)
+    if bent is None:
+        return 0.0, 0.0, 1.0 / den, -math.inf, math.inf
     if model.kind == SEPARABLE:
         return 0.0, s * model.phi[r], 1.0 / den, model.lo[r], model.hi[r]
     return _map_numbers(model, r, s, den, z)
@@ -98,31 +100,32 @@ def _softmax(z, scale, x):
 
 
 @compiled
-def primal(model, steps, r, at, z, x):
+def primal(model, steps, bent, r, at, z, x):
     """x = argmin ⟨z, x⟩ + s h + γ d of round at + 1; z already shifted by the centre."""
-    if model.kind == ENTROPY:
-        _softmax(z, 1.0 / steps.gamma[steps.which[r], at], x)
-        return
-    offset, threshold, scale, lo, hi = step_numbers(model, steps, r, at, z)
+    if bent is not None:
+        if model.kind == ENTROPY:
+            _softmax(z, 1.0 / steps.gamma[steps.which[r], at], x)
+            return
+    offset, threshold, scale, lo, hi = step_numbers(model, steps, bent, r, at, z)
     for j in range(len(z)):
         x[j] = point(z[j] + offset, threshold, scale, lo, hi)
 
 
 @compiled
-def shrink(model, r, eta, z):
+def shrink(model, bent, r, eta, z):
     """z ← prox_{ηh}(z), in place: the map above at −z, with s = η and γ = 1."""
     den = 1.0 + eta * model.mu[r]
-    free = model.kind == SEPARABLE and model.phi[r] == 0.0 and model.lo[r] == -math.inf and model.hi[r] == math.inf
-    if free:
-        if den != 1.0:
+    if bent is not None:
+        if model.kind != SEPARABLE or model.phi[r] != 0.0 or model.lo[r] > -math.inf or model.hi[r] < math.inf:
             for j in range(len(z)):
-                z[j] /= den
-        return
-    for j in range(len(z)):
-        z[j] = -z[j]
-    offset, threshold, scale, lo, hi = _map_numbers(model, r, eta, den, z)
-    for j in range(len(z)):
-        z[j] = point(z[j] + offset, threshold, scale, lo, hi)
+                z[j] = -z[j]
+            offset, threshold, scale, lo, hi = _map_numbers(model, r, eta, den, z)
+            for j in range(len(z)):
+                z[j] = point(z[j] + offset, threshold, scale, lo, hi)
+            return
+    if den != 1.0:
+        for j in range(len(z)):
+            z[j] /= den
 
 
 @compiled
@@ -238,7 +241,7 @@ def _add_box(total, z, near, near_scale, far, far_scale, lo, hi, dP, fixed, at_l
     return crossing
 
 
-@inlined
+@compiled
 def add_separable(model, steps, r, before, t, z, total):
     """Total += Σ a x(z, τ) over rounds before + 1 … t, for a separable h that is not plain l2.
 

@@ -19,7 +19,7 @@ works on as many as are still needed.
 import math
 
 from sottovoce.engine.kernel import INJECTED, L2_BALL, SEPARABLE
-from sottovoce.engine.kernel.arguments import FEW, compiled, inlined
+from sottovoce.engine.kernel.arguments import FEW, NONE, compiled, exact
 from sottovoce.engine.kernel.data import (
     clipped_slope,
     clipped_sum,
@@ -51,15 +51,15 @@ def is_linear(model, r):
     return model.kind == L2_BALL or (model.kind == SEPARABLE and flat)
 
 
-@inlined
-def _glance(data, model, steps, t, before, r, z, where, rows, count, pull, factor):
+@compiled
+def _glance(data, model, steps, bent, t, before, r, z, where, rows, count, pull, factor):
     """Slopes of a few rows at x(z), without making x; returns the factor on −z of the rounds slept."""
     q, at = steps.which[r], before if model.frozen else t - 1
-    _, threshold, scale, lo, hi = step_numbers(model, steps, r, at, z)
+    _, threshold, scale, lo, hi = step_numbers(model, steps, bent, r, at, z)
     linear = is_linear(model, r)
     for e in range(count):
         row = rows[e]
-        u = margin_of_dual(data, row, z, where, linear, threshold, scale, lo, hi)
+        u = margin_of_dual(data, bent, row, z, where, linear, threshold, scale, lo, hi)
         weight = weight_of(data, row)
         found = clipped_slope(model.loss, model.parameter, u, data.y[row], data.norms[row], model.clip[r], weight)
         pull[e] = factor * found
@@ -67,26 +67,29 @@ def _glance(data, model, steps, t, before, r, z, where, rows, count, pull, facto
         return 0.0
     if model.frozen:
         return scale * (steps.A[q, t] - steps.A[q, before])
-    if model.kind == L2_BALL:
-        return ball_weight(model, steps, r, before, t, math.sqrt(square_norm(z)))
+    if bent is not None:
+        if model.kind == L2_BALL:
+            return ball_weight(model, steps, r, before, t, math.sqrt(square_norm(z)))
     return steps.P[q, t] - steps.P[q, before]
 
 
-@inlined
-def catch_up(model, steps, t, before, r, weight, z, total):
+@compiled
+def catch_up(model, steps, bent, t, before, r, weight, z, total):
     """Total += Σ a_τ x(z, τ) over the rounds slept, where there is a closed form; any stretch of coordinates."""
-    if is_linear(model, r):
+    if bent is None:
+        add_scaled(total, -weight, z)
+    elif is_linear(model, r):
         add_scaled(total, -weight, z)
     elif model.frozen:
         q = steps.which[r]
-        _, threshold, scale, lo, hi = step_numbers(model, steps, r, before, z)
+        _, threshold, scale, lo, hi = step_numbers(model, steps, bent, r, before, z)
         add_points(total, steps.A[q, t] - steps.A[q, before], z, threshold, scale, lo, hi)
     else:
         add_separable(model, steps, r, before, t, z, total)
 
 
 @compiled
-def _round_by_round(model, steps, t, before, r, z, total, x, scratch):
+def _round_by_round(model, steps, bent, t, before, r, z, total, x, scratch):
     """As `catch_up`, where there is none; rounds with the same γ (and no soft threshold) share their x."""
     q, weight = steps.which[r], 0.0
     for at in range(before, t):
@@ -94,26 +97,23 @@ def _round_by_round(model, steps, t, before, r, z, total, x, scratch):
         still = at + 1 < t and steps.gamma[q, at] == steps.gamma[q, at + 1]
         if still and model.kind != SEPARABLE and model.curvature == 0.0:
             continue
-        primal(model, steps, r, at, shifted(model, steps, r, at, z, scratch), x)
+        primal(model, steps, bent, r, at, shifted(model, steps, r, at, z, scratch), x)
         add_scaled(total, weight, x)
         weight = 0.0
 
 
 @compiled
-def _joint(data, model):
-    """Whether records are more than a row and a slope."""
-    return model.outputs > 1 or len(data.starts) > 0
-
-
-@compiled
-def _wake_whole(data, model, steps, t, before, r, node, count, z, total, factor, scratch):
+def _wake_whole(data, model, steps, joint, bent, t, before, r, node, count, z, total, factor, scratch):
     """The whole row at once: x, rounds slept, gradient; leaves what ĝ_i adds to the message in the scratch."""
     q, at = steps.which[r], before if model.frozen else t - 1
     here = shifted(model, steps, r, at, z, scratch.y)
-    primal(model, steps, r, at, here, scratch.x)
-    if _joint(data, model):
-        joint_sum(data, node, count, model, model.clip[r], scratch)
-    else:
+    primal(model, steps, bent, r, at, here, scratch.x)
+    single = True
+    if joint is not None:
+        single = model.outputs == 1 and len(data.starts) == 0
+        if not single:
+            joint_sum(data, node, count, model, model.clip[r], scratch)
+    if single:
         clipped_sum(
             data,
             node,
@@ -131,17 +131,19 @@ def _wake_whole(data, model, steps, t, before, r, node, count, z, total, factor,
         scratch.g[j] = factor[0] * scratch.g[j] - factor[1] * scratch.x[j]
     if model.frozen:
         add_scaled(total, steps.A[q, t] - steps.A[q, before], scratch.x)
+    elif bent is None:
+        add_scaled(total, steps.P[q, before] - steps.P[q, t], z)
     elif model.closed:
         if model.kind == L2_BALL:
             weight = ball_weight(model, steps, r, before, t, math.sqrt(square_norm(here)))
         else:
             weight = steps.P[q, t] - steps.P[q, before]
-        catch_up(model, steps, t, before, r, weight, here, total)
+        catch_up(model, steps, bent, t, before, r, weight, here, total)
     else:
-        _round_by_round(model, steps, t, before, r, z, total, scratch.x, scratch.y)
+        _round_by_round(model, steps, bent, t, before, r, z, total, scratch.x, scratch.y)
 
 
-@inlined
+@exact
 def _pick(data, noise, node, t, place, scratch):
     """The records of one active node, into the scratch."""
     if noise.sampler != INJECTED:
@@ -166,43 +168,47 @@ def _pick(data, noise, node, t, place, scratch):
     return count
 
 
-@inlined
-def look(data, model, noise, t, node, k, speaks, place, m, spot, since, scratch):
+@exact
+def look(data, model, noise, few, pairs, t, node, k, speaks, place, m, spot, since, scratch):
     """Draw the records of one of k active nodes, and note what concerns it alone; gives their number."""
     scratch.before[spot] = since[node] - 1
     since[node] = t + 1
     count = _pick(data, noise, node, t, place, scratch) if speaks else 0
-    few = False
-    if scratch.glances:
-        few = 0 <= count <= (FEW if data.sparse else 1)
-        few = few and (not data.sparse or stored(data, node, count, scratch.records) * k <= m)
-    scratch.pending[spot] = few
-    scratch.count[spot] = count if few else 0
-    for e in range(scratch.count[spot]):
-        scratch.rows[spot, e] = row_at(data, node, scratch.records[e])
+    if few is not None:
+        glance = scratch.glances and 0 <= count <= (FEW if data.sparse else 1)
+        glance = glance and (not data.sparse or stored(data, node, count, scratch.records) * k <= m)
+        scratch.pending[spot] = glance
+        scratch.count[spot] = count if glance else 0
+        for e in range(scratch.count[spot]):
+            scratch.rows[spot, e] = row_at(data, node, scratch.records[e])
     if speaks and noise.noisy[node]:
         scratch.keys[spot, 0], scratch.keys[spot, 1] = pair_key(noise.noise_key, node, t)
-    if speaks and noise.pairs:
-        address = noise.scale.shape[1] + node
-        scratch.pair_keys[spot, 0], scratch.pair_keys[spot, 1] = pair_key(noise.noise_key, address, t)
+    if pairs is not None:
+        if speaks and noise.pairs:
+            address = noise.scale.shape[1] + node
+            scratch.pair_keys[spot, 0], scratch.pair_keys[spot, 1] = pair_key(noise.noise_key, address, t)
     return count
 
 
-@inlined
-def wake(data, model, steps, noise, t, node, speaks, count, where, spot, z, total, scratch):
+@exact
+def wake(data, model, steps, noise, few, joint, bent, t, node, speaks, count, where, spot, z, total, scratch):
     """The slopes of an active node's records, for all runs."""
     before = scratch.before[spot]
     for r in range(len(z)):
         push = steps.push[steps.which[r], t - 1] * noise.scale[r, node] if speaks else 0.0
         scratch.loud[r, spot] = push * noise.sigma[r, node]
-        scratch.weight[r, spot] = 0.0
-        if scratch.pending[spot]:
-            rows, pull, factor = scratch.rows[spot], scratch.pull[r, spot], push / noise.batch[node]
-            found = _glance(data, model, steps, t, before, r, z[r, node], where, rows, count, pull, factor)
-            scratch.weight[r, spot] = found
-        else:
+        glance = False
+        if few is not None:
+            glance = scratch.pending[spot]
+            scratch.weight[r, spot] = 0.0
+            if glance:
+                rows, pull, factor = scratch.rows[spot], scratch.pull[r, spot], push / noise.batch[node]
+                found = _glance(data, model, steps, bent, t, before, r, z[r, node], where, rows, count, pull, factor)
+                scratch.weight[r, spot] = found
+        if not glance:
             factors = (push / noise.batch[node], push * model.curvature)
-            _wake_whole(data, model, steps, t, before, r, node, count, z[r, node], total[r, node], factors, scratch)
+            mine, its = z[r, node], total[r, node]
+            _wake_whole(data, model, steps, joint, bent, t, before, r, node, count, mine, its, factors, scratch)
             if model.after:
                 put(scratch.held[r, spot], scratch.g)
             else:
@@ -232,9 +238,9 @@ def _list(j, half, found, tiles):
 
 
 @compiled
-def _list_touched(data, plan, t, last, m, spot, scratch):
+def _list_touched(data, plan, tiles, t, last, m, spot, scratch):
     """The touched coordinates, in order and those used last first; how many are used in each round or after it."""
-    tiles, half, found = scratch.tiles, (m + 1) // 2, 0
+    half, found = (m + 1) // 2, 0
     for j in range(m):
         tiles.touched[found] = j
         found += tiles.marked[j]
@@ -264,45 +270,51 @@ def _first_beyond(indices, half):
 
 
 @compiled
-def look_ahead(data, plan, model, noise, t, stop, m, since, scratch):
+def look_ahead(data, plan, model, noise, few, tiles, t, stop, m, since, scratch):
     """Look at rounds t … last, all of few records, and count the coordinates that they touch: (last, count).
 
     The count is 0 where going through these rounds one by one is no worse; `last` is t − 1 where round t itself must
     be looked at when its turn comes.
     """
-    tiles, half, spot, last, touched = scratch.tiles, (m + 1) // 2, 0, t - 1, 0
-    tiled = tiles.stretch > 0
-    if tiled and data.intercept != 0.0:
-        tiles.marked[m - 1] = True
-        touched = 1
+    half, spot, last, touched = (m + 1) // 2, NONE, t - 1, 0
+    if tiles is not None:
+        if data.intercept != 0.0:
+            tiles.marked[m - 1] = True
+            touched = 1
     for s in range(t, stop + 1):
         first, k = plan.starts[s - 1], plan.starts[s] - plan.starts[s - 1]
         nodes = plan.active[first : first + k]
         if spot + k > len(scratch.count):
             break
-        few, entries = True, 0
+        short, entries = True, 0
         for p in range(k):
-            look(data, model, noise, s, nodes[p], k, p < plan.speakers, 0, m, spot + p, since, scratch)
-            few = few and scratch.pending[spot + p]
-            for e in range(scratch.count[spot + p] if tiled else 0):
-                row = scratch.rows[spot + p, e]
-                entries += data.indptr[row + 1] - data.indptr[row]
-        if not few or (tiled and touched + entries >= len(tiles.touched)):
+            at = spot + p
+            look(data, model, noise, few, None, s, nodes[p], k, p < plan.speakers, NONE, m, at, since, scratch)
+            short = short and scratch.pending[spot + p]
+            if tiles is not None:
+                for e in range(scratch.count[spot + p]):
+                    row = scratch.rows[spot + p, e]
+                    entries += data.indptr[row + 1] - data.indptr[row]
+        full = False
+        if tiles is not None:
+            full = touched + entries >= len(tiles.touched)
+        if not short or full:
             for p in range(k):
                 since[nodes[p]] = scratch.before[spot + p] + 1  # as if nobody had looked
             break
-        for p in range(spot, spot + k):
-            for e in range(scratch.count[p] if tiled else 0):
-                begin, end = data.indptr[scratch.rows[p, e]], data.indptr[scratch.rows[p, e] + 1]
-                touched += _mark(data.indices[begin:end], tiles.marked)
-                tiles.next[p, e, 0] = begin
-                tiles.next[p, e, 1] = begin + _first_beyond(data.indices[begin:end], half)
+        if tiles is not None:
+            for p in range(spot, spot + k):
+                for e in range(scratch.count[p]):
+                    begin, end = data.indptr[scratch.rows[p, e]], data.indptr[scratch.rows[p, e] + 1]
+                    touched += _mark(data.indices[begin:end], tiles.marked)
+                    tiles.next[p, e, 0] = begin
+                    tiles.next[p, e, 1] = begin + _first_beyond(data.indices[begin:end], half)
         spot += k
         last = s
-    if not tiled:
-        return last, 0
-    _list_touched(data, plan, t, last, m, spot, scratch)
-    return last, touched if spot >= tiles.least else 0
+    if tiles is not None:
+        _list_touched(data, plan, tiles, t, last, m, spot, scratch)
+        touched = touched if spot >= tiles.least else 0
+    return last, touched
 
 
 @compiled

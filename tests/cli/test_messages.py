@@ -1,0 +1,124 @@
+"""What a new user is told first: the advice that mends, no option that is not there, and nothing left behind."""
+
+import json
+
+import numpy as np
+import pytest
+
+from sottovoce import PrivateClassifier, PrivateRegressor
+from sottovoce.errors import NetworkError
+
+RNG = np.random.default_rng(2)
+AGE, INCOME = RNG.integers(18, 95, 600), RNG.gamma(3.0, 12000.0, 600)
+SICK = np.where(AGE + RNG.normal(0, 5, 600) > 55, "ja", "nein")
+
+
+def table(path, header="alter;einkommen;krank", separator=";", encoding="utf-8"):
+    rows = [separator.join([str(a), f"{i:.2f}", s]) for a, i, s in zip(AGE, INCOME, SICK, strict=True)]
+    path.write_bytes("\n".join([header.replace(";", separator), *rows, ""]).encode(encoding))
+    return path
+
+
+def one_line(err):
+    return " ".join(err.split())
+
+
+def test_raw_columns_are_sent_to_a_schema_and_not_to_unit_rows(sottovoce, tmp_path):
+    path = table(tmp_path / "r.csv")
+    code, _, err = sottovoce("train", path, "--label", "krank", "--nodes", 2)
+    assert code == 3 and "common scale by their public bounds, in a schema (sottovoce schema FILE)" in one_line(err)
+    assert "--unit-rows is for rows that are directions" in one_line(err)
+
+
+@pytest.mark.parametrize("words", [("--unit-rows",), ("--row-norm", 200_000)])
+def test_a_plan_for_raw_columns_does_not_promise_what_it_cannot_know(sottovoce, tmp_path, words):
+    path = table(tmp_path / "r.csv")
+    code, _, err = sottovoce("train", path, "--label", "krank", "--nodes", 2, "--seed", 1, *words)
+    assert code == 0 and "What raw columns in different units lose by it" in one_line(err)
+    schema = tmp_path / "schema.toml"
+    schema.write_text(
+        '[label]\ncolumn = "krank"\nclasses = ["nein", "ja"]\n[columns.alter]\nlow = 0\nhigh = 120\n'
+        "[columns.einkommen]\nlow = 0\nhigh = 100000\n"
+    )
+    code, by_schema, err = sottovoce("train", path, "--schema", schema, "--nodes", 2, "--seed", 1, "--json")
+    code, raw, _ = sottovoce("train", path, "--label", "krank", "--nodes", 2, "--seed", 1, "--json", *words)
+    told = [json.loads(text)["last"]["train_accuracy"] for text in (by_schema, raw)]
+    assert told[0] > 0.85 > told[1] and "What raw columns" not in err
+
+
+def test_a_guarantee_warns_of_a_dialect_that_was_found(sottovoce, tmp_path):
+    path = table(tmp_path / "r.csv")
+    words = (
+        "train",
+        path,
+        "--label",
+        "krank",
+        "--classes",
+        "nein,ja",
+        "--nodes",
+        2,
+        "--row-norm",
+        200_000,
+        "--rounds",
+        3,
+    )
+    code, _, err = sottovoce(*words)
+    assert code == 0
+    assert "the dialect was not given: semicolons between columns, decimal points, utf-8" in one_line(err)
+    code, _, err = sottovoce(*words, "--separator", "semicolon", "--decimal", "point", "--encoding", "utf-8")
+    assert code == 0 and "PrivacyLeakWarning" not in err
+    assert "PrivacyLeakWarning" not in sottovoce(*words, "--seed", 1)[2]  # a simulation has nothing to leak
+
+
+def test_labels_in_latin_1_are_classes(sottovoce, tmp_path):
+    path = tmp_path / "r.csv"
+    rows = "\n".join(f"{x:.3f},{'größer' if x > 0 else 'kleiner'}" for x in RNG.uniform(-1, 1, 200))
+    path.write_bytes(f"x,y\n{rows}\n".encode("latin-1"))
+    code, _, err = sottovoce("train", path, "--nodes", 2, "--seed", 1, "--out", tmp_path / "run")
+    assert code == 0, err
+    assert set(sottovoce("predict", tmp_path / "run", path)[1].split()) == {"größer", "kleiner"}
+
+
+def test_a_csv_by_another_name_is_told_its_format(sottovoce, tmp_path):
+    path = table(tmp_path / "r.txt")
+    code, _, err = sottovoce("train", path, "--label", "krank")
+    assert code == 2 and "--format csv" not in err  # a label has no place in svmlight
+    code, _, err = sottovoce("train", path)
+    assert code == 3 and "looks like that of a CSV file; say --format csv" in one_line(err)
+    assert sottovoce("schema", path, "--label", "krank", "--format", "csv")[0] == 0
+
+
+def test_a_failed_train_leaves_no_folder(sottovoce, tmp_path):
+    out = tmp_path / "deep" / "run"
+    for words in ((), ("--seed", 1)):
+        assert sottovoce("train", table(tmp_path / "r.csv"), "--label", "gone", "--out", out, *words)[0] == 3
+        assert sottovoce("train", table(tmp_path / "r.csv"), "--label", "krank", "--out", out, *words)[0] == 3
+        assert not out.parent.exists()
+
+
+def test_compare_takes_what_it_suggests(sottovoce, tmp_path):
+    path = tmp_path / "r.csv"
+    x = RNG.uniform(-0.7, 0.7, (240, 2))
+    rows = "\n".join(f"{a:.3f};{b:.3f};{'nord' if k % 3 else 'süd'};{int(a > b)}" for k, (a, b) in enumerate(x))
+    path.write_text(f"a;b;site;y\n{rows}\n")
+    code, _, err = sottovoce("compare", "--data", path, "--algorithms", "dsgd", "--seeds", 1, "--epochs", 1)
+    assert code == 3 and "--group" in err
+    few = ("--algorithms", "dsgd", "--seeds", 1, "--epochs", 1, "--batch", 8, "--intercept", 0.25, "--json")
+    code, said, err = sottovoce("compare", "--data", path, "--group", "site", *few)
+    assert code == 0, err
+    schema = tmp_path / "schema.toml"
+    schema.write_text(
+        'group = "site"\n[label]\ncolumn = "y"\nclasses = [0, 1]\n'
+        "[columns.a]\nlow = -1\nhigh = 1\n[columns.b]\nlow = -1\nhigh = 1\n"
+    )
+    code, said, err = sottovoce("compare", "--data", path, "--schema", schema, *few)
+    assert code == 0 and json.loads(said)["ranking"][0]["algorithm"] == "dsgd"
+
+
+@pytest.mark.parametrize(
+    ("estimator", "public"), [(PrivateClassifier, {"classes": [0, 1]}), (PrivateRegressor, {"target_bounds": (0, 1)})]
+)
+def test_a_single_owner_reads_the_activation_too(estimator, public):
+    x = RNG.uniform(-0.5, 0.5, (100, 2))
+    with pytest.raises(NetworkError, match="no activation scheme 'foo'"):
+        estimator(activation="foo", row_norm=1.0, **public).fit(x, (x[:, 0] > 0).astype(int))
