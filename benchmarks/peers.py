@@ -7,16 +7,16 @@ oneself, full batches and one release a step; diffprivlib perturbs the objective
 one linear layer; ours has one owner, as they have, and twenty, which they cannot. Who is private has ε = 1, δ = 1e-5
 (diffprivlib: pure ε). What is not installed is named with the line that installs it, into an environment of its own:
 
-    pip install diffprivlib opacus torch --extra-index-url https://download.pytorch.org/whl/cpu
+    pip install diffprivlib scikit-learn==1.7.2 opacus torch --extra-index-url https://download.pytorch.org/whl/cpu
 
 Data is a9a with rows scaled to unit length; where its file is not at hand, a stand-in of scikit-learn's of its size.
 """
 
+import argparse
 import math
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from importlib.util import find_spec
 
 import numpy as np
 from sklearn.linear_model import LogisticRegression
@@ -29,7 +29,6 @@ from sottovoce.errors import SottovoceError
 from sottovoce.privacy.profiles import gaussian_multiplier
 
 EPSILON, DELTA, SEEDS = 1.0, 1e-5, 3
-PIP = "pip install {} --extra-index-url https://download.pytorch.org/whl/cpu"
 Split = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
@@ -124,7 +123,9 @@ def opacus(split: Split, seed: int) -> float:
 def ours(owners: int) -> Callable[[Split, int], float]:
     def fit(split: Split, seed: int) -> float:
         X, y, T, t = split
-        model = PrivateClassifier(EPSILON, delta=DELTA, classes=(-1, 1), n_nodes=owners, random_state=seed)
+        model = PrivateClassifier(
+            EPSILON, delta=DELTA, row_norm=1.0, classes=(-1, 1), n_nodes=owners, random_state=seed
+        )
         return float(model.fit(X, y).score(T, t))
 
     return fit
@@ -134,21 +135,27 @@ PEERS: dict[str, tuple[str, Callable[[Split, int], float]]] = {
     "LogisticRegression, not private": ("", logistic),
     "LinearSVC, not private": ("", svm),
     "a NumPy loop, DP-SGD": ("", loop),
-    "diffprivlib": ("diffprivlib", diffprivlib),
-    "Opacus, one linear layer": ("opacus", opacus),
+    "diffprivlib": ("pip install diffprivlib scikit-learn==1.7.2", diffprivlib),
+    "Opacus, one linear layer": (
+        "pip install opacus torch --extra-index-url https://download.pytorch.org/whl/cpu",
+        opacus,
+    ),
     "sottovoce, one owner": ("", ours(1)),
     "sottovoce, twenty owners": ("", ours(20)),
 }
 
 
-def measured() -> Iterator[tuple[str, str, float, float]]:
+def measured(only: str = "") -> Iterator[tuple[str, str, float, float]]:
     """Name, data, accuracy, and processor seconds of a fit; no number is where a package is not installed."""
     what, split = data()
-    for name, (package, fit) in PEERS.items():
-        if package and find_spec(package) is None:
-            yield f"{name}: not installed ({PIP.format(package)})", what, math.nan, math.nan
+    for name, (install, fit) in PEERS.items():
+        if only not in name:
             continue
-        fit(split, 0)  # compiles, loads and warms up
+        try:
+            fit(split, 0)  # compiles, loads and warms up
+        except ImportError as error:
+            yield f"{name}: not installed, {error} ({install})", what, math.nan, math.nan
+            continue
         scores, seconds = [], math.inf
         for seed in range(SEEDS):
             began = time.process_time()
@@ -167,8 +174,11 @@ def lines(quick: bool, repeats: int) -> Iterator[Line]:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", help="peers with this in their name")
+    only = parser.parse_args().only
     print("| | data | accuracy | seconds of a fit |\n|---|---|---|---|")
-    for name, what, accuracy, seconds in measured():
+    for name, what, accuracy, seconds in measured(only):
         cells = ("", "") if math.isnan(accuracy) else (f"{accuracy:.3f}", f"{seconds:.2f}")
         print(f"| {name} | {what} | {cells[0]} | {cells[1]} |", flush=True)
 

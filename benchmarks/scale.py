@@ -88,7 +88,7 @@ def planned(way: Way, sizes: np.ndarray, epsilon: float) -> Spec:
     """By the planner, with the secrets of coins where pairs share any."""
     adversary = PAIRS if way.pairs else "transcript"
     facts = Facts(tuple(sizes.tolist()), FEATURES, epsilon, DELTA, adversary=adversary, graph=way.graph)
-    fixed = {"averaging": "gossip(4)", "rounds": 300} if way.graph != "complete" else {}
+    fixed = {"averaging": "gossip(4)", "rounds": 100} if way.graph != "complete" else {}
     spec = choose(facts, weights="records", sampling="full", **fixed).spec
     if way.pairs:
         ratio, _ = best_ratio(len(sizes), way.lost)

@@ -12,7 +12,7 @@ import math
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, wraps
+from functools import cached_property, lru_cache, wraps
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -358,9 +358,18 @@ def _graph(name: str, links: Callable[..., IntArray]) -> Callable[..., Graph]:
 
     @wraps(links)
     def graph(n: int, **parameters: Any) -> Graph:
-        return Graph(name, n, links(_whole("the number of nodes", n, 1, within.NODES), **parameters))
+        n = _whole("the number of nodes", n, 1, within.NODES)
+        if "seed" in parameters and n > WIDE:  # a plan asks for it again and again
+            return _drawn_once(name, n, tuple(sorted(parameters.items())))
+        return Graph(name, n, links(n, **parameters))
 
     return graph
+
+
+@lru_cache(maxsize=4)
+def _drawn_once(name: str, n: int, parameters: tuple[tuple[str, Any], ...]) -> Graph:
+    """A random graph of very many nodes, which takes long to draw."""
+    return Graph(name, n, _LINKS[name](n, **dict(parameters)))
 
 
 _LINKS: dict[str, Callable[..., IntArray]] = {

@@ -20,6 +20,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
@@ -387,7 +388,7 @@ def beta(
     if graph.n == 1 or rule.function is alone:  # nobody to agree with, or not meant to
         return Mixing(0.0 if graph.n == 1 else 1.0, 0.0, exact=True)
     if activation.count(graph) == 1 and graph.n > WIDE:
-        second = wide(rule, graph.n, None if graph.is_complete else graph.edges).second(graph.columns)
+        second = _second(graph, rule)
         return _found(averaging.pace(second) ** 2, 0.0, True, graph, activation, rule, samples)
     if samples < 2 * BATCHES:
         raise NetworkError(f"{samples} samples are too few for an error bar; take at least {2 * BATCHES}")
@@ -439,6 +440,12 @@ def _found(
         )
     value = math.sqrt(rho) if rho > NEGLIGIBLE else 0.0
     return Mixing(value, error / (2.0 * value) if value > 0 else math.sqrt(error), exact)
+
+
+@lru_cache(maxsize=16)
+def _second(graph: Graph, rule: Rule) -> float:
+    """|λ₂| of everyone's W on a graph of very many nodes: it takes long to find, and a plan asks more than once."""
+    return wide(rule, graph.n, None if graph.is_complete else graph.edges).second(graph.columns)
 
 
 def _listed(graph: Graph, activation: Activation) -> IntArray | None:

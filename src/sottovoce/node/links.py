@@ -149,7 +149,8 @@ class Links:
         self._latest = {j: run.step(mark.round, mark.part) for j, mark in saved.seen.items()}
         self._inbox: dict[int, dict[int, bytes]] = {j: {} for j in self.peers}
         self._notices: dict[int, set[int]] = {j: set() for j in self.peers}
-        self._unvouched: dict[int, dict[int, str]] = {j: {} for j in self.peers}
+        self._unvouched = {j: dict(saved.unvouched.get(j, {})) for j in self.peers}
+        self._unkept: dict[tuple[int, int], str] = {}  # those of them that are not on the disk
         self._vouchers: list[tuple[int, int, bytes]] = []
         self._outbox: dict[int, bytes] = {}
         self._abouts: dict[int, bytes] = {}
@@ -414,7 +415,7 @@ class Links:
                 Code.ROUND, f"node '{name}' sent a message for {when(t)}, in which the two do not speak; refused"
             )
         steps, mine, box, latest = self.hears[peer], self.peers[peer], self._inbox[peer], self._latest.get(peer, 0)
-        if latest == t and self._seen[peer].message != digest:
+        if (latest == t and self._seen[peer].message != digest) or self._unvouched[peer].get(t, digest) != digest:
             raise Refused(Code.SECOND, f"node '{name}' sent a second, different message for {when(t)}; refused")
         if t <= self._mixed or t in box:
             return  # a duplicate of what was mixed or waits to be
@@ -435,7 +436,7 @@ class Links:
         """Every stretch is signed for, and what is signed is what came."""
         stretch, got = self._signed[peer].get(t, []), self._unvouched[peer]
         if not stretch and not voucher:
-            got[t] = digest
+            got[t] = self._unkept[peer, t] = digest
             return
         hashes, signature = voucher[SIGNATURE:], voucher[:SIGNATURE]
         text = hashes.hex()
@@ -451,6 +452,8 @@ class Links:
                 " and its message not used",
             )
         self._unvouched[peer] = {}
+        for r in stretch:
+            self._unkept.pop((peer, r), None)
         self._vouchers.append((peer, t, voucher))
 
     def _welcome(self, peer: int, value: Any, attached: tuple[bytes, ...]) -> None:
@@ -564,6 +567,12 @@ class Links:
         """(peer, round, voucher) of all that came since this was last asked."""
         with self._lock:
             found, self._vouchers = self._vouchers, []
+            return found
+
+    def unvouched(self) -> list[tuple[int, int, str]]:
+        """(peer, step, hash) of what came since this was last asked and is not signed for yet."""
+        with self._lock:
+            found, self._unkept = [(*at, digest) for at, digest in self._unkept.items()], {}
             return found
 
 

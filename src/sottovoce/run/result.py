@@ -41,11 +41,13 @@ from sottovoce.run.verify import verify
 FORMAT, FORMATS = 2, (1, 2)
 """The newest, and all that are read; version 0.1 wrote the first, which says nothing of other files."""
 HEAD, MODEL, HISTORY = "result.json", "model.npz", "history.parquet"
+EVALUATION = "evaluation.json"
+"""What a private evaluation found, where the statement covers one."""
 OPEN_HISTORY = "NOT-PRIVATE-history.parquet"
 """Of a run with a guarantee, where it was asked for."""
-OF_ONE_RUN = (HEAD, MODEL, HISTORY, OPEN_HISTORY, "estimator.json", "evaluation.json", "audit.json", "report.html")
+OF_ONE_RUN = (HEAD, MODEL, HISTORY, OPEN_HISTORY, EVALUATION, "estimator.json", "audit.json", "report.html")
 """What a folder loses when another run takes its place."""
-NOT_NEEDED = (HISTORY, OPEN_HISTORY, "evaluation.json")
+NOT_NEEDED = (HISTORY, OPEN_HISTORY, EVALUATION)
 """Without which a result is still whole."""
 NOT_PRIVATE = "not private: computed from the data outside the mechanism, for simulation only"
 
