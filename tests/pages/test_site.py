@@ -1,4 +1,4 @@
-"""The site: built without a warning and without a network, with every public name, and searched in a browser from disk."""
+"""The site: built without a warning and without a network, with every public name; searched from disk."""
 
 import importlib.util
 import os
@@ -19,19 +19,8 @@ pytest.importorskip("sphinx", reason="Sphinx is not installed")
 def site(tmp_path_factory):
     """Built as `make docs` builds it, but for the pictures of the gallery, whose scripts other tests run."""
     out = tmp_path_factory.mktemp("site")
-    line = [
-        sys.executable,
-        "-m",
-        "sphinx",
-        "-q",
-        "-W",
-        "-D",
-        "plot_gallery=0",
-        "-b",
-        "html",
-        str(ROOT / "docs"),
-        str(out),
-    ]
+    options = ["-q", "-W", "-D", "plot_gallery=0", "-b", "html"]
+    line = [sys.executable, "-m", "sphinx", *options, str(ROOT / "docs"), str(out)]
     offline = os.environ | {"https_proxy": "http://127.0.0.1:9", "http_proxy": "http://127.0.0.1:9"}
     built = subprocess.run(line, capture_output=True, text=True, env=offline, timeout=600)
     assert built.returncode == 0, built.stderr
