@@ -154,7 +154,7 @@ def unbalanced(found: list[Row]) -> str:
     """Two tables of the sets with a rare class: AUC by whom one trusts, and what weighing classes does."""
     areas, balanced = groups(found, "auc"), groups(found, "balanced_accuracy")
     methods = ("centre", "pairs", "noisier", "majority", "free")
-    lines = ["| AUC, ε = 1 | " + " | ".join((METHODS | WEIGHTS)[m].says for m in methods) + " |"]
+    lines = ["", "| AUC, ε = 1 | " + " | ".join((METHODS | WEIGHTS)[m].says for m in methods) + " |"]
     lines += ["|---|" + "---|" * len(methods)]
     for name in UNBALANCED:
         cells = [cell(areas.get((name, m, 1 if m in POOLED else 20, 0.0 if m == "free" else 1.0))) for m in methods]

@@ -290,7 +290,6 @@ class Ground:
             "sweep": f"sweep DATA {deal} --epsilon 1 --seeds 1 --epochs 0.1 --jobs 1 --out OUT/s.parquet",
             "compare": "compare --data DATA --label label --algorithms ours --seeds 1 --nodes 2 --epochs 0",
             "report": "report RUN CLAIMED --out OUT/r.html",
-            "report2": "report RUN",
             "export": "export RUN --out OUT/public --without-guarantee",
             "consortium watch": "consortium watch KIT",
             "plan": "plan --nodes 3 --records 50 --features 3 --rounds 10 --sampling full --activation everyone",

@@ -130,3 +130,30 @@ def test_a_shifted_file_needs_the_intercept_that_it_gets(sottovoce, tmp_path):
         return json.loads(said)["last"]["train_accuracy"]
 
     assert accuracy() > 0.93 and accuracy("--no-intercept", "--no-shape") < 0.9
+
+
+def test_people_without_a_schema_are_evaluated_as_people(sottovoce, tmp_path):
+    path, out = written(tmp_path / "r.csv", TWO), tmp_path / "run"
+    words = ["--label", "outcome", "--group", "site"]
+    code, _, err = sottovoce(
+        "train",
+        path,
+        *words,
+        "--unit",
+        "person",
+        "--row-norm",
+        25,
+        "--epsilon",
+        2,
+        "--rounds",
+        20,
+        "--seed",
+        3,
+        "--out",
+        out,
+    )
+    assert code == 0, err
+    code, _, err = sottovoce("evaluate", out, path, *words)
+    assert code == 5 and "name their column (--unit)" in " ".join(err.split())
+    code, said, err = sottovoce("evaluate", out, path, *words, "--unit", "person", "--ask", "right", "--json")
+    assert code == 0 and json.loads(said)["records"] == len(set(PERSON)), err

@@ -77,3 +77,20 @@ def test_a_line_of_over_a_megabyte_is_read_and_leaves_no_thread(tmp_path):
     before = threading.active_count()
     table = load(path)
     assert table.X.shape == (2, width) and table.X[1, -1] == -3.5 and threading.active_count() == before
+
+
+def test_parquet_in_blocks_is_the_whole_file(tmp_path, monkeypatch):
+    import pyarrow.parquet as pq
+
+    X = np.random.default_rng(0).normal(size=(50, 4)).astype(np.float32)
+    label = np.where(X[:, 0] > 0, "yes", "no")
+    columns = {f"f{j}": X[:, j] for j in range(4)} | {"y": label, "site": np.arange(50) % 3}
+    pq.write_table(pa.table(columns), tmp_path / "r.parquet", row_group_size=7)
+    whole = load(tmp_path / "r.parquet", group="site")
+    monkeypatch.setattr("sottovoce.data.columns.NUMBERS", 40)
+    told = []
+    parts = load(tmp_path / "r.parquet", group="site", told=told.append)
+    assert len(told) > 5 and told[-1] == 50 and parts.X.dtype == np.float32
+    np.testing.assert_array_equal(parts.X, whole.X)
+    assert parts.y.tolist() == whole.y.tolist() == label.tolist()
+    assert parts.groups.tolist() == whole.groups.tolist()

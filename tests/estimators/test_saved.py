@@ -281,3 +281,28 @@ def test_a_run_that_took_its_centre_off_verifies_whatever_the_noise():
     assert result.spec.privacy.moments.centre
     for schedule in (18, 19, 39):
         again(result.spec, result.public | {"schedule_seed": schedule}, people=False)
+
+
+def test_an_evaluation_is_kept_with_the_model_and_covered_by_its_statement(tmp_path):
+    rows, y = rng.uniform(-1, 1, (200, 3)), np.array(["no", "yes"])[rng.integers(0, 2, 200)]
+    model = fitted("two classes")
+    found = model.evaluate(rows, y, nodes=HOSPITAL[:200])
+    model.use_threshold(found, rate=0.3)
+    folder = model.save(tmp_path / "run")
+    again = load(folder)
+    assert again.privacy_ == found.statement and again.privacy_.held_out and again.threshold_ == model.threshold_
+    told = json.loads((folder / "evaluation.json").read_text())
+    assert told["figures"]["accuracy"]["value"] == found.accuracy.value
+    assert command("account", "--verify", folder)[0] == 0 and command("report", folder)[0] == 0
+    assert f"{found.accuracy.value:.4f}" in (folder / "report.html").read_text()
+    twice = again.save(tmp_path / "again")
+    assert (twice / "evaluation.json").read_bytes() == (folder / "evaluation.json").read_bytes()
+    again.evaluate(rows[:150], y[:150], nodes=HOSPITAL[:150])
+    with pytest.raises(SpecError, match="evaluated 2 times"):
+        again.save(tmp_path / "more")
+    model.evaluate(rows[:150], y[:150], nodes=HOSPITAL[:150])
+    with pytest.raises(SpecError, match="evaluated 2 times, and its threshold or probabilities come from one"):
+        model.save(tmp_path / "twice")
+    model.threshold_ = 0.0
+    kept = load(model.save(tmp_path / "twice"))
+    assert kept.privacy_ == model.privacy_ and not (tmp_path / "twice" / "evaluation.json").exists()

@@ -13,7 +13,7 @@ from sottovoce.node.identity import OwnKey
 from sottovoce.node.links import _ABOUT, KEPT, MESSAGE, REFUSES, STRETCH, own_proof
 from sottovoce.node.message import CHECK, Code, Header, Refused, array_of, pack, pack_text
 from sottovoce.node.skips import Skips
-from sottovoce.node.store import Mark, Saved
+from sottovoce.node.store import Mark, Saved, Store
 from sottovoce.node.transport import RequestTransport, Stopwatch
 
 RUN = run_of(rounds=30)
@@ -331,6 +331,38 @@ def test_what_is_not_signed_for_is_refused():
         assert theirs.heard(STRETCH, 0) is None
     theirs.deliver(0, one.seal(1, MESSAGE, letter(b"", right), payloads[STRETCH]))
     assert theirs.heard(STRETCH, 0) == payloads[STRETCH]
+
+
+def test_what_came_before_a_restart_is_signed_for_too(tmp_path):
+    """Half of a stretch, a restart out of the folder, the other half: a voucher for anything else is refused."""
+    one, other = envelopes(LONG)
+    store, run, stretch = Store(tmp_path), LONG.digest, list(range(1, STRETCH + 1))
+    store.enter(run, "long", "east", LONG.nodes, ["fingerprint"])
+    payloads = {t: pack(Header(LONG.mark, t, 0), np.full((1, 3), float(t))) for t in stretch}
+    theirs = linked(LONG, 1, other, EMPTY)
+    for t in stretch[:-1]:
+        if t == STRETCH // 2:
+            saved = store.load(run)._replace(round=t - 1)
+            assert len(saved.unvouched[0]) == t - 1
+            theirs = linked(LONG, 1, other, saved)
+            changed = pack(Header(LONG.mark, t - 1, 0), np.zeros((1, 3)))
+            refused(theirs, one.seal(1, MESSAGE, letter(b""), changed), Code.SECOND, 0)
+        theirs.post(t, pack(Header(LONG.mark, t, 1), np.zeros((1, 3))))
+        theirs.deliver(0, one.seal(1, MESSAGE, letter(b""), payloads[t]))
+        theirs.mixed(t)
+        with store.transaction():
+            store.keep_vouchers(run, theirs.vouchers(), theirs.unvouched())
+    theirs.post(STRETCH, pack(Header(LONG.mark, STRETCH, 1), np.zeros((1, 3))))
+    hashes = b"".join(payloads[t][-CHECK:] for t in stretch)
+    lie = bytes(CHECK) + hashes[CHECK:]  # of the very first
+    voucher = one.sign(*theirs._vouched("east", stretch, lie)) + lie
+    refused(theirs, one.seal(1, MESSAGE, letter(b"", voucher), payloads[STRETCH]), Code.VOUCHER, 0)
+    voucher = one.sign(*theirs._vouched("east", stretch, hashes)) + hashes
+    theirs.deliver(0, one.seal(1, MESSAGE, letter(b"", voucher), payloads[STRETCH]))
+    with store.transaction():
+        store.keep_vouchers(run, theirs.vouchers(), theirs.unvouched())
+    assert store.load(run).unvouched == {} and [t for _, t, _ in store.vouchers(run)] == [STRETCH]
+    store.close()
 
 
 def test_old_messages_are_handed_out_and_older_ones_dropped(box):

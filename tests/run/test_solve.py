@@ -12,7 +12,7 @@ from sottovoce import solve
 from sottovoce.errors import DataError, NetworkError, PrivacyError, SpecError
 from sottovoce.problem.optimum import optimum
 from sottovoce.problem.regularisers import Euclidean
-from sottovoce.run.build import prepare, rounds_for_epochs
+from sottovoce.run.build import prepare, renoised, rounds_for_epochs
 from sottovoce.run.presets import PRESETS
 from sottovoce.run.result import COLUMNS, NOT_PRIVATE, Result
 from sottovoce.run.solve import observation_rounds
@@ -290,3 +290,26 @@ def test_spec_round_trip_refuses_unknown_fields():
 def test_unknown_engine(make_shards):
     with pytest.raises(SpecError, match="no engine 'quantum'"):
         solve(SPEC, make_shards(), execution=Execution("quantum"))
+
+
+@pytest.mark.parametrize("noise", ["none", "gaussian(0.3)", "theorem1(0.5)", "private(2)"])
+@pytest.mark.parametrize("law", ["gaussian", "pairs(2)"])
+def test_another_noise_is_what_a_run_prepared_with_it_has(noise, law, make_shards):
+    """Sharing problem, schedule and method changes no number; what is not the same but for noise is not shared."""
+    shards = make_shards(sizes=[6, 9, 9, 12, 6])
+    adversary = "secret_pairs" if law.startswith("pairs") else "transcript"
+    base = Spec(AlgorithmSpec(30, a="constant(1)", gamma="sqrt(0.5)"), seed=4).but(
+        network__activation="everyone",
+        privacy__sampling="poisson(2)",
+        privacy__law=law,
+        privacy__adversary=adversary,
+        privacy__noise="gaussian(1)",
+    )
+    first, wanted = prepare(base, shards), base.but(privacy__noise=noise)
+    found, expected = renoised(first, wanted), prepare(wanted, shards)
+    assert found.spec == wanted and found.public == expected.public
+    assert found.job.release.sigma == expected.job.release.sigma and found.job.method is first.job.method
+    assert found.statement == expected.statement
+    nodes, t = np.arange(5), np.full(5, 3)
+    assert np.array_equal(found.job.draws.noise(nodes, t), expected.job.draws.noise(nodes, t))
+    assert renoised(first, wanted.but(seed=5)) is None and renoised(first, wanted.but(privacy__clip=0.5)) is None

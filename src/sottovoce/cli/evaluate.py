@@ -13,7 +13,6 @@ from sottovoce._types import Array, IntArray, Matrix
 from sottovoce.cli import screen
 from sottovoce.cli.budget import Ledger, mention_budget, overview_of, paid
 from sottovoce.cli.flags import FileFlags, grouped, read_range
-from sottovoce.cli.report import EVALUATION
 from sottovoce.data.load import as_reals, as_signs
 from sottovoce.data.schema import FILE as SCHEMA_FILE
 from sottovoce.data.schema import read_schema
@@ -23,7 +22,7 @@ from sottovoce.evaluation import evaluate as ask_all
 from sottovoce.evaluation.curves import public_link
 from sottovoce.privacy.release import ADVERSARIES
 from sottovoce.privacy.statement import PERSON, RECORD, number, statement_of, with_held_out
-from sottovoce.run.result import Result
+from sottovoce.run.result import EVALUATION, Result
 
 
 @grouped

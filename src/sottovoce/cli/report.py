@@ -9,11 +9,11 @@ import typer
 
 from sottovoce.cli import screen
 from sottovoce.errors import DataError, PrivacyError
-from sottovoce.run.result import Result
+from sottovoce.run.result import EVALUATION, Result
 
 NAME = "report.html"
-EVALUATION, AUDITED = "evaluation.json", "audit.json"
-"""What `sottovoce evaluate` and `sottovoce audit` write beside a result."""
+AUDITED = "audit.json"
+"""What `sottovoce audit` writes beside a result."""
 
 
 def report(

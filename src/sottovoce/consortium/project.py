@@ -49,7 +49,7 @@ Guarantee of the whole run: {verdict}
    agreed to bring {records} {whose} (more are fine: {records} of them are used).
 3. Set what your records may cost over all runs, ever:
    `sottovoce ledger budget STATE --epsilon … --delta …` (STATE is the folder that site.toml names).
-4. Check: `sottovoce node check .` reads your records and says whether you can join. Nothing is sent.
+4. Check: `sottovoce node check .` reads your records and says whether you can join. No record leaves your site.
 5. Join: `sottovoce consortium start .`, and leave it running. If it stops, start it again: a run goes on where it was.
 6. After a run, your model and your statement lie in `STATE/results`.
 

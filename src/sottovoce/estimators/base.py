@@ -23,6 +23,7 @@ from sottovoce.estimators import settings
 from sottovoce.estimators.evaluation import Evaluates
 from sottovoce.estimators.settings import whole
 from sottovoce.estimators.spent import digest, paying, remember
+from sottovoce.evaluation import Evaluation
 from sottovoce.planner import Choice, Facts
 from sottovoce.privacy.statement import PrivacyStatement
 from sottovoce.problem.losses import LOSSES, Loss
@@ -195,7 +196,7 @@ class PrivateLinearModel(Evaluates, BaseEstimator):
         self.privacy_, self.history_ = result.statement, result.history
         self._last = Last(run.problem, tuple(result.model.tolist()), (*statements, result.statement))
         self.spent_ = remember(run.records, result.statement, run.owner)
-        self._trained, self._result = run.records, result
+        self._trained, self._result, self._evaluations = run.records, result, list[Evaluation]()
         self._keep(result.models)
         self._learn(result)
         return self

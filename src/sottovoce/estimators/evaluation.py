@@ -99,7 +99,9 @@ def _evaluate(model: Any, X: Any, y: Any, nodes: Any, units: Any, given: float |
             allow(alone)
         found = ask_all(tally, own, public, keys, ask)
     spent = remember(known, alone, mine)
-    return replace(found, statement=whole, spent=spent.epsilon)
+    done = replace(found, statement=whole, spent=spent.epsilon)
+    model._evaluations.append(done)
+    return done
 
 
 def digest_of(model: Any, X: Any, y: Any) -> bytes:

@@ -4,7 +4,8 @@ What `save` writes is what `sottovoce train --out` writes, so that `predict`, `e
 and `export` take it; and what `train` wrote `load` takes, too. Nothing in it is code: arrays, JSON and a schema. It is
 verified before it is believed, as `account --verify` does.
 
-What is not kept: the plan with its reasons (`plan_`), and by what this process knows records again.
+A private evaluation is kept with the model, and the statement is then of both. What is not kept: the plan with its
+reasons (`plan_`), and by what this process knows records again.
 """
 
 import json
@@ -24,10 +25,11 @@ from sottovoce.estimators.base import Last, PrivateLinearModel
 from sottovoce.estimators.classifier import PrivateClassifier
 from sottovoce.estimators.regressor import PrivateRegressor
 from sottovoce.estimators.spent import Spent
+from sottovoce.evaluation import Evaluation
 from sottovoce.evaluation.curves import public_link
 from sottovoce.privacy.calibration import Private
 from sottovoce.privacy.statement import PERSON, PrivacyStatement
-from sottovoce.run.result import Result, belonging
+from sottovoce.run.result import EVALUATION, Result, belonging
 
 FILE = "estimator.json"
 KINDS: dict[str, type[Any]] = {"PrivateClassifier": PrivateClassifier, "PrivateRegressor": PrivateRegressor}
@@ -77,8 +79,32 @@ def save(model: Any, folder: str | Path, *, schema: str | Path | None = None, fo
         raise SpecError(f"the class {odd[0]!r} cannot be kept in a file; fit with texts, numbers or truth values")
     beside = {} if text is None else {SCHEMA_FILE: text}
     if model._run_scale is None:  # it was fitted as an estimator
-        beside[FILE] = json.dumps(_described(model), ensure_ascii=False, indent=2).encode()
-    return model.to_result(columns).save(folder, beside=beside, force=force)
+        beside[FILE] = _text(_described(model))
+    result, found = model.to_result(columns), _evaluated(model)
+    if isinstance(found, Evaluation) and found.statement is not None:
+        result = replace(result, statement=found.statement)
+        found = _text(found.to_dict() | {"held_out_seeded": result.spec.seed is not None})
+    if isinstance(found, bytes):
+        beside[EVALUATION] = found
+    return result.save(folder, beside=beside, force=force)
+
+
+def _text(value: dict[str, Any]) -> bytes:
+    return json.dumps(value, ensure_ascii=False, indent=2).encode()
+
+
+def _evaluated(model: Any) -> Evaluation | bytes | None:
+    """The evaluation that is kept: of one alone a statement says what it costs together with the training."""
+    if len(model._evaluations) < 2:
+        return model._evaluations[0] if model._evaluations else None
+    loss = model.spec_.problem.loss.name
+    if isinstance(model, PrivateClassifier) and (model.threshold_, model.link_) != (0.0, public_link(loss)):
+        raise SpecError(
+            f"this model was evaluated {len(model._evaluations)} times, and its threshold or probabilities come from "
+            "one of them: what all of them cost the held-out records no statement of one folder says; fit anew and "
+            "evaluate once, or go back to threshold_ = 0 and the public link_"
+        )
+    return None
 
 
 def _fitting(schema: Schema, model: PrivateLinearModel) -> Schema:
@@ -173,6 +199,8 @@ def load(folder: str | Path) -> Any:
         if isinstance(error, DataError | SpecError):
             raise
         raise DataError(f"'{folder / FILE}' describes no estimator ({type(error).__name__}); save it anew") from None
+    kept = belonging(folder, EVALUATION)
+    model._evaluations += [] if kept is None else [kept]  # as it was written: its figures are not asked for here
     model._schema_text = belonging(folder, SCHEMA_FILE)
     model.schema_ = None if model._schema_text is None else _fitting(read_schema(folder / SCHEMA_FILE), model)
     if text is None and model.schema_ is None and result.features is not None:
@@ -247,6 +275,6 @@ def _common(model: Any, result: Result) -> None:
     model.loss_, model.spec_ = str(problem.loss), result.spec
     model.privacy_, model.history_ = result.statement, result.history
     model.nodes_ = np.array(result.nodes or [str(i) for i in range(int(result.public["n"]))])
-    model._trained, model._result = b"", result
+    model._trained, model._result, model._evaluations = b"", result, []
     if result.classes is not None:
         model.threshold_, model.link_ = result.scale.threshold, result.scale.link or public_link(problem.loss.name)

@@ -181,6 +181,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         self.best_score_ = Estimate(found.value(self._scored.figure), found.figures[self._scored.figure].error)
         self.privacy_ = model.privacy_ = statement
         model._trained = table.digest  # none of these records may be asked again
+        model._evaluations.clear()  # the score is the search's
         self.spent_ = model.spent_ = remember(table.digest, statement, table.owner, table.test)
         self.n_features_in_ = model.n_features_in_
         if hasattr(model, "classes_"):

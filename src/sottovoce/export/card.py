@@ -102,7 +102,7 @@ def _guarantee(said: PrivacyStatement) -> list[str]:
 
 def _evaluated(evaluation: Mapping[str, Any] | None) -> list[str]:
     if evaluation is None:
-        return ["No private evaluation was made, and figures that are not private are not published."]
+        return ["No private evaluation is published with it, and figures that are not private are not published."]
     rows = []
     for name, figure in evaluation["figures"].items():
         value, error = float(figure["value"]), float(figure["standard_error"])

@@ -12,9 +12,7 @@ from sottovoce.data.schema import Schema, read_schema
 from sottovoce.errors import DataError, PrivacyError, SpecError
 from sottovoce.export.card import FILES, card
 from sottovoce.export.model import model, row_bound
-from sottovoce.run.result import Result, belonging
-
-EVALUATION = "evaluation.json"
+from sottovoce.run.result import EVALUATION, Result, belonging
 
 
 def publish(

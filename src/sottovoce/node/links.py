@@ -149,7 +149,8 @@ class Links:
         self._latest = {j: run.step(mark.round, mark.part) for j, mark in saved.seen.items()}
         self._inbox: dict[int, dict[int, bytes]] = {j: {} for j in self.peers}
         self._notices: dict[int, set[int]] = {j: set() for j in self.peers}
-        self._unvouched: dict[int, dict[int, str]] = {j: {} for j in self.peers}
+        self._unvouched = {j: dict(saved.unvouched.get(j, {})) for j in self.peers}
+        self._unkept: dict[tuple[int, int], str] = {}  # those of them that are not on the disk
         self._vouchers: list[tuple[int, int, bytes]] = []
         self._outbox: dict[int, bytes] = {}
         self._abouts: dict[int, bytes] = {}
@@ -414,7 +415,7 @@ class Links:
                 Code.ROUND, f"node '{name}' sent a message for {when(t)}, in which the two do not speak; refused"
             )
         steps, mine, box, latest = self.hears[peer], self.peers[peer], self._inbox[peer], self._latest.get(peer, 0)
-        if latest == t and self._seen[peer].message != digest:
+        if (latest == t and self._seen[peer].message != digest) or self._unvouched[peer].get(t, digest) != digest:
             raise Refused(Code.SECOND, f"node '{name}' sent a second, different message for {when(t)}; refused")
         if t <= self._mixed or t in box:
             return  # a duplicate of what was mixed or waits to be
@@ -435,14 +436,13 @@ class Links:
         """Every stretch is signed for, and what is signed is what came."""
         stretch, got = self._signed[peer].get(t, []), self._unvouched[peer]
         if not stretch and not voucher:
-            got[t] = digest
+            got[t] = self._unkept[peer, t] = digest
             return
         hashes, signature = voucher[SIGNATURE:], voucher[:SIGNATURE]
-        text = hashes.hex()
-        said = [text[i : i + 2 * CHECK] for i in range(0, len(text), 2 * CHECK)]
-        came = [*(got.get(r) for r in stretch[:-1]), digest]
-        right = len(hashes) == CHECK * len(stretch) == CHECK * len(came)
-        right = right and all(b in (a, None) for a, b in zip(said, came, strict=True))  # what was skipped did not come
+        text, came = hashes.hex(), got | {t: digest}
+        places = {r: text[2 * CHECK * i : 2 * CHECK * (i + 1)] for i, r in enumerate(stretch) if r not in came}
+        said = "".join([came.get(r) or places[r] for r in stretch])  # what was skipped did not come
+        right = len(hashes) == CHECK * len(stretch) > 0 and said == text
         mine = self._vouched(self.run.nodes[self.me], stretch, hashes)
         if not right or not self.envelope.verify(peer, signature, *mine):
             raise Refused(
@@ -451,6 +451,7 @@ class Links:
                 " and its message not used",
             )
         self._unvouched[peer] = {}
+        self._unkept = {at: what for at, what in self._unkept.items() if at[0] != peer}
         self._vouchers.append((peer, t, voucher))
 
     def _welcome(self, peer: int, value: Any, attached: tuple[bytes, ...]) -> None:
@@ -564,6 +565,12 @@ class Links:
         """(peer, round, voucher) of all that came since this was last asked."""
         with self._lock:
             found, self._vouchers = self._vouchers, []
+            return found
+
+    def unvouched(self) -> list[tuple[int, int, str]]:
+        """(peer, step, hash) of what came since this was last asked and is not signed for yet."""
+        with self._lock:
+            found, self._unkept = [(*at, digest) for at, digest in self._unkept.items()], {}
             return found
 
 

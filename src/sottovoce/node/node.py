@@ -247,10 +247,10 @@ class DurableNode(Node):
         """Write down what this node holds, which is a function of messages that are out; afterwards it may be seen."""
         self._refuse_unless_finite(t, held)
         payload, run = pack(self._header(t, part), held), self.run.digest
-        seen, vouchers = self.links.seen, self.links.vouchers()
+        seen, signed = self.links.seen, (self.links.vouchers(), self.links.unvouched())
         with self.store.transaction():
             self.store.keep_seen(run, seen)
-            self.store.keep_vouchers(run, vouchers)
+            self.store.keep_vouchers(run, *signed)
             self.store.keep_part(run, t, part, payload)
         step = self.run.step(t, part)
         self.links.mixed(step - 1)
@@ -279,7 +279,8 @@ class DurableNode(Node):
         self._refuse_unless_finite(t, message)
         payload, step = pack(self._header(t), message), self.run.step(t)
         run, ledger = self.run.digest, self.store.ledger
-        seen, drop, vouchers = self.links.seen, map(self.run.at, self.links.stale(step)), self.links.vouchers()
+        seen, drop = self.links.seen, map(self.run.at, self.links.stale(step))
+        signed = self.links.vouchers(), self.links.unvouched()
         with self.store.transaction():
             if not self._opened:
                 self._refuse_unless_affordable()  # others may have opened runs on these records since
@@ -296,7 +297,7 @@ class DurableNode(Node):
                 detail |= {"secure": True, "sequence": self.sequence} | self._sharing()
                 ledger.append("open", run, detail=detail)
             self.store.keep_state(run, self._round, self._state._asdict(), seen)
-            self.store.keep_vouchers(run, vouchers)
+            self.store.keep_vouchers(run, *signed)
             self.store.keep_message(run, t, payload, drop)
         self._opened = True
         self.links.post(step, payload)
@@ -316,10 +317,10 @@ class DurableNode(Node):
     def finish(self) -> None:
         """Write the last state down and close the run in the ledger."""
         if not self.finished:
-            seen, vouchers = self.links.seen, self.links.vouchers()
+            seen, signed = self.links.seen, (self.links.vouchers(), self.links.unvouched())
             with self.store.transaction():
                 self.store.keep_state(self.run.digest, self._round, self._state._asdict(), seen)
-                self.store.keep_vouchers(self.run.digest, vouchers)
+                self.store.keep_vouchers(self.run.digest, *signed)
                 self.store.ledger.append("close", self.run.digest)
         self.links.mixed(self.links.last)
 

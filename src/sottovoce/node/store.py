@@ -72,6 +72,8 @@ CREATE TABLE IF NOT EXISTS parts (run TEXT, round INTEGER, part INTEGER, message
     PRIMARY KEY (run, round, part));
 CREATE TABLE IF NOT EXISTS vouchers (run TEXT, peer INTEGER, round INTEGER, voucher BLOB,
     PRIMARY KEY (run, peer, round));
+CREATE TABLE IF NOT EXISTS unvouched (run TEXT, peer INTEGER, step INTEGER, message TEXT,
+    PRIMARY KEY (run, peer, step)) WITHOUT ROWID;
 """
 """Tables that folders of version 0.1 get when they are opened."""
 
@@ -330,6 +332,8 @@ class Saved(NamedTuple):
     """(round, peer) -> 'promised', 'late', 'skip' or 'keep'."""
     parts: Mapping[tuple[int, int], bytes] = MappingProxyType({})
     """What was passed on in later exchanges, and peers may still ask for, by (round, exchange)."""
+    unvouched: Mapping[int, Mapping[int, str]] = MappingProxyType({})
+    """peer -> step -> hash of what came and is not signed for yet."""
 
 
 class Store(Folder):
@@ -412,7 +416,10 @@ class Store(Folder):
                 if hashlib.sha256(payload[:-CHECK]).hexdigest() != message or payload[-CHECK:].hex() != message:
                     raise StoreError(self._damaged(f"what was passed on in round {at}"))
                 parts[at, part] = payload
-            return Saved(t, state or None, outbox, seen, skips, parts)
+            unvouched: dict[int, dict[int, str]] = {}
+            for peer, step, message in self._of("unvouched", "peer, step, message", run):
+                unvouched.setdefault(peer, {})[step] = message
+            return Saved(t, state or None, outbox, seen, skips, parts, unvouched)
 
     def keep_state(self, run: str, t: int, state: Mapping[str, NDArray[Any]], seen: Mapping[int, Mark]) -> None:
         """The state after round t, and what was seen by then; inside a transaction."""
@@ -437,10 +444,15 @@ class Store(Folder):
         query = f"SELECT {columns} FROM {table} WHERE run = ?"
         return self._db.execute(query, (run,)).fetchall() if known else []
 
-    def keep_vouchers(self, run: str, vouchers: Iterable[tuple[int, int, bytes]]) -> None:
-        """What peers signed; inside a transaction."""
-        for voucher in vouchers:
-            self._db.execute("INSERT OR REPLACE INTO vouchers VALUES (?, ?, ?, ?)", (run, *voucher))
+    def keep_vouchers(
+        self, run: str, vouchers: Iterable[tuple[int, int, bytes]], unvouched: Iterable[tuple[int, int, str]] = ()
+    ) -> None:
+        """What peers signed, and what they have still to sign for; inside a transaction."""
+        for peer, step, voucher in vouchers:
+            self._db.execute("INSERT OR REPLACE INTO vouchers VALUES (?, ?, ?, ?)", (run, peer, step, voucher))
+            self._db.execute("DELETE FROM unvouched WHERE run = ? AND peer = ? AND step <= ?", (run, peer, step))
+        rows = [(run, *message) for message in unvouched]
+        self._db.executemany("INSERT OR REPLACE INTO unvouched VALUES (?, ?, ?, ?)", rows)
 
     def vouchers(self, run: str) -> list[tuple[int, int, bytes]]:
         """(peer, round, voucher) of a run."""

@@ -41,11 +41,13 @@ from sottovoce.run.verify import verify
 FORMAT, FORMATS = 2, (1, 2)
 """The newest, and all that are read; version 0.1 wrote the first, which says nothing of other files."""
 HEAD, MODEL, HISTORY = "result.json", "model.npz", "history.parquet"
+EVALUATION = "evaluation.json"
+"""What a private evaluation found, where the statement covers one."""
 OPEN_HISTORY = "NOT-PRIVATE-history.parquet"
 """Of a run with a guarantee, where it was asked for."""
-OF_ONE_RUN = (HEAD, MODEL, HISTORY, OPEN_HISTORY, "estimator.json", "evaluation.json", "audit.json", "report.html")
+OF_ONE_RUN = (HEAD, MODEL, HISTORY, OPEN_HISTORY, EVALUATION, "estimator.json", "audit.json", "report.html")
 """What a folder loses when another run takes its place."""
-NOT_NEEDED = (HISTORY, OPEN_HISTORY, "evaluation.json")
+NOT_NEEDED = (HISTORY, OPEN_HISTORY, EVALUATION)
 """Without which a result is still whole."""
 NOT_PRIVATE = "not private: computed from the data outside the mechanism, for simulation only"
 
@@ -492,9 +494,10 @@ def environment(engine: str, seconds: float, runs: int = 1, spec: Spec | None = 
     """
     about = ENGINES[engine].about if engine in ENGINES else None
     others: dict[str, Any] = {} if about is None else {"device": about(), "runs": runs}
-    parts = [] if spec is None else [part for part in spec.to_dict().values() if isinstance(part, dict)]
-    needed = plugins.used([engine, *(text for part in parts for text in part.values())])
-    others |= {"plugins": needed} if needed else {}
+    if plugins.REGISTERED:
+        parts = [] if spec is None else [part for part in spec.to_dict().values() if isinstance(part, dict)]
+        needed = plugins.used([engine, *(text for part in parts for text in part.values())])
+        others |= {"plugins": needed} if needed else {}
     return {
         "sottovoce": __version__,
         "python": platform.python_version(),

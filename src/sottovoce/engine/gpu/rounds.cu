@@ -42,6 +42,9 @@ INSIDE float once(const float* from) { return __ldcg(from); }  // not to be kept
 INSIDE void ask_word(u32* to, const u32* from) {  // from memory to the chip, meanwhile
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"((u32)__cvta_generic_to_shared(to)), "l"(from) : "memory");
 }
+INSIDE void ask_four(u32* to, const u32* from) {  // sixteen bytes, past the nearest cache
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((u32)__cvta_generic_to_shared(to)), "l"(from) : "memory");
+}
 INSIDE void asked_is_here() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 #ifndef MOST
 #define MOST 512
@@ -74,6 +77,7 @@ INSIDE float warp_sum(float v) { return v; }
 INSIDE float root(float x) { return sqrtf(x); }
 INSIDE float once(const float* from) { return *from; }
 INSIDE void ask_word(u32* to, const u32* from) { *to = *from; }
+INSIDE void ask_four(u32* to, const u32* from) { memcpy(to, from, 16); }
 INSIDE void asked_is_here() {}
 #define BOUNDED
 #define ALL_WARPS WARPS
@@ -333,7 +337,7 @@ struct About { float y, norm, weight, unused; };  // of a row
 
 struct Run {
   i64 n, m, features, turns_first, turns_last;
-  i64 sparse, on_chip, linear, boxed, frozen, descent, after, loss;
+  i64 sparse, on_chip, fetched, linear, boxed, frozen, descent, after, loss;
   double phi, mu, lo, hi, parameter, clip, intercept;
   const Turn* turns;
   const Place* places;
@@ -588,12 +592,11 @@ INSIDE void general(const Run& run, const Turn& turn, float* Z) {
 }
 
 // Two nodes with a dense row each. What a turn needs is asked for ahead of time, because a chain of loads takes longer
-// than the turn: which turn it is four turns before, who it is and with which numbers three, and the rows one. The first
-// two wait on the chip, in rings; what was asked for in a turn is there for all threads after the next turn's barrier.
+// than the turn: which turn it is four turns before, who it is and with which numbers three, and its rows two. All of it
+// waits on the chip, in rings; what was asked for in a turn is there for all threads after the next turn's barrier.
 
 struct Slot { Place place[2]; Numbers at[2]; Slept slept[2]; float w[4]; };
-struct Rows { float a[PER][2], b[PER][2]; About about_a, about_b; };
-struct Rings { Run run; Turn turns[8]; Slot slots[4]; };
+struct Rings { Run run; Turn turns[8]; Slot slots[4]; About about[4][2]; };
 #define WORDS_OF_TURN ((int)(sizeof(Turn) / 4))
 #define WORDS_OF_SLOT ((int)(sizeof(Slot) / 4))
 
@@ -615,22 +618,27 @@ INSIDE void ask_slot(const Run& run, i64 at, Rings* rings) {
   }
 }
 
-INSIDE void fetch(const Run& run, i64 at, int half, const Rings* rings, Rows& rows) {
+// Rows of m numbers, the intercept's written down once: those of three turns.
+INSIDE float* row_on_chip(const Run& run, float* rows, i64 at, int which) {
+  return rows + (int)((u32)at % 3u * 2u + (u32)which) * (((int)run.m + 3) / 4 * 4);
+}
+
+INSIDE void ask_rows(const Run& run, i64 at, float* rows, Rings* rings) {
   if (rings->turns[at & 7].pair != 1) return;
-  const Slot& slot = rings->slots[at & 3];
-  i64 row_a = slot.place[0].row, row_b = slot.place[1].row;
-  const About nobody = {0.0f, 0.0f, 0.0f, 0.0f};
-  rows.about_a = row_a >= 0 ? run.about[row_a] : nobody;
-  rows.about_b = row_b >= 0 ? run.about[row_b] : nobody;
-#pragma unroll
-  for (int k = 0; k < PER; k++)
-#pragma unroll
-    for (int side = 0; side < 2; side++) {
-      int c = THREAD + k * THREADS, j = c + side * half;
-      bool mine = c < half && j < run.m;
-      rows.a[k][side] = mine && row_a >= 0 ? entry(run, row_a, j) : 0.0f;
-      rows.b[k][side] = mine && row_b >= 0 ? entry(run, row_b, j) : 0.0f;
-    }
+  int features = (int)run.features;
+  for (int which = 0; which < 2; which++) {
+    i64 row = rings->slots[at & 3].place[which].row;
+    if (row < 0) continue;
+    float* to = row_on_chip(run, rows, at, which);
+    const float* from = run.X + row * features;
+    if (features % 4 == 0)
+      for (int j = 4 * THREAD; j < features; j += 4 * THREADS) ask_four((u32*)to + j, (const u32*)from + j);
+    else
+      for (int j = THREAD; j < features; j += THREADS) ask_word((u32*)to + j, (const u32*)from + j);
+    if (THREAD < 4) ask_word((u32*)&rings->about[at & 3][which] + THREAD, (const u32*)(run.about + row) + THREAD);
+    for (int w = THREADS; THREAD == 0 && w < 4; w++)
+      ask_word((u32*)&rings->about[at & 3][which] + w, (const u32*)(run.about + row) + w);
+  }
 }
 
 INSIDE void noise_of_two(float loud_a, float loud_b, const Place& a, const Place& b, int c, float na[PER][2], float nb[PER][2]) {
@@ -642,13 +650,15 @@ INSIDE void noise_of_two(float loud_a, float loud_b, const Place& a, const Place
   for (int k = 0; k < PER; k++) na[k][0] = na[k][1] = nb[k][0] = nb[k][1] = 0.0f;
 }
 
-INSIDE void pair(const Run& run, i64 number, const Rows& rows, int half, float* Z, const float* loudness, float* partial, Rings* rings) {
+INSIDE void pair(const Run& run, i64 number, float* rows, int half, float* Z, const float* loudness, float* partial, Rings* rings) {
   int m = (int)run.m, n = (int)run.n;
   const Slot& slot = rings->slots[number & 3];
   const Numbers at_a = slot.at[0], at_b = slot.at[1];
   int a = slot.place[0].node, b = slot.place[1].node, speakers = rings->turns[number & 7].speakers;
   float *za = Z + a * m, *zb = Z + b * m, *ta = run.total + (i64)a * m, *tb = run.total + (i64)b * m;
   float loud_a = speakers > 0 ? at_a.push * loudness[a] : 0.0f, loud_b = speakers > 1 ? at_b.push * loudness[b] : 0.0f;
+  const float *ca = row_on_chip(run, rows, number, 0), *cb = row_on_chip(run, rows, number, 1);
+  bool pulls_a = slot.place[0].count > 0, pulls_b = slot.place[1].count > 0;
   float va[PER][2], vb[PER][2], na[PER][2], nb[PER][2], oa[PER][2], ob[PER][2], ua = 0.0f, ub = 0.0f;
 #pragma unroll
   for (int k = 0; k < PER; k++)
@@ -660,8 +670,8 @@ INSIDE void pair(const Run& run, i64 number, const Rows& rows, int half, float* 
       vb[k][side] = mine ? zb[j] : 0.0f;
       oa[k][side] = mine ? once(ta + j) : 0.0f;
       ob[k][side] = mine ? once(tb + j) : 0.0f;
-      ua += rows.a[k][side] * primal(run, at_a, va[k][side]);
-      ub += rows.b[k][side] * primal(run, at_b, vb[k][side]);
+      if (mine && pulls_a) ua += ca[j] * primal(run, at_a, va[k][side]);
+      if (mine && pulls_b) ub += cb[j] * primal(run, at_b, vb[k][side]);
     }
   ua = warp_sum(ua);
   ub = warp_sum(ub);
@@ -671,11 +681,12 @@ INSIDE void pair(const Run& run, i64 number, const Rows& rows, int half, float* 
   BARRIER();
   ask_turn(run, number + 4, rings);
   ask_slot(run, number + 3, rings);
+  ask_rows(run, number + 2, rows, rings);
   ua = ub = 0.0f;
 #pragma unroll
   for (int w = 0; w < ALL_WARPS; w++) { ua += partial[2 * w]; ub += partial[2 * w + 1]; }
-  float pull_a = slot.place[0].count ? at_a.push * loudness[n + a] * clipped(run, ua, rows.about_a) : 0.0f;
-  float pull_b = slot.place[1].count ? at_b.push * loudness[n + b] * clipped(run, ub, rows.about_b) : 0.0f;
+  float pull_a = pulls_a ? at_a.push * loudness[n + a] * clipped(run, ua, rings->about[number & 3][0]) : 0.0f;
+  float pull_b = pulls_b ? at_b.push * loudness[n + b] * clipped(run, ub, rings->about[number & 3][1]) : 0.0f;
   float w00 = slot.w[0], w01 = slot.w[1], w10 = slot.w[2], w11 = slot.w[3];
 #pragma unroll
   for (int k = 0; k < PER; k++)
@@ -686,8 +697,8 @@ INSIDE void pair(const Run& run, i64 number, const Rows& rows, int half, float* 
       float x = va[k][side], y = vb[k][side];
       ta[j] = oa[k][side] + caught_up(run, slot.place[0], at_a, slot.slept[0], x);
       tb[j] = ob[k][side] + caught_up(run, slot.place[1], at_b, slot.slept[1], y);
-      float said_a = pull_a * rows.a[k][side] + loud_a * na[k][side];
-      float said_b = pull_b * rows.b[k][side] + loud_b * nb[k][side];
+      float said_a = (pulls_a ? pull_a * ca[j] : 0.0f) + loud_a * na[k][side];
+      float said_b = (pulls_b ? pull_b * cb[j] : 0.0f) + loud_b * nb[k][side];
       if (!AFTER) { x += said_a; y += said_b; }
       float new_a = w00 * x + w01 * y, new_b = w10 * x + w11 * y;
       if (AFTER) { new_a += said_a; new_b += said_b; }
@@ -943,7 +954,8 @@ KERNEL BOUNDED rounds(const Run* runs) {
   const Run& run = rings->run;  // not in registers, which are for the work
   int half = (int)((run.m + 1) / 2), n = (int)run.n, numbers_of_z = (int)(run.n * run.m);
   Stage* stage = (Stage*)(rings + 1);
-  float *partial = (float*)(stage + 1), *loudness = partial + CROWD * WARPS, *Z = ON_CHIP ? loudness + 2 * n : run.z;
+  float *partial = (float*)(stage + 1), *loudness = partial + CROWD * WARPS, *rows = loudness + (2 * n + 3) / 4 * 4;
+  float* Z = ON_CHIP ? rows + run.fetched * 6 * ((run.m + 3) / 4 * 4) : run.z;
   for (int i = THREAD; i < n; i += THREADS) { loudness[i] = run.loud[i]; loudness[n + i] = run.share[i]; }
   for (int j = THREAD; ON_CHIP && j < numbers_of_z; j += THREADS) Z[j] = run.z[j];
   for (int k = 0; k < 4; k++) ask_turn(run, run.turns_first + k, rings);
@@ -952,10 +964,12 @@ KERNEL BOUNDED rounds(const Run* runs) {
   for (int k = 0; k < 3; k++) ask_slot(run, run.turns_first + k, rings);
   asked_is_here();
   BARRIER();
-  Rows rows, coming;
-  if (!SPARSE) fetch(run, run.turns_first, half, rings, rows);
+  for (int w = THREAD; run.fetched && run.features < run.m && w < 6; w += THREADS)
+    row_on_chip(run, rows, w / 2, w % 2)[run.m - 1] = (float)run.intercept;
+  for (int k = 0; k < 2 && !SPARSE; k++) ask_rows(run, run.turns_first + k, rows, rings);
+  asked_is_here();
+  BARRIER();
   for (i64 at = run.turns_first; at < run.turns_last; at++) {  // four turns stand after the last, and are no pairs
-    if (!SPARSE) fetch(run, at + 1, half, rings, coming);
     int way = rings->turns[at & 7].pair;
     if (way == 1 && SPARSE) {
       stream(run, at, half, Z, loudness, partial, rings);
@@ -967,10 +981,10 @@ KERNEL BOUNDED rounds(const Run* runs) {
       BARRIER();  // and z of the last turn is here
       ask_turn(run, at + 4, rings);
       ask_slot(run, at + 3, rings);
+      if (!SPARSE) ask_rows(run, at + 2, rows, rings);
       if (way == 2) crowd(run, turn, half, Z, loudness, partial, stage);
       else general(run, turn, Z);
     }
-    if (!SPARSE) rows = coming;
   }
   BARRIER();
   for (int j = THREAD; ON_CHIP && j < numbers_of_z; j += THREADS) run.z[j] = Z[j];

@@ -261,7 +261,8 @@ def _go(
     per = -(-((m + 1) // 2) // threads)
     paired = records.sparse or per <= machine.per  # else turns of few records are gone through as any other
     options = _options(records, casts, per if paired and not records.sparse else 2, threads)
-    room = _beside(n, -(-threads // machine.lanes))
+    fetched = paired and not records.sparse
+    room = _beside(n, m, -(-threads // machine.lanes), fetched)
     options["ON_CHIP"] = int(room + 4 * n * m <= machine.room)
     room += 4 * n * m * options["ON_CHIP"]
     runs = filled("Run", len(z))
@@ -272,6 +273,7 @@ def _go(
         alive.append((looked, _each_numbers(machine, runs, at, records, cast, looked, z, total, options)))
         most, mixed = max(most, looked.most), mixed or looked.mixed
         at += len(cast.jobs)
+    runs["fetched"] = fetched
     pulls = machine.xp.empty((len(z), most), np.float32)
     said = machine.xp.empty((len(z), max(cast.plan.widest for cast in casts) if mixed else 0, m), np.float32)
     for r in range(len(z)):
@@ -332,11 +334,16 @@ def _threads(machine: Machine, m: int) -> int:
     return max(1, min(machine.threads, -(-((m + 1) // 2) // 32) * 32))
 
 
-def _beside(n: int, warps: int) -> int:
-    """Bytes on the chip beside z: the rings, the stage, partial sums of margins, two numbers a node."""
+def _beside(n: int, m: int, warps: int, fetched: bool) -> int:
+    """Bytes on the chip beside z: the rings, the stage, partial sums of margins, two numbers a node, rows."""
     place, numbers, slept, about, turn = (struct(s).itemsize for s in ("Place", "Numbers", "Slept", "About", "Turn"))
-    rings = struct("Run").itemsize + 8 * turn + 4 * (2 * (place + numbers + slept) + 16)
-    return rings + CROWD * (place + numbers + slept + about) + 4 * (CROWD * warps + 2 * n)
+    rings = struct("Run").itemsize + 8 * (turn + about) + 4 * (2 * (place + numbers + slept) + 16)
+    rows = 6 * _up(m, 4) if fetched else 0
+    return rings + CROWD * (place + numbers + slept + about) + 4 * (CROWD * warps + _up(2 * n, 4) + rows)
+
+
+def _up(size: int, to: int) -> int:
+    return -(-size // to) * to
 
 
 def _linear(model: Model) -> bool:

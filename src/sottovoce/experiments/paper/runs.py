@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,15 +20,15 @@ from sottovoce._types import IntArray
 from sottovoce.engine import ENGINES
 from sottovoce.errors import SpecError
 from sottovoce.experiments.data import Dataset
-from sottovoce.experiments.table import Done, Row, Runs, load_rows
+from sottovoce.experiments.table import Done, Row, Runs, each, load_rows
 from sottovoce.privacy.accounting import price
-from sottovoce.privacy.calibration import Noise, PaperNoise, Private
+from sottovoce.privacy.calibration import GivenNoise, Noise, PaperNoise, Private
 from sottovoce.problem.optimum import optimum
 from sottovoce.problem.shards import Shards
-from sottovoce.run.build import make_problem, rounds_for_epochs
+from sottovoce.run.build import Prepared, make_problem, prepare, renoised, rounds_for_epochs
 from sottovoce.run.presets import liu2022, paper_l1, paper_l2
 from sottovoce.run.result import environment
-from sottovoce.run.solve import Run, together
+from sottovoce.run.solve import together
 from sottovoce.run.spec import Execution, Spec
 
 DATA = ("epsilon-like", "rcv1-like", "rcv1", "a9a", "covtype")
@@ -98,6 +99,18 @@ class Group:
         ]
 
 
+class Account(NamedTuple):
+    """What a run's noise is, and what it guarantees."""
+
+    sigma: tuple[float, ...]
+    epsilon: float
+    """The true one."""
+
+
+Accounts = dict[tuple[str, int], list[Account]]
+"""Of every scheme and seed, in the order of a group's runs; h does not matter to them."""
+
+
 def groups(figures: list[str], seeds: int) -> list[Group]:
     """What must be run for these figures; seed by seed, so that an interrupted work leaves whole seeds."""
     wrong = [name for name in figures if name not in FIGURES]
@@ -131,7 +144,8 @@ def collect(
         engine = ("compiled" if ENGINES["gpu"].lacks() else "gpu") if engine == "auto" else engine
         best = optima(dataset, shards, {group.h for group in missing}, out)
         shards.norms  # noqa: B018 - once, before the threads all need them
-        run = partial(run_groups, dataset, shards, noises, best, engine)
+        accounts = accounted(shards.sizes, noises, missing) if ENGINES[engine].seeds else None
+        run = partial(run_groups, dataset, shards, noises, best, engine, accounts)
         kept.fill(crowds(missing, engine), run, jobs=jobs or os.cpu_count() or 1, threads=True, done=done)
     return read(kept, dataset, wanted)
 
@@ -187,19 +201,23 @@ def run_groups(
     noises: tuple[str, ...],
     f_star: dict[str, float],
     engine: str,
+    accounts: Accounts | None,
     crowd: tuple[Group, ...],
 ) -> list[Row]:
     """All runs of some groups that are the same but for their seeds, side by side: a row for each look at each."""
     began = time.perf_counter()
     specs = [spec for group in crowd for _, _, spec in group.specs(shards.sizes, noises)]
+    known = [one for group in crowd for one in accounts[group.scheme, group.seed]] if accounts else None
+    if known is not None:  # the noise is calibrated already
+        specs = [s.but(privacy__noise=GivenNoise(one.sigma)) for s, one in zip(specs, known, strict=True)]
     heads = [head for group in crowd for head in group.heads(dataset, noises)]
     best, how = [f_star[crowd[0].h]] * len(specs), Execution(engine, LOOKS[dataset.size])
     runs = together(specs, shards, test=dataset.test, f_star=best, execution=how)
     about = environment(runs[0].engine, time.perf_counter() - began, len(runs))
     rows = []
-    for head, run in zip(heads, runs, strict=True):
+    for place, (head, run) in enumerate(zip(heads, runs, strict=True)):
         release = {
-            "true_epsilon": most_exposed(run),
+            "true_epsilon": most_exposed(run.prepared) if known is None else known[place].epsilon,
             "delta": DELTA,
             "sigma": max(run.prepared.job.release.sigma),
             "iota": run.prepared.public["iota"],
@@ -208,9 +226,27 @@ def run_groups(
     return rows
 
 
-def most_exposed(run: Run) -> float:
+def accounted(sizes: IntArray, noises: tuple[str, ...], wanted: Sequence[Group]) -> Accounts:
+    """Calibrate and price the runs of these groups, in processes: it is most of the work that a device leaves."""
+    distinct = {(group.scheme, group.seed): group for group in wanted}
+    work = partial(_account, sizes, noises)
+    cores = min(os.cpu_count() or 1, len(distinct))
+    return dict(each(list(distinct.values()), work, cores))
+
+
+def _account(sizes: IntArray, noises: tuple[str, ...], group: Group) -> tuple[tuple[str, int], list[Account]]:
+    """On records that hold nothing: no account looks at them."""
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    nothing = Shards.of(np.zeros((int(offsets[-1]), 1)), np.ones(int(offsets[-1])), offsets)
+    specs = [spec for _, _, spec in group.specs(sizes, noises)]
+    first = prepare(specs[0], nothing)
+    runs = [first, *(renoised(first, spec) or prepare(spec, nothing, first.job.schedule) for spec in specs[1:])]
+    return (group.scheme, group.seed), [Account(p.job.release.sigma, most_exposed(p)) for p in runs]
+
+
+def most_exposed(prepared: Prepared) -> float:
     """ε at δ of the node that spoke most: all have the same noise, and hardly more than one record's difference."""
-    job = run.prepared.job
+    job = prepared.job
     most = int(np.argmax(job.schedule.participations()))
     event = job.release.event(most, int(job.problem.shards.sizes[most]), int(job.schedule.participations()[most]))
     return price([event], DELTA, lower=False).epsilon
