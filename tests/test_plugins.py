@@ -61,7 +61,7 @@ def mine():
     for kind, row in MINE.items():
         plugins.register(kind, row)
     yield
-    for kind, name in list(plugins._registered):
+    for kind, name in list(plugins.REGISTERED):
         plugins.unregister(kind, name)
 
 

@@ -7,6 +7,7 @@ value. On the command line ``edges:2`` saves quoting the brackets.
 """
 
 import inspect
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -219,6 +220,52 @@ class Field(Generic[Value]):
         """Read a text once, here."""
         unread = value is None or isinstance(value, str | bytes | int | float | list | dict | tuple)
         instance.__dict__[self._name] = self.table.read(value) if unread else value  # type: ignore[arg-type]
+
+
+def check_count(what: str, value: Any, most: int, least: int = 1, error: type[SottovoceError] = SpecError) -> int:
+    """A whole number that is within reach.
+
+    Examples
+    --------
+    >>> check_count("the number of rounds", 10**11, 10**8)
+    Traceback (most recent call last):
+    sottovoce.errors.SpecError: the number of rounds must be a whole number from 1 to 100,000,000, not 100000000000
+    """
+    try:
+        whole = int(value)
+        exact = whole == value and not isinstance(value, bool)
+    except (TypeError, ValueError, OverflowError):
+        whole, exact = 0, False
+    if not exact or not least <= whole <= most:
+        raise error(f"{what} must be a whole number from {least:,} to {most:,}, not {_shown(value)}")
+    return whole
+
+
+def check_real(
+    what: str, value: Any, error: type[SottovoceError] = SpecError, zero: bool = False, *, least: float, most: float
+) -> float:
+    """A number that is within reach, or 0 where that means something.
+
+    Examples
+    --------
+    >>> check_real("the clip", 1e308, least=1e-100, most=1e100)
+    Traceback (most recent call last):
+    sottovoce.errors.SpecError: the clip must be a number from 1e-100 to 1e+100, not 1e+308
+    """
+    try:
+        real = math.nan if isinstance(value, bool | str) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        real = math.nan
+    if not (least <= real <= most or (zero and real == 0)):
+        shown = f"{'0, or ' if zero else ''}a number from {least:g} to {most:g}, not {_shown(value)}"
+        raise error(f"{what} must be {shown}")
+    return real
+
+
+def _shown(value: Any) -> str:
+    """A value for a sentence, cut where it is long."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:60]}…"
 
 
 def parse(text: str) -> Call:

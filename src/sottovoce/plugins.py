@@ -60,7 +60,8 @@ class Registered(NamedTuple):
         return self.module
 
 
-_registered: dict[tuple[str, str], Registered] = {}
+REGISTERED: dict[tuple[str, str], Registered] = {}
+"""All choices that are not ours, by kind and name."""
 _loaded: dict[str, str | None] = {}
 
 
@@ -100,18 +101,18 @@ def register(kind: str, row: Any, name: str | None = None) -> None:
     if getattr(row, "name", named) != named:
         raise SpecError(f"this {kind} calls itself '{row.name}', and cannot be registered as '{named}'")
     module = _module_of(row)
-    table, known = _table(kind), _registered.get((kind, named))
+    table, known = _table(kind), REGISTERED.get((kind, named))
     if named in table and (known is None or known.module != module):  # a cell of a notebook may be run again
         raise SpecError(
             f"there is a {kind} '{named}' already, and runs that are written down mean that one; take another name"
         )
     _add(kind, table, named, row)
-    _registered[kind, named] = Registered(kind, named, module)
+    REGISTERED[kind, named] = Registered(kind, named, module)
 
 
 def unregister(kind: str, name: str) -> None:
     """Take a registered choice out again, as tests do; ours stay."""
-    if _registered.pop((kind, name), None) is not None:
+    if REGISTERED.pop((kind, name), None) is not None:
         del _table(kind)[name]
 
 
@@ -155,7 +156,7 @@ def hint(kind: str) -> str:
 def used(texts: Iterable[Any]) -> list[dict[str, str]]:
     """Which registered choices stand in these texts: what a saved run says of its plug-ins."""
     words = {word for text in texts if isinstance(text, str) for word in _WORDS.findall(text)}
-    return [each._asdict() | {"origin": each.origin} for each in _registered.values() if each.name in words]
+    return [each._asdict() | {"origin": each.origin} for each in REGISTERED.values() if each.name in words]
 
 
 def missing(needed: Any) -> str | None:

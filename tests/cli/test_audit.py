@@ -88,7 +88,7 @@ def test_a_statement_that_is_passed_is_exit_code_7(monkeypatch):
     ("arguments", "message"),
     [
         (["audit"], "give a run file or a saved run, or --plan"),
-        ([*PLAN, "--engine", "gpu"], "no engine 'gpu'"),
+        ([*PLAN, "--engine", "abacus"], "no engine 'abacus'"),
         ([*PLAN, "--seed", "1"], "a seed is for --simulate"),
         ([*PLAN, "--confidence", "2"], "a confidence is"),
     ],

@@ -249,11 +249,19 @@ class DualAveraging:
     ) -> Round:
         """One round for the active rows, which belong to the given nodes."""
         x = self.x(state.z, t if self.primal == "recompute" else state.since)
-        total = state.total + self.slept(state, t)
+        total = state.total + self._counted(state, t, x)
         zeta = gradient(x) + noise
         direction = zeta - self.curvature * np.where(speaks[:, None], x, 0.0) if self.curvature else zeta
         message = state.z + self.steps.a[t - 1] * self.scale[nodes][:, None] * direction
         return Round(x, zeta, message, State(mix(message), total, np.full_like(state.since, t + 1), state.memory))
+
+    def _counted(self, state: State, t: int, x: Array) -> Array:
+        """What rounds since … t add to the running sums: of rows that were awake in the round before, this x alone."""
+        awake = state.since == t
+        if self.primal != "recompute" or not awake.any():
+            return self.slept(state, t)
+        now = self.steps.w[t - 1] * x
+        return now if awake.all() else np.where(awake[:, None], now, self.slept(state, t))
 
     def slept(self, state: State, t: int) -> Array:
         """Σ w_τ x_i^(τ) over the rounds since … t, in which z_i stood still."""

@@ -1,5 +1,6 @@
 """`sottovoce reproduce fig1 … table2, all`: the paper's experiments, with its noise and with honest noise."""
 
+import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -104,8 +105,14 @@ def _figures(
         _show(f"Table 2: {name}", [row], quiet)
     if not figures:
         return []
+    began = time.perf_counter()
     with screen.works(f"{name} ({size})", "scheme", quiet, STOPPED) as done:
         rows = collect(dataset, groups(figures, seeds), noises, out, jobs, done, engine)
+    device = rows[0].get("device")
+    if device is not None and not quiet:
+        screen.out.print(
+            f"[dim]{name}: on {device}, {time.perf_counter() - began:.1f} s with accounts[/]", soft_wrap=True
+        )
     for view in figures:
         found["files"].append(str(draw(figure(view, rows), folder_of(out, dataset) / f"{view}.png")))
     true = truths(rows)

@@ -1,6 +1,7 @@
 """`sottovoce sweep FILE`: a grid of ε (or noises) × regularisers × seeds, on the cores or on a cluster."""
 
 import itertools
+import time
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -73,6 +74,7 @@ def sweep(
         cell.problem.h: optimum(make_problem(cell.problem, dealt.shards), gap=1e-6).value if certify else float("nan")
         for cell in cells
     }
+    began = time.perf_counter()
     results = run_sweep(
         specs,
         dealt.shards,
@@ -83,6 +85,7 @@ def sweep(
         cluster=cluster,
         **dealt.names,
     )
+    seconds = time.perf_counter() - began
     rows = [_row(result) for result in results]
     report = None
     if out is not None:
@@ -92,6 +95,10 @@ def sweep(
         screen.say_json({"label": NOT_PRIVATE, "adjacency": ADJACENCY, "report": report, "runs": rows})
         return
     _show(rows, results[0].statement.delta, results[0].statement.adversary)
+    device = results[0].environment.get("device")
+    if device is not None:
+        line = f"{len(rows)} runs on {device} in {seconds:.1f} s, {len(rows) / seconds:.3g} runs a second"
+        screen.out.print(f"[dim]{line}[/]", soft_wrap=True)
     if out is not None:
         screen.out.print(f"all {len(rows)} runs written to {out}; open {report} in a browser", soft_wrap=True)
 

@@ -494,9 +494,10 @@ def environment(engine: str, seconds: float, runs: int = 1, spec: Spec | None = 
     """
     about = ENGINES[engine].about if engine in ENGINES else None
     others: dict[str, Any] = {} if about is None else {"device": about(), "runs": runs}
-    parts = [] if spec is None else [part for part in spec.to_dict().values() if isinstance(part, dict)]
-    needed = plugins.used([engine, *(text for part in parts for text in part.values())])
-    others |= {"plugins": needed} if needed else {}
+    if plugins.REGISTERED:
+        parts = [] if spec is None else [part for part in spec.to_dict().values() if isinstance(part, dict)]
+        needed = plugins.used([engine, *(text for part in parts for text in part.values())])
+        others |= {"plugins": needed} if needed else {}
     return {
         "sottovoce": __version__,
         "python": platform.python_version(),
