@@ -70,6 +70,7 @@ pictures: $(READY)  ## draw the README's pictures anew
 dist: $(READY)  ## build the wheel and the sdist into dist/, and run the wheel in an empty environment
 	rm -rf dist
 	$(BIN)/python -m build --no-isolation --outdir dist .
+	$(BIN)/twine check --strict dist/*
 	tools/try-wheel $(BIN)/python dist/*.whl
 
 lock: $(READY)  ## pin the newest versions that fit pyproject.toml (needs uv)

@@ -65,7 +65,7 @@ sphinx_gallery_conf = {
     "examples_dirs": ["../examples"],
     "gallery_dirs": ["gallery"],
     "filename_pattern": r"examples/[a-z_]+\.py$",
-    "ignore_pattern": r"consortium/",
+    "ignore_pattern": r"consortium/|patients/",
     "abort_on_example_error": True,
     "download_all_examples": False,
     "remove_config_comments": True,
@@ -118,7 +118,7 @@ def write_planner(app: Any, failed: Any) -> None:
     """Write the planner's page with its answers into the site; it takes half a minute."""
     from sottovoce.pages.planner import static
 
-    if failed is None and app.builder.format == "html":
+    if failed is None and app.builder.format == "html" and str(app.config.plot_gallery) not in ("0", "False"):
         Path(app.outdir, "_static", "planner.html").write_text(static(), encoding="utf-8")
 
 

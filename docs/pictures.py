@@ -2,12 +2,18 @@
 
 import shutil
 import tempfile
+import threading
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from sottovoce import AlgorithmSpec, Execution, Shards, Spec, embedded, even, solve
+from sottovoce.consortium.agreement import read_agreement
+from sottovoce.consortium.submit import Status
 from sottovoce.figure import Curve, Figure, Panel, draw
+from sottovoce.pages import planner, watch
+from sottovoce.pages.server import Served
 from sottovoce.privacy.release import ADVERSARIES
 from sottovoce.privacy.theorem1 import Theorem1, compare
 from sottovoce.problem.optimum import optimum
@@ -83,12 +89,6 @@ def draw_theorem1() -> None:
 
 def draw_report() -> None:
     """The top of a report, as a browser shows it; left as it is where there is no Chromium."""
-    from playwright.sync_api import sync_playwright
-
-    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if chromium is None:
-        print("report.png is left as it is: there is no Chromium to open the report in")
-        return
     table = embedded("breast_cancer")
     shards = Shards.of(table.X, table.y, np.array([0, 60, 160, 300, 420, 569]))
     spec = Spec(AlgorithmSpec(rounds=200, gamma="constant(1)"), seed=7).but(
@@ -104,15 +104,47 @@ def draw_report() -> None:
     result = solve(
         spec, shards, f_star=f_star, features=table.features, nodes=hospitals, classes=("malignant", "benign")
     )
-    with tempfile.TemporaryDirectory() as folder, sync_playwright() as api:
+    with tempfile.TemporaryDirectory() as folder:
         path = write(result, Path(folder) / "report.html", "Breast cancer: five hospitals, one model")
+        photograph(path.as_uri(), "report.png", 2020)
+
+
+def draw_pages() -> None:
+    """The planner's page, and the watch page of three hospitals in the middle of a run."""
+    agreement = read_agreement(Path(__file__).parents[1] / "examples" / "consortium" / "consortium.toml")
+    done = dict(zip(agreement.run.nodes, (0.43, 0.42, 0.42), strict=False))
+    rows = {
+        name: {"round": int(share * agreement.run.T), "rounds": agreement.run.T, "waits": None}
+        for name, share in done.items()
+    }
+    first, second, *_ = agreement.run.nodes
+    rows[first]["waits"] = {"round": rows[first]["round"] + 1, "for": second, "seconds": 7.0}
+    status = Status("2f1b", "RUNNING", rows)
+    views = {
+        "planner.png": planner.page(),
+        "watch.png": watch.page(partial(watch.of_run, agreement, status, []), agreement),
+    }
+    for name, view in views.items():
+        with Served(view) as served:
+            threading.Thread(target=served.serve_forever, daemon=True).start()
+            photograph(served.address, name, 1300 if name == "planner.png" else 620)
+            served.shutdown()
+
+
+def photograph(address: str, name: str, height: int) -> None:
+    """A page as a browser shows it, from its top; the picture is left as it is where there is no Chromium."""
+    from playwright.sync_api import sync_playwright
+
+    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if chromium is None:
+        print(f"{name} is left as it is: there is no Chromium to open the page in")
+        return
+    with sync_playwright() as api:
         browser = api.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
         page = browser.new_page(viewport={"width": 1100, "height": 900}, device_scale_factor=0.8)
-        page.goto(path.as_uri())
-        page.wait_for_timeout(3000)
-        page.screenshot(
-            path=IMAGES / "report.png", full_page=True, clip={"x": 0, "y": 0, "width": 1100, "height": 2020}
-        )
+        page.goto(address)
+        page.wait_for_timeout(5000)
+        page.screenshot(path=IMAGES / name, full_page=True, clip={"x": 0, "y": 0, "width": 1100, "height": height})
         browser.close()
 
 
@@ -121,3 +153,4 @@ if __name__ == "__main__":
     draw_run()
     draw_theorem1()
     draw_report()
+    draw_pages()

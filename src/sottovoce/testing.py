@@ -30,6 +30,8 @@ from sottovoce.problem.shards import Shards
 from sottovoce.run.build import prepare
 from sottovoce.run.spec import AlgorithmSpec, Spec
 
+__all__ = ["check_engine", "check_graph", "check_loss", "check_method", "check_regulariser"]
+
 ROUNDING = 1e-12
 BLURRED = 33  # times the blur of an engine's own noise: what its trajectories may be off
 

@@ -36,17 +36,16 @@ while running:
     running -= 1
 print(len(codes), sum(code == 0 for code in codes), threading.active_count(), file=told)
 """
-TIMES = int(os.environ.get("SOTTOVOCE_ENDS", "8"))
+TIMES = int(os.environ.get("SOTTOVOCE_ENDS", "6"))
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="forks")
-@pytest.mark.parametrize("ending", ["csv", "latin-1.csv.xz"])
-def test_predict_ends_well_every_time(sottovoce, tmp_path, ending):
+def test_predict_ends_well_every_time(sottovoce, tmp_path):
+    """A packed file in another encoding, which Arrow would read through Python."""
     rng = np.random.default_rng(0)
     rows = "\n".join(f"{a:.3f},{b:.3f},{'größer' if a > b else 'kleiner'}" for a, b in rng.uniform(-0.7, 0.7, (400, 2)))
-    path = tmp_path / f"r.{ending}"
-    content = f"a,b,y\n{rows}\n".encode("latin-1" if "latin" in ending else "utf-8")
-    path.write_bytes(lzma.compress(content) if ending.endswith("xz") else content)
+    path = tmp_path / "r.csv.xz"
+    path.write_bytes(lzma.compress(f"a,b,y\n{rows}\n".encode("latin-1")))
     assert sottovoce("train", path, "--nodes", 2, "--seed", 1, "--rounds", 3, "--out", tmp_path / "run")[0] == 0
     done = subprocess.run(
         [sys.executable, "-c", AGAIN, str(TIMES), "4", "predict", str(tmp_path / "run"), str(path)],

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sottovoce import Result, SottovoceError
 
-ATTEMPTS = 2000
+ATTEMPTS = 10_000
 
 
 @pytest.fixture(scope="module")

@@ -3,9 +3,10 @@
 import json
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
-from sottovoce import PrivateClassifier, PrivateRegressor
+from sottovoce import PrivateClassifier, PrivateRegressor, Spec, load
 from sottovoce.errors import NetworkError
 
 RNG = np.random.default_rng(2)
@@ -113,6 +114,25 @@ def test_compare_takes_what_it_suggests(sottovoce, tmp_path):
     )
     code, said, err = sottovoce("compare", "--data", path, "--schema", schema, *few)
     assert code == 0 and json.loads(said)["ranking"][0]["algorithm"] == "dsgd"
+
+
+def test_compare_starts_from_the_plan_of_train(sottovoce, tmp_path):
+    """Of a file: its loss, its intercept and what its h shrinks by; what is given stays as it is given."""
+    path, out = tmp_path / "r.csv", tmp_path / "runs.parquet"
+    x = RNG.uniform(-0.7, 0.7, (3000, 2))
+    path.write_text("a,b,y\n" + "\n".join(f"{a:.3f},{b:.3f},{int(a > b)}" for a, b in x) + "\n")
+    own = (path, "--label", "y", "--nodes", 2, "--epsilon", 1)
+    code, _, err = sottovoce("train", *own, "--seed", 1, "--rounds", 20, "--out", tmp_path / "run")
+    assert code == 0, err
+    planned = load(tmp_path / "run").spec_.problem
+    few = ("--data", *own, "--algorithms", "dsgd", "--seeds", 1, "--epochs", 1, "--batch", 8)
+    assert sottovoce("compare", *few, "--out", out)[0] == 0
+    mine = Spec.from_json(pq.read_table(out)["spec"][0].as_py()).problem
+    assert (mine.loss.name, mine.intercept) == (planned.loss.name, planned.intercept)
+    other = tmp_path / "given.parquet"
+    assert sottovoce("compare", *few, "--loss", "smoothed_hinge", "--h", "l2(0.5)", "--out", other)[0] == 0
+    given = Spec.from_json(pq.read_table(other)["spec"][0].as_py()).problem
+    assert given.loss.name == "smoothed_hinge" and str(given.h) == "l2(0.5)"
 
 
 @pytest.mark.parametrize(

@@ -220,7 +220,7 @@ def _verify_file(path: Path) -> tuple[PrivacyStatement, str]:
     try:
         text = path.read_text()
         data = json_.loads(text)
-    except (OSError, UnicodeDecodeError):
+    except (OSError, UnicodeDecodeError, RecursionError):
         raise PrivacyError(f"'{path}' cannot be read; give a statement's JSON file or a saved result") from None
     except json_.JSONDecodeError:
         data = None

@@ -23,10 +23,15 @@ from sottovoce.experiments.compare.study import compare as run_study
 from sottovoce.experiments.data import MADE, REAL, Dataset, load, split
 from sottovoce.experiments.table import Row
 from sottovoce.figure import draw
+from sottovoce.planner import Facts as Known
+from sottovoce.planner import choose
+from sottovoce.planner.terms import SMALL_INTERCEPT
 from sottovoce.privacy.events import ADJACENCY
 from sottovoce.privacy.release import ADVERSARIES
 from sottovoce.privacy.statement import number
 from sottovoce.problem.losses import LOSSES, Loss
+from sottovoce.problem.regularisers import l2
+from sottovoce.problem.shards import by_group, even
 from sottovoce.run.result import NOT_PRIVATE
 
 STOPPED = "stopped; started again with the same --out, a comparison goes on from here"
@@ -46,12 +51,18 @@ def compare(
     seeds: Annotated[int, typer.Option("--seeds", help="Runs of each, with seeds 0, 1, …")] = 10,
     epochs: Annotated[float, typer.Option("--epochs", help="Passes over the data, the same for all.")] = 10.0,
     nodes: Annotated[int, typer.Option("--nodes", help="How many nodes the records are dealt out to.")] = 20,
-    loss: Annotated[str, typer.Option("--loss", help="logistic, hinge, smoothed_hinge, …")] = "logistic",
-    h: Annotated[str, typer.Option("--h", help="Regulariser.")] = "l2(0.001)",
+    loss: Annotated[
+        str | None, typer.Option("--loss", help="logistic, hinge, … (of a file train's; else logistic).")
+    ] = None,
+    h: Annotated[
+        str | None, typer.Option("--h", help="Regulariser (of a file train's l2 part; else l2(0.001)).")
+    ] = None,
     batch: Annotated[int, typer.Option("--batch", help="Expected records of a node's Poisson batch.")] = 64,
     graph: Annotated[str, typer.Option("--graph", help="Who is linked with whom.")] = "complete",
     radius: Annotated[float | None, typer.Option("--radius", help="Public bound of the optimum's norm.")] = None,
-    intercept: Annotated[float, typer.Option("--intercept", help="Value of the intercept's column; 0: none.")] = 0.0,
+    intercept: Annotated[
+        float | None, typer.Option("--intercept", help="The intercept's column; 0: none (of a file train's; else 0).")
+    ] = None,
     tuned: Annotated[
         bool, typer.Option("--tuned", help="Also with step sizes tuned on the data (not private).")
     ] = False,
@@ -70,24 +81,21 @@ def compare(
     within.check_count("--nodes", nodes, within.NODES)
     screen.writable_file(out)
     names = list(BASELINES) if algorithms == "all" else [name.strip() for name in algorithms.split(",")]
-    settings: dict[str, Any] = {
-        "delta": delta,
-        "epochs": epochs,
-        "batch": batch,
-        "loss": loss,
-        "h": h,
-        "graph": graph,
-        "radius": radius,
-        "intercept": intercept,
-    }
+    settings: dict[str, Any] = {"delta": delta, "epochs": epochs, "batch": batch, "graph": graph, "radius": radius}
+    fixed = {"loss": loss, "h": h, "intercept": intercept}
+    budgets = tuple(epsilon or [1.0])
     if flags.unit is not None:
         raise SpecError("the runs of a comparison protect records, and have no people; leave --unit out")
     screen.writable(None if out is None else out.parent)
     rows: list[Row] = []
     refused: dict[str, str] = {}
     for name in data or ["synthetic"]:
-        dataset = _dataset(name, LOSSES.read(loss), flags)
-        study = Study.of(dataset, names, settings, nodes, epsilons=tuple(epsilon or [1.0]), seeds=seeds, tuned=tuned)
+        read = LOSSES.read(loss or "logistic")
+        dataset = _dataset(name, read, flags)
+        planned = _is_file(name) and read.targets == "binary"
+        problem = _as_trained(dataset, nodes, budgets[0], delta) if planned else {}
+        problem |= {key: value for key, value in fixed.items() if value is not None}
+        study = Study.of(dataset, names, settings | problem, nodes, epsilons=budgets, seeds=seeds, tuned=tuned)
         refused |= study.refused
         with screen.works(dataset.name, "algorithm", json, STOPPED) as done:
             rows += run_study(study, out, jobs, done)
@@ -116,9 +124,30 @@ def compare(
         screen.out.print(f"{len(rows)} runs in {out}; to look at: {', '.join(pictures)}", soft_wrap=True)
 
 
+def _is_file(name: str) -> bool:
+    """Whether it is somebody's own file, and not the name of a set."""
+    return name not in (*MADE, *REAL, *EMBEDDED) and Path(name).is_file()
+
+
+def _as_trained(dataset: Dataset, nodes: int, epsilon: float, delta: float) -> dict[str, Any]:
+    """The problem of `train`'s plan, for all algorithms alike: its loss, its intercept, the l2 part of its h.
+
+    What it plans beyond that (batches, rounds, a threshold, the shape of the data) is its own way, and not the problem.
+    """
+    records = dataset.records
+    sizes = np.diff(even(records.n_records, nodes)[0] if records.groups is None else by_group(records.groups)[0][0])
+    facts = Known(
+        tuple(sizes.tolist()), records.m + 1, epsilon, delta, intercept=SMALL_INTERCEPT,
+        sparse=hasattr(records.X, "tocsr"), free=("loss", "penalty"),
+    )  # fmt: skip
+    problem = choose(facts).spec.problem
+    shrunk = {"h": l2(problem.h.modulus)} if problem.h.modulus > 0 else {}
+    return {"loss": problem.loss, "intercept": problem.intercept} | shrunk
+
+
 def _dataset(name: str, loss: Loss, flags: RecordFlags) -> Dataset:
     """A set by its name, or a file as `train` would read it: by a schema, or clean numbers within their bound."""
-    if name in (*MADE, *REAL, *EMBEDDED) or not Path(name).is_file():
+    if not _is_file(name):
         return load(name, loss=loss)
     records = flags.records(Path(name), loss)
     records.refuse_long()

@@ -219,10 +219,12 @@ class Engine:
         >>> ENGINES["compiled"].refusal(prepare(Spec(AlgorithmSpec(3, method="stale")), shards).job)
         "the compiled engine does not know the method Stale; use engine='reference', which runs everything"
         """
+        lacks = self.lacks()
+        if lacks is not None:
+            return f"the {self.name} engine cannot run: {lacks}"
         unknown = next(self._unknown(job), None)
         if unknown is None:
-            lacks = self.lacks()
-            return None if lacks is None else f"the {self.name} engine cannot run: {lacks}"
+            return None
         return f"the {self.name} engine does not know the {unknown}; use engine='reference', which runs everything"
 
     def lacks(self) -> str | None:
@@ -320,9 +322,10 @@ def _unknown_to_gpu(job: Job) -> str | None:
 
 
 def _no_gpu() -> str | None:
-    from sottovoce.engine.gpu import runs
+    from sottovoce.engine.gpu.machine import device
 
-    return runs.lacking()
+    found = device()
+    return found if isinstance(found, str) else None
 
 
 def _judged_by_gpu(problem: Problem, models: Array, other: Shards | None) -> tuple[Array, Array]:

@@ -1,6 +1,6 @@
 """The problem of eq. (1): min F(x) = Σ w_i f_i(x) + h(x), with the data of each node in its own shard."""
 
-from sottovoce.problem.losses import LOSSES, Loss
+from sottovoce.problem.losses import LOSSES, Conjugate, Loss
 from sottovoce.problem.objective import ByNode, ByRecords, Problem
 from sottovoce.problem.regularisers import DISTANCES, REGULARISERS, box, elastic_net, l1, l2, non_negative
 from sottovoce.problem.shards import Shards, by_group, dirichlet, even
@@ -11,6 +11,7 @@ __all__ = [
     "REGULARISERS",
     "ByNode",
     "ByRecords",
+    "Conjugate",
     "Loss",
     "Problem",
     "Shards",

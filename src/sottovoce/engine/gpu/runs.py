@@ -45,12 +45,6 @@ def unknown(job: Job) -> str | None:
     return None
 
 
-def lacking() -> str | None:
-    """Why there is no device."""
-    found = device()
-    return found if isinstance(found, str) else None
-
-
 def about() -> str:
     """The device's name."""
     found = device()
