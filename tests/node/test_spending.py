@@ -198,6 +198,22 @@ def test_few_equal_rows_are_no_part_and_many_records_are_known_by_a_sample():
     assert spending.same_rows(sample[1], sample[2]) and spending.same_rows(sample[1], sample[3])
 
 
+def test_a_loaded_model_pays_from_the_ledger_that_it_was_fitted_with_and_from_no_other(tmp_path, monkeypatch):
+    (tmp_path / "here").mkdir()
+    (tmp_path / "there").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    fitted(Budget(1.3, 1e-5, "ledger")).save("run")
+    monkeypatch.chdir(tmp_path / "there")
+    model = load(tmp_path / "here" / "run")
+    model.evaluate(HELD, HELD_Y)
+    with pytest.raises(PrivacyError, match="over the owner's budget"):
+        model.evaluate(HELD, HELD_Y)
+    (tmp_path / "here" / "ledger").rename(tmp_path / "here" / "moved")
+    with pytest.raises(PrivacyError, match="there is no ledger in"):
+        load(tmp_path / "here" / "run").evaluate(HELD, HELD_Y)
+    assert not (tmp_path / "there" / "ledger").exists() and not (tmp_path / "here" / "ledger").exists()
+
+
 def test_a_search_that_is_refused_leaves_nothing(tmp_path):
     budget = Budget(0.5, 1e-5, tmp_path / "ledger")
     search = PrivateSearchCV(MODEL, {"rounds": [10, 20]}, epsilon=4.0, budget=budget)

@@ -1,5 +1,6 @@
 """The planner's page: its numbers are the command's, and only who has its address gets them."""
 
+import http.client
 import json
 import urllib.error
 import urllib.request
@@ -98,6 +99,11 @@ def test_only_who_has_the_address_is_answered():
             assert get(wrong)[0] == 404
         assert get(served.address, Host="example.org")[0] == 404  # a name that was made to point here
         assert get(served.address + "answer?nodes=" + "1" * 5000)[0] == 404
+        line = http.client.HTTPConnection("127.0.0.1", port)
+        line.putrequest("GET", "http://[/", skip_host=True)  # no address at all
+        line.endheaders()
+        assert line.getresponse().status == 404
+        line.close()
 
 
 def test_a_slider_moves_the_numbers(tab):

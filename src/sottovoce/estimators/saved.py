@@ -147,7 +147,7 @@ def _plain(value: Any, name: str) -> Any:
         listed = [_plain(each, name) for each in value]
         return {"tuple": listed} if isinstance(value, tuple) else listed
     if name == "budget":
-        return {"budget": asdict(value) | {"path": str(value.path)}}
+        return {"budget": asdict(value) | {"path": str(Path(value.path).resolve())}}  # from wherever it is loaded
     if isinstance(value, dict):
         return {"pairs": [[_plain(key, name), _plain(each, name)] for key, each in value.items()]}
     raise SpecError(f"{name} is {value!r}, which cannot be kept in a file; fit with plain values")
@@ -170,9 +170,12 @@ def _value(plain: Any) -> Any:
 
 
 def _budget(said: dict[str, Any]) -> Any:
+    """The budget of a saved estimator; where its ledger is gone there is nothing to pay from, and none is made."""
     from sottovoce.node.budget import Budget
+    from sottovoce.node.store import FILE
 
-    return Budget(**said)
+    there = (Path(said["path"]) / FILE).exists()
+    return Budget(**said | ({} if there else {"epsilon": None}))
 
 
 def load(folder: str | Path) -> Any:

@@ -95,7 +95,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answer, if whoever asks may know."""
-        asked = urlsplit(self.path)
+        try:
+            asked = urlsplit(self.path)
+        except ValueError:  # no address at all, from whoever does not know the token
+            self._send(404, "text/plain", "there is nothing here")
+            return
         _, token, *rest = [*asked.path.split("/"), "", ""]
         here = {f"{HOST}:{self.server.server_port}", f"localhost:{self.server.server_port}"}
         known = hmac.compare_digest(token.encode(), self.server.token.encode())
