@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from contract import BASE, CASES, IMPOSSIBLE, NAMES, OPTIONS, check, first_job, job_of, pairs_of, with_sigma
+from scipy import sparse
 
 from sottovoce.algorithm.methods import METHODS
 from sottovoce.engine import ENGINES, Engine, choose, compiled, one_by_one, reference, work
@@ -13,6 +14,7 @@ from sottovoce.errors import SottovoceError, SpecError
 from sottovoce.privacy.release import Gaussian
 from sottovoce.privacy.sampling import Fixed
 from sottovoce.problem.regularisers import Euclidean, Separable
+from sottovoce.problem.shards import Shards
 from sottovoce.run.build import prepare
 from sottovoce.run.spec import AlgorithmSpec, Spec
 
@@ -147,6 +149,21 @@ def test_auto_takes_what_is_worth_loading_and_does_not_refuse(make_shards, monke
     assert choose("auto", job).name == "reference"
     with pytest.raises(SpecError, match="'abacus'; choose one of auto, reference, nodes, compiled, gpu"):
         choose("abacus", job)
+
+
+def test_with_a_guarantee_no_record_decides_which_engine_a_result_names():
+    """Of sparse rows that differ in one record's entries alone, which a simulation may look at."""
+    spec = Spec(AlgorithmSpec(200)).but(privacy__sampling="full", privacy__noise="gaussian(0.1)", problem__row_norm=1.0)
+    seen = {}
+    for entries in (1, 4000):
+        one = sparse.csr_array(np.full((1, entries), 0.01))
+        one.resize((1, 4000))
+        rest = sparse.csr_array((np.full(49, 0.5), (np.arange(49), np.arange(49))), (49, 4000))
+        rows, y = sparse.vstack([one, rest]).tocsr(), np.where(np.arange(50) % 2, 1.0, -1.0)
+        shards = Shards.of(rows, y, np.array([0, 50]))
+        for seed in (None, 1):
+            seen[seed, entries] = work(prepare(spec.but(seed=seed), shards).job)
+    assert seen[None, 1] == seen[None, 4000] and seen[1, 1] < seen[1, 4000]
 
 
 @pytest.mark.parametrize("engine", HERE)

@@ -32,6 +32,7 @@ from sottovoce.problem.moments import packed_moments
 from sottovoce.problem.objective import Problem, clipped_mean
 from sottovoce.problem.regularisers import Entropy, Euclidean, Separable
 from sottovoce.problem.shards import Shards
+from sottovoce.rows import is_sparse
 
 
 class Randomness(Protocol):
@@ -391,6 +392,7 @@ ENGINES: dict[str, Engine] = {
 OVERHEAD = 5000  # what a release costs the reference engine besides, in coordinates
 GATHER = 5.0  # what a record costs it that is drawn
 IN_ORDER = 1.0  # or comes in its turn
+ENTRIES = 100  # what a sparse row is counted with where its own number must not be looked at
 READ = 0.02  # what a number of a record costs it, to copy; half as much for every output
 
 
@@ -401,6 +403,8 @@ def work(job: Job) -> int:
     batches = np.array([how.batch(q) for q in sizes.tolist()], dtype=np.float64)[which]
     records = float(job.schedule.participations() @ batches)
     numbers = shards.X.size / max(1, shards.X.shape[0])  # of CSR rows those that are stored
+    if is_sparse(shards.X) and not (isinstance(job.draws, Draws) and job.draws.streams.seeded):
+        numbers = min(ENTRIES, shards.X.shape[1])  # how many are stored is secret, and a result names its engine
     each = (IN_ORDER if isinstance(how, Full) else GATHER) + READ * numbers * (1.0 + job.problem.outputs / 2)
     return int(int(job.schedule.starts[-1]) * (job.problem.m + OVERHEAD) + records * each)
 
