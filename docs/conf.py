@@ -49,6 +49,7 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_show_sourcelink = False
 html_copy_source = False
+html_show_search_summary = False  # a browser may not read other pages of a site that was opened from disk
 html_theme_options: dict[str, Any] = {
     "logo": {"text": "sottovoce"},
     "navbar_align": "left",

@@ -5,7 +5,9 @@ keyboard, as in a hundred thousand million rounds, would else end in an overflow
 """
 
 from functools import partial
+from pathlib import Path
 
+from sottovoce.errors import SpecError
 from sottovoce.notation import check_count as check_count
 from sottovoce.notation import check_real
 
@@ -24,3 +26,17 @@ check_length = partial(check_real, least=1 / LENGTH, most=LENGTH)
 """(what, value, error) -> a length that can be squared; 0 as well with `zero`."""
 check_epsilon = partial(check_real, "ε (epsilon)", least=1 / EPSILON, most=EPSILON)
 """(value, error) -> an ε that noise can keep, and that promises anything."""
+
+
+def check_file(path: Path) -> None:
+    """Refuse to put a file in the place of a device, a pipe or a socket: writing whole or not at all would remove it.
+
+    Examples
+    --------
+    >>> check_file(Path("/dev/null"))
+    Traceback (most recent call last):
+    ...
+    sottovoce.errors.SpecError: '/dev/null' is a device, a pipe or the like, and no file; give the name of a file
+    """
+    if path.exists() and not path.is_file():
+        raise SpecError(f"'{path}' is a device, a pipe or the like, and no file; give the name of a file")

@@ -3,7 +3,6 @@
 import json
 import time
 from concurrent.futures import ThreadPoolExecutor
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -377,7 +376,7 @@ def test_a_site_that_was_asked_about_an_edge_and_told_nothing_says_for_whom_it_w
     nodes = cells.join(made, made.kits())
     ash, t = nodes["ash"], int(nodes["ash"].node.rounds[0])
     peer = made.agreement.run.links(t, 0)[0][0]
-    ash.transport._awaited = (made.agreement.run.step(t), (peer,), SimpleNamespace(since=lambda: 7.0))
+    ash.transport._awaited = (made.agreement.run.step(t), (peer,), time.monotonic() - 7.0)
     monkeypatch.setattr(ash.node.links, "heard", lambda t, peer: b"a message")
     assert ash.progress()["waits"] is None
     ash.node.skips.word(t, peer)

@@ -131,7 +131,7 @@ def test_an_unreadable_file(tmp_path):
     ("name", "n", "parameters", "message"),
     [
         ("blob", 5, {}, "no graph 'blob'; write one of complete, ring"),
-        ("ring", 0, {}, "number of nodes must be at least 1, not 0"),
+        ("ring", 0, {}, "number of nodes must be between 1 and 1000000, not 0"),
         ("ring", 2.5, {}, "number of nodes must be a whole number, not 2.5"),
         ("ring", 5, {"p": 0.5}, "'ring.p=0.5.' is malformed; write ring"),
         ("random_regular", 5, {}, "malformed; write random_regular.degree, seed=0."),
@@ -164,7 +164,7 @@ def test_refusals(name, n, parameters, message):
         (3, [[0.0, 1.0], [1.0, 2.0]], "pairs of whole numbers"),
         (3, [0, 1, 2], "pairs of whole numbers"),
         (3, [[0, 1, 2]], "pairs of whole numbers"),
-        (0, [], "number of nodes must be at least 1"),
+        (0, [], "number of nodes must be between 1 and 1000000"),
     ],
 )
 def test_a_graph_of_ones_own_is_checked(n, edges, message):

@@ -195,5 +195,5 @@ def test_train_warns_of_what_it_reads_off_the_data(svm):
     assert "PrivacyLeakWarning" not in command(*run, "--seed", 1)[2]  # a simulation has no secrets
     code, _, err = command(*run, "--classes=-1,2")
     assert code == 3 and "neither -1.0 nor 2.0" in err
-    for wrong in ("1", "a,b,c", "a,"):
-        assert command(*run, f"--classes={wrong}")[0] == 2
+    for wrong, told in (("1", 2), ("a,", 2), ("a,b,c", 3)):  # of three classes, none of which is in the file
+        assert command(*run, f"--classes={wrong}")[0] == told

@@ -79,6 +79,7 @@ def compare(
     within.check_count("--jobs", jobs, 1024)
     within.check_count("--seeds", seeds, 10**6)
     within.check_count("--nodes", nodes, within.NODES)
+    screen.writable(None if out is None else out.parent)
     screen.writable_file(out)
     names = list(BASELINES) if algorithms == "all" else [name.strip() for name in algorithms.split(",")]
     settings: dict[str, Any] = {"delta": delta, "epochs": epochs, "batch": batch, "graph": graph, "radius": radius}
@@ -86,7 +87,6 @@ def compare(
     budgets = tuple(epsilon or [1.0])
     if flags.unit is not None:
         raise SpecError("the runs of a comparison protect records, and have no people; leave --unit out")
-    screen.writable(None if out is None else out.parent)
     rows: list[Row] = []
     refused: dict[str, str] = {}
     for name in data or ["synthetic"]:

@@ -196,11 +196,15 @@ def _show(run: Run, who: str, outcome: Outcome, saved: str, json: bool, fingerpr
         row |= {"unheard": list(outcome.unheard), "skips": outcome.skips, "fingerprints": fingerprints}
         screen.say_json(row | {"verdict": run.statement.verdict()})
         return
-    screen.out.print(f"node '{who}': spoke {event.rounds:,} times with σ = {event.sigma:.4g}; saved in {saved}")
+    screen.out.print(
+        f"node '{screen.plain(who)}': spoke {event.rounds:,} times with σ = {event.sigma:.4g}; saved in {screen.plain(str(saved))}"
+    )
     if outcome.skips:
         screen.out.print(f"{outcome.skips:,} edges of it were left out of a round, by agreement of both ends.")
     if outcome.unheard:
-        screen.out.print(f"Not heard to be done: {', '.join(outcome.unheard)}; start this node again if they are.")
+        screen.out.print(
+            f"Not heard to be done: {screen.plain(', '.join(outcome.unheard))}; start this node again if they are."
+        )
     if run.number(who) == 0:
         screen.out.print(run.statement.verdict(), soft_wrap=True)
 
@@ -288,7 +292,7 @@ def abandon(
     if json:
         screen.say_json({"run": digest, "abandoned": True})
     else:
-        screen.out.print(f"run '{run}' ({digest[:12]}) is over here, and its keys are erased")
+        screen.out.print(f"run '{screen.plain(run)}' ({digest[:12]}) is over here, and its keys are erased")
 
 
 @ledger.command()
@@ -307,4 +311,4 @@ def budget(
     if json:
         screen.say_json({"dataset": dataset, "epsilon": epsilon, "delta": delta})
     else:
-        screen.out.print(f"data set '{dataset}' may cost ε = {epsilon:g} at δ = {delta:g} in all")
+        screen.out.print(f"data set '{screen.plain(dataset)}' may cost ε = {epsilon:g} at δ = {delta:g} in all")

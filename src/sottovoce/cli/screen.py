@@ -18,6 +18,7 @@ from rich.panel import Panel
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from sottovoce import within
 from sottovoce._text import bytes_text as bytes_text
 from sottovoce.data.load import Told
 from sottovoce.errors import Interrupted, SpecError
@@ -248,6 +249,7 @@ def writable_file(out: Path | None, option: str = "--out") -> None:
         wrong = True
     if wrong:
         raise SpecError(f"the file '{out}' cannot be written; give a file in a folder that there is with {option}")
+    within.check_file(out)
 
 
 def _finite(value: Any) -> Any:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from sottovoce._types import Matrix
 from sottovoce.errors import DataError, SpecError
 from sottovoce.rows import is_sparse, row_norms
+from sottovoce.within import check_file
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,6 +198,7 @@ def save_table(table: Table, path: str | os.PathLike[str]) -> Path:
         arrays["X"] = table.X
     optional = {"y": table.y, "groups": table.groups, "features": table.features}
     arrays |= {key: np.asarray(value) for key, value in optional.items() if value is not None}
+    check_file(path)
     part = path.with_name(path.name + ".part")
     try:
         with part.open("wb") as file:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from sottovoce.errors import DataError, SpecError
 from sottovoce.notation import parse, write
 from sottovoce.run.result import NOT_PRIVATE
+from sottovoce.within import check_file
 
 Row = dict[str, Any]
 """A flat row: numbers, words and truth values by name."""
@@ -121,6 +122,7 @@ def save_rows(rows: Sequence[Row], path: Path) -> None:
 
     columns = list(dict.fromkeys(name for row in rows for name in row))
     table = pa.table({name: pa.array([row.get(name) for row in rows]) for name in columns})
+    check_file(path)
     beside = path.with_name(path.name + ".part")
     try:
         pq.write_table(table.replace_schema_metadata({"privacy": NOT_PRIVATE}), beside)

@@ -189,8 +189,8 @@ def by_coins(d: Array, rho2: float, chance: float, fails: float, k: int) -> floa
 
     Examples
     --------
-    >>> round(by_coins(np.ones(1000), 1e4, 0.2, 1e-9, 499) / 501, 2)
-    0.99
+    >>> round(by_coins(np.ones(1000), 1e4, 0.2, 1e-9, 499) / 501, 3)
+    0.997
     """
     least, h = float(d.min()), len(d) - k
     return 1.0 / (1.0 / (h * least) + (1.0 - 1.0 / h) / (least + rho2 * linked(h, chance, fails)))

@@ -458,6 +458,9 @@ def _arrays(path: Path, public: Any) -> dict[str, Array]:
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Write a file whole or not at all, also when the machine stops in the middle."""
+    from sottovoce.within import check_file  # a run that is not written down has no need of it
+
+    check_file(path)
     part = _part(path, content)
     try:
         os.replace(part, path)
