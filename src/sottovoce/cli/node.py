@@ -196,15 +196,13 @@ def _show(run: Run, who: str, outcome: Outcome, saved: str, json: bool, fingerpr
         row |= {"unheard": list(outcome.unheard), "skips": outcome.skips, "fingerprints": fingerprints}
         screen.say_json(row | {"verdict": run.statement.verdict()})
         return
-    screen.out.print(
-        f"node '{screen.plain(who)}': spoke {event.rounds:,} times with σ = {event.sigma:.4g}; saved in {screen.plain(str(saved))}"
-    )
+    spoke, place = f"spoke {event.rounds:,} times with σ = {event.sigma:.4g}", screen.plain(str(saved))
+    screen.out.print(f"node '{screen.plain(who)}': {spoke}; saved in {place}")
     if outcome.skips:
         screen.out.print(f"{outcome.skips:,} edges of it were left out of a round, by agreement of both ends.")
     if outcome.unheard:
-        screen.out.print(
-            f"Not heard to be done: {screen.plain(', '.join(outcome.unheard))}; start this node again if they are."
-        )
+        names = screen.plain(", ".join(outcome.unheard))
+        screen.out.print(f"Not heard to be done: {names}; start this node again if they are.")
     if run.number(who) == 0:
         screen.out.print(run.statement.verdict(), soft_wrap=True)
 
