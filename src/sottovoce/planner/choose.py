@@ -462,7 +462,12 @@ def _reach(facts: Facts, given: dict[str, Any], scale: _Scale, c: float, T: int,
     A = iota * float(np.sum(given.get("a", constant(1))(T)))
     mu = _modulus(facts, given)
     if "gamma" in given:
-        return scale.reach / (mu + float(given["gamma"](T)[-1]) / A)
+        held = mu + float(given["gamma"](T)[-1]) / A
+        if not held > 0:
+            raise SpecError(
+                f"γ is over 0 at the end of a run whose h shrinks nothing, not '{given['gamma']}'; raise it"
+            )
+        return scale.reach / held
     longest = _longest(facts)
     best, _ = predict.best_reach(c, facts.features, max(1, round(iota * T)), longest)
     return 1 / max(1 / best, mu / scale.reach + 1 / (longest * iota * T)) if mu else best
