@@ -38,5 +38,5 @@ def check_file(path: Path) -> None:
     ...
     sottovoce.errors.SpecError: '/dev/null' is a device, a pipe or the like, and no file; give the name of a file
     """
-    if path.exists() and not path.is_file():
+    if path.exists() and not path.is_file() and not path.is_dir():  # a folder is refused by the system itself
         raise SpecError(f"'{path}' is a device, a pipe or the like, and no file; give the name of a file")
