@@ -327,6 +327,10 @@ class Result:
 
 NAMES: dict[str, Any] = {"classes": (str, int, float), "features": str, "nodes": str}
 """Of what the lists of a head are made."""
+NUMBERS = ("n", "m", "iota", "beta", "beta_error", "lipschitz", "noise", "depth", "skips")
+"""Of the public numbers, those that are one."""
+COUNTS = ("records", "participations")
+"""And those that are lists of them."""
 
 
 def _head(folder: Path) -> dict[str, Any]:
@@ -338,7 +342,12 @@ def _head(folder: Path) -> dict[str, Any]:
         for name, kinds in NAMES.items():
             if not all(isinstance(value, kinds) for value in head.get(name) or ()):
                 raise TypeError
-        if not isinstance(head.get("public"), dict) or not isinstance(head.get("environment"), dict):
+        public = head.get("public")
+        if not isinstance(public, dict) or not isinstance(head.get("environment"), dict):
+            raise TypeError
+        if not all(isinstance(public[name], int | float) for name in NUMBERS if name in public):
+            raise TypeError
+        if not all(isinstance(value, int | float) for name in COUNTS for value in public.get(name, ())):
             raise TypeError
     except (OSError, ValueError, TypeError, RecursionError) as error:
         raise _unreadable(folder, error) from None
