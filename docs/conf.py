@@ -14,7 +14,7 @@ import sottovoce
 HERE = Path(__file__).parent
 ROOMS = (
     "problem", "network", "privacy", "secure", "algorithm", "engine", "run", "planner", "evaluation", "auditing",
-    "data", "report", "node", "consortium",
+    "data", "report", "export", "node", "consortium",
 )  # fmt: skip
 """The folders whose public names have a page of their own, `api/ROOM.md`; what people use is on `api.md`."""
 

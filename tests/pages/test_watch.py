@@ -13,6 +13,7 @@ from sottovoce.consortium.submit import Status
 from sottovoce.node.budget import Budget
 from sottovoce.node.store import Store
 from sottovoce.pages import watch
+from sottovoce.privacy.accounting import price
 
 AGREED = Path(__file__).parents[2] / "examples" / "consortium" / "consortium.toml"
 
@@ -33,11 +34,16 @@ def at(agreement, *rounds, waits=None):
 
 def test_what_is_spent_grows_to_the_statement(agreement):
     T, last = agreement.run.T, 0.0
+    schedule = agreement.run.prepared.job.schedule
     for done in (0, 1, T // 2, T):
         found = watch.of_run(agreement, at(agreement, *[done] * agreement.run.n), [])
         spent = [site["spent"] for site in found["sites"]]
-        assert min(spent) >= last and (done == 0) == (max(spent) == 0)
+        assert min(spent) >= last and max(spent) > 0  # of the round that comes next it may have spoken already
         last = min(spent)
+        groups = {i: group for group in statement(agreement).groups for i in group.nodes}
+        for i, one in enumerate(spent):  # never less than what was let out by then costs
+            count = int(schedule.participations(done)[i]) if done else 0
+            assert count == 0 or one >= price([groups[i].event.after(count)], found["delta"]).epsilon
     worst = max(float(group.epsilon) for group in statement(agreement).groups)
     assert max(spent) == pytest.approx(worst, rel=1e-6)
     assert json.dumps(found, allow_nan=False)
@@ -81,6 +87,7 @@ def test_the_page_follows(agreement, tab):
         assert "not heard of" in tab.inner_text("#sites") and "<img" in tab.inner_text("#sites")
         assert tab.evaluate("document.querySelectorAll('#sites img').length") == 0
         assert "0.75" in tab.inner_text("#budgets")
+        assert "δ = 1e-05, against 'transcript'" in tab.inner_text("#terms")  # no ε without them
         assert statement(agreement).verdict() == tab.inner_text("#verdict")
         settled(tab, first)
         assert f"20 of {agreement.run.T}" in tab.inner_text("#sites")

@@ -49,6 +49,7 @@ function show(found) {
   at("sites").replaceChildren(...found.sites.map((row) => site(row, found.run)));
   at("budget-part").hidden = !found.budgets.length;
   at("budgets").replaceChildren(...found.budgets.map(budget));
+  at("terms").textContent = found.terms;
   at("verdict").textContent = found.verdict;
   at("paragraph").replaceChildren(...found.paragraph.split("\n\n").map((text) => {
     const made = document.createElement("p");

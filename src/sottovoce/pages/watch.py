@@ -4,7 +4,6 @@ Everything comes from files and messages that exist: what the server tells an ad
 status, or a site's own ledger. Nothing new is sent between sites, and the page is of this machine alone.
 """
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from time import monotonic
@@ -43,6 +42,7 @@ def frame(agreement: Agreement) -> dict[str, Any]:
         "paragraph": promised.paragraph(),
         "epsilon": promised.epsilon,
         "delta": promised.delta,
+        "terms": f"δ = {promised.delta:g}, against '{promised.adversary}'",
     }
 
 
@@ -68,16 +68,19 @@ def of_run(agreement: Agreement, status: Status, missing: list[str]) -> dict[str
 
 
 def _spending(agreement: Agreement) -> Callable[[str, int], float]:
-    """ε of a site's records after so many rounds, by the statement's own events."""
-    promised = statement(agreement)
+    """ε of a site's records after so many rounds, by the statement's own events and the public schedule.
+
+    Of the round that comes next a site may have said its part already, so it counts.
+    """
+    promised, spoken = statement(agreement), agreement.run.prepared.job.schedule.participations
     events = {agreement.run.nodes[i]: group.event for group in promised.groups for i in group.nodes}
     known: dict[tuple[str, int], float] = {}
 
     def spent(name: str, rounds: int) -> float:
-        if rounds == 0:
+        count = int(spoken(min(rounds + 1, agreement.run.T))[agreement.run.nodes.index(name)])
+        if count == 0:
             return 0.0
         event = events[name]
-        count = min(event.rounds, math.ceil(rounds / agreement.run.T * event.rounds))
         if (name, count) not in known:
             known[name, count] = float(price([event.after(count)], promised.delta).epsilon)
         return known[name, count]
