@@ -1,4 +1,6 @@
-"""Shared by all tests: small problems, and Hypothesis settings that fit a slow shared machine."""
+"""Shared by all tests: small problems, a browser, and Hypothesis settings that fit a slow shared machine."""
+
+import shutil
 
 import numpy as np
 import pytest
@@ -51,3 +53,19 @@ def make_shards():
         return Shards.of(kind(X), y, offsets, order, intercept, ids)
 
     return make
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """One Chromium for all tests that look at pages: a second start of Playwright in a process is an error."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
+    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if program is None:
+        pytest.skip("there is no Chromium on this machine")
+    quiet = "--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-first-run"
+    with playwright.sync_playwright() as api:
+        chromium = api.chromium.launch(
+            executable_path=program, headless=True, args=["--no-sandbox", "--disable-gpu", *quiet]
+        )
+        yield chromium
+        chromium.close()

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import shutil
 
 import pytest
 
@@ -14,14 +13,6 @@ from sottovoce.experiments.data import load
 from sottovoce.problem.losses import LOSSES
 from sottovoce.report.history import SIMULATION
 
-playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine")
-FLAGS = (
-    "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync",
-    "--no-first-run",
-)  # fmt: skip
-
 
 def until(page, true, seconds=10):
     """Wait for JavaScript to become true; the page's policy forbids Playwright's own way, which evaluates text."""
@@ -30,14 +21,6 @@ def until(page, true, seconds=10):
             return
         page.wait_for_timeout(50)
     raise AssertionError(f"never came true: {true}")
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with playwright.sync_playwright() as api:
-        chromium = api.chromium.launch(executable_path=CHROMIUM, headless=True, args=FLAGS)
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture(scope="module")
