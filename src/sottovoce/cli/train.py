@@ -378,6 +378,7 @@ def _planned(
         intercept=problem.intercept,
         shape=shape and problem.loss.targets != "real",
         weight=dealt.weighing.mean,
+        rarest=dealt.weighing.rarest,
         sparse=is_sparse(shards.X),
         free=() if epsilon is None else free,
     )

@@ -302,6 +302,7 @@ class PrivateLinearModel(Evaluates, BaseEstimator):
             shape=epsilon is not None and self._shaped(),
             penalty=settings.penalty_name(self.penalty),
             weight=self._mean_weight(),
+            rarest=self._rarest(),
             sparse=sparse,
             free=() if epsilon is None else self._free(),
         )
@@ -360,6 +361,10 @@ class PrivateLinearModel(Evaluates, BaseEstimator):
     def _mean_weight(self) -> float:
         """The same on average, as far as that is public."""
         return 1.0
+
+    def _rarest(self) -> float | None:
+        """Which share of that the rarest class has, where that is public."""
+        return None
 
     def _shaped(self) -> bool:
         """Whether a share of the budget may go to the shape of the data."""
