@@ -19,7 +19,7 @@ s‖uuᵀ − u₀u₀ᵀ‖: so noise that is larger than all there is to learn
 
 *How far new targets scatter.* r̂ is the error over the records themselves, to which θ was fitted: Σ λ/(λ + ridge) of
 their N degrees of freedom were used up, and what is left tells of the scatter. Where less than one is left (more
-columns than records, and no noise that asks for a ridge) they tell nothing, and the spread of the targets stands for it.
+columns than records, and no noise that asks for a ridge) they tell nothing; the spread of the targets stands for it.
 """
 
 import math
