@@ -287,7 +287,7 @@ class PrivateLinearModel(Evaluates, BaseEstimator):
     def _plan(self, sizes: tuple[int, ...], names: tuple[str, ...], outputs: int, of: str, sparse: bool) -> Choice:
         """The planner's choice from public numbers alone: that this takes no data is what keeps it private."""
         epsilon, delta = settings.budget(self.epsilon, self.delta, sum(sizes))
-        settings.refuse_small_nodes(sizes, names, epsilon, delta, of)
+        self._refuse(sizes, names, epsilon, delta, of)
         loss = self._loss(outputs)
         facts = Facts(
             sizes=sizes,
@@ -307,6 +307,10 @@ class PrivateLinearModel(Evaluates, BaseEstimator):
             free=() if epsilon is None else self._free(),
         )
         return settings.plan(facts, epsilon is not None, self._given())
+
+    def _refuse(self, *public: Any) -> None:
+        """Nodes that would bring nothing but noise."""
+        settings.refuse_small_nodes(*public)
 
     def _free(self) -> tuple[str, ...]:
         """What the planner may choose in place of what it is told."""

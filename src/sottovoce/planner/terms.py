@@ -17,6 +17,7 @@ from sottovoce.privacy import calibration
 from sottovoce.privacy.accounting import check_delta
 from sottovoce.problem.regularisers import Euclidean
 from sottovoce.run.spec import Spec
+from sottovoce.within import check_epsilon
 
 INTERCEPT = 0.5
 """B, the value of the intercept's column beside rows of norm at most 1: L grows by a ninth, the intercept can move."""
@@ -43,7 +44,9 @@ def budget(epsilon: Any, delta: Any, units: int) -> tuple[float | None, float]:
     elif not is_number(delta):
         raise PrivacyError(f"delta must be 'auto' or a number between 0 and 1, not {delta!r}")
     check_delta(float(delta))
-    return None if epsilon is None or math.isinf(epsilon) else float(epsilon), float(delta)
+    if epsilon is None or math.isinf(epsilon):
+        return None, float(delta)
+    return check_epsilon(float(epsilon), error=PrivacyError), float(delta)
 
 
 def is_number(value: Any) -> bool:
