@@ -131,7 +131,7 @@ def stay_on_the_site(app: Any, page: str, source: list[str]) -> None:
 
 def drop_foreign_references(app: Any, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
     """Docstrings that are inherited from scikit-learn name labels of its own site; their words remain."""
-    lines[:] = [re.sub(r":ref:`([^<`]+?)\s*<[^`]*>`", r"\1", line) for line in lines]
+    lines[:] = [re.sub(r":(?:ref|term):`([^<`]+?)(?:\s*<[^`]*>)?`", r"\1", line) for line in lines]
 
 
 def setup(app: Any) -> None:
