@@ -355,7 +355,8 @@ def _planned(
     sizes, features = tuple(shards.sizes.tolist()), int(shards.X.shape[1])
     assert isinstance(spec.privacy.noise, Private)
     epsilon, delta = budget(spec.privacy.noise.epsilon, "auto" if privacy.delta is None else privacy.delta, sum(sizes))
-    refuse_small_nodes(sizes, dealt.node_names, epsilon, delta, "people" if shards.people else "records")
+    if dealt.targets is None:  # a regression of which nothing can be learned is a constant, and says so
+        refuse_small_nodes(sizes, dealt.node_names, epsilon, delta, "people" if shards.people else "records")
     fixed: dict[str, Any] = {name: _field(spec, key) for name, key in FIXED.items() if key in given}
     fixed["rounds"] = steps.rounds
     if steps.epochs is not None:  # passes over the data speak of batches
@@ -378,6 +379,7 @@ def _planned(
         intercept=problem.intercept,
         shape=shape and problem.loss.targets != "real",
         weight=dealt.weighing.mean,
+        rarest=dealt.weighing.rarest,
         sparse=is_sparse(shards.X),
         free=() if epsilon is None else free,
     )

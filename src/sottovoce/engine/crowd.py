@@ -36,34 +36,35 @@ def run(
     data, model, steps, noise = packed
     schedule, first = jobs[0].schedule, states[0]
     before = int(first.since[0]) - 1
-    z, total = np.stack([state.z for state in states]), np.stack([state.total for state in states])
-    R, n, m = z.shape
+    R, (n, m) = len(states), first.z.shape
     scratch = make_scratch(data, ALONE, model, noise, (R, 1, m))._replace(glances=False, ahead=False)
     lanes, since = make_lanes(), np.full(n, stop + 1, dtype=np.int64)
     weights = schedule.patterns if isinstance(schedule.averaging, Gossip) else schedule.mixtures
     means = all(isinstance(W, Wide) and W.flat for W in weights)
     gone = not noise.pairs or noise.level
-    if means and gone and not model.after and _same(z) and _same(total):
-        held, summed = z[:, 0].copy(), total[:, 0].copy()
+    if means and gone and not model.after and all(_same(state.z) and _same(state.total) for state in states):
+        held, summed = np.stack([state.z[0] for state in states]), np.stack([state.total[0] for state in states])
         xs, gs = np.zeros((R, m)), np.zeros((R, m))
         loud, picked = np.zeros((R, BLOCK)), make_picked(R)
         run_alike(data, model, steps, noise, scratch, lanes, loud, picked, xs, gs, held, summed, before, start, stop)
-        z[:], total[:] = held[:, None], summed[:, None]
+        z, total = ([np.tile(row, (n, 1)) for row in rows] for rows in (held, summed))
     elif noise.pairs:
         raise SpecError("noise that pairs share is made for very many nodes only where each round ends with their mean")
     else:
         W, mixes = _weights(weights, schedule.pattern)
         times = schedule.averaging.k if isinstance(schedule.averaging, Gossip) else 1
         links = W.starts.astype(np.int64), W.places.astype(np.int64), W.values.astype(np.float64), float(W.level)
-        other, x, sums = np.empty_like(z), np.zeros(m), np.zeros((R, m))
+        one, sums = np.stack([state.z for state in states]), np.stack([state.total for state in states])
+        other, x, level = np.empty_like(one), np.zeros(m), np.zeros((R, m))
         given = data, links, mixes, times, model, steps, noise, scratch, lanes
-        z = z if run_apart(*given, x, sums, z, other, total, before, start, stop) else other
+        there = run_apart(*given, x, level, one, other, sums, before, start, stop)
+        z, total = list(one if there else other), list(sums)
     return [State(z[r], total[r], since.copy(), state.memory.copy()) for r, state in enumerate(states)]
 
 
 def _same(rows: Array) -> bool:
-    """Whether all nodes of a run hold the same."""
-    return bool(np.all(rows == rows[:, :1]))
+    """Whether all nodes hold the same."""
+    return bool(np.all(rows == rows[0]))
 
 
 def _weights(patterns: Sequence[Weights], pattern: Compact) -> tuple[Wide, NDArray[np.bool_]]:

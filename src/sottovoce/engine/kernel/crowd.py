@@ -23,6 +23,7 @@ from sottovoce.engine.kernel.data import add_row, clipped_slope, joint_sum, marg
 from sottovoce.engine.kernel.draws import ALL, _direction, _radius, draw_records, pair_key, put, threefry
 from sottovoce.engine.kernel.rounds import _fingerprint
 from sottovoce.engine.kernel.steps import add_scaled, ball_weight, primal, shifted, shrink, square_norm
+from sottovoce.engine.kernel.vectors import add_rows, dot
 from sottovoce.engine.kernel.wake import _round_by_round, catch_up
 from sottovoce.streams import TAIL
 
@@ -183,25 +184,35 @@ def _pull(data, model, noise, t, i, r, factor, x, g, scratch):
                 add_scaled(g, pull, data.X[row])
 
 
+@folded
+def _dense_margin(data, row, x):
+    """⟨c, x⟩."""
+    u = dot(data.X[row], x)
+    return u + data.intercept * x[len(x) - 1] if data.intercept != 0.0 else u
+
+
 @compiled
 def _go_through(data, model, r, count, picked, x, g):
     """g += Σ factor·clip(∂l(x, ·)) over some rows: all margins, all slopes, and then the rows that pull at all."""
     rows, factors, kept, pulls = picked
     for e in range(count):
-        pulls[e] = margin(data, rows[e], x)
-    found = 0
+        pulls[e] = margin(data, rows[e], x) if data.sparse else _dense_margin(data, rows[e], x)
+    found, slopes = 0, 0.0
     for e in range(count):
         row = rows[e]
         slope = clipped_slope(
             model.loss, model.parameter, pulls[e], data.y[row], data.norms[row], model.clip[r], weight_of(data, row)
         )
         pulls[found], kept[found] = factors[r, e] * slope, row
+        slopes += factors[r, e] * slope
         found += slope != 0.0
-    for e in range(found):
-        if data.sparse or data.intercept != 0.0:
+    if data.sparse:
+        for e in range(found):
             add_row(data, kept[e], pulls[e], g)
-        else:
-            add_scaled(g, pulls[e], data.X[kept[e]])
+        return
+    add_rows(g, pulls[:found], kept[:found], data.X)
+    if data.intercept != 0.0:
+        g[len(g) - 1] += slopes * data.intercept
 
 
 @compiled
@@ -222,11 +233,14 @@ def _pull_together(data, model, noise, t, picked, x, g, scratch):
             scratch.records,
             scratch.taken,
         )
-        for e in range(q if drawn == ALL else drawn):
-            rows[count] = row_at(data, i, e if drawn == ALL else scratch.records[e])
+        done, left = 0, q if drawn == ALL else drawn
+        while left > 0:
+            size = min(left, len(rows) - count)
+            for e in range(size):
+                rows[count + e] = row_at(data, i, done + e if drawn == ALL else scratch.records[done + e])
             for r in range(R):
-                factors[r, count] = noise.scale[r, i] / noise.batch[i]
-            count += 1
+                factors[r, count : count + size] = noise.scale[r, i] / noise.batch[i]
+            count, done, left = count + size, done + size, left - size
             if count == len(rows):
                 for r in range(R):
                     _go_through(data, model, r, count, picked, x[r], g[r])

@@ -1,0 +1,174 @@
+"""Products and sums of rows, eight numbers at a time and what is left over under a mask.
+
+LLVM makes vectors of a loop by itself, thirty-two numbers a turn; what is left over is done one by one. Of rows of 50
+numbers, or of 25, that is most of the time. These three are written in its language instead: reading in float32 or
+float64, summing in float64, in an order that depends on the length alone.
+"""
+
+from typing import Any
+
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+WIDTH = 8
+"""Numbers of a vector."""
+PANEL = 4
+"""Vectors that are summed side by side: one sum waits for itself."""
+
+DOUBLES = ir.VectorType(ir.DoubleType(), WIDTH)
+MASK = ir.VectorType(ir.IntType(1), WIDTH)
+WORD, HALF_WORD = ir.IntType(64), ir.IntType(32)
+NOTHING = ir.Constant(DOUBLES, [0.0] * WIDTH)
+LIBERTIES = ("reassoc", "contract", "nsz")
+
+
+class _Rows:
+    """An array's memory, for reading and writing eight numbers of it."""
+
+    def __init__(self, context: Any, builder: Any, kind: types.Array, value: Any) -> None:
+        array = context.make_array(kind)(context, builder, value)
+        self.builder, self.pointer = builder, array.data
+        self.shape = cgutils.unpack_tuple(builder, array.shape)
+        self.single = kind.dtype == types.float32
+
+    def at(self, index: Any) -> Any:
+        """One number."""
+        return self.builder.load(self.builder.gep(self.pointer, [index]))
+
+    def read(self, index: Any, mask: Any) -> Any:
+        """Eight, in float64; where the mask is not set, zeros, and nothing is read."""
+        kind = ir.VectorType(self.pointer.type.pointee, WIDTH)
+        where, align = self._place(index, kind), 4 if self.single else 8
+        if mask is None:
+            found = self.builder.load(where, align=align)
+        else:
+            shape = ir.FunctionType(kind, [where.type, HALF_WORD, MASK, kind])
+            name = f"llvm.masked.load.v{WIDTH}f{8 * align}.p0"
+            reads = cgutils.get_or_insert_function(self.builder.module, shape, name)
+            found = self.builder.call(reads, [where, HALF_WORD(align), mask, ir.Constant(kind, [0.0] * WIDTH)])
+        return self.builder.fpext(found, DOUBLES) if self.single else found
+
+    def write(self, index: Any, mask: Any, values: Any) -> None:
+        """Eight, or those of the mask, of an array in float64."""
+        where = self._place(index, DOUBLES)
+        if mask is None:
+            self.builder.store(values, where, align=8)
+        else:
+            shape = ir.FunctionType(ir.VoidType(), [DOUBLES, where.type, HALF_WORD, MASK])
+            writes = cgutils.get_or_insert_function(self.builder.module, shape, f"llvm.masked.store.v{WIDTH}f64.p0")
+            self.builder.call(writes, [values, where, HALF_WORD(8), mask])
+
+    def _place(self, index: Any, kind: Any) -> Any:
+        return self.builder.bitcast(self.builder.gep(self.pointer, [index]), kind.as_pointer())
+
+
+def _spread(builder: Any, number: Any) -> Any:
+    """The same number eight times."""
+    kind = ir.VectorType(number.type, WIDTH)
+    first = builder.insert_element(ir.Constant(kind, ir.Undefined), number, HALF_WORD(0))
+    return builder.shuffle_vector(first, first, ir.Constant(ir.VectorType(HALF_WORD, WIDTH), [0] * WIDTH))
+
+
+def _below(builder: Any, count: Any) -> Any:
+    """The mask of the first so many."""
+    places = ir.Constant(ir.VectorType(WORD, WIDTH), list(range(WIDTH)))
+    return builder.icmp_signed("<", places, _spread(builder, count))
+
+
+def _plus_product(builder: Any, total: Any, one: Any, other: Any) -> Any:
+    return builder.fadd(total, builder.fmul(one, other, flags=LIBERTIES), flags=LIBERTIES)
+
+
+def _in_panels(builder: Any, length: Any, work: Any) -> None:
+    """`work` on four vectors after the other, and on what is left over: their first places and masks."""
+
+    def panel(first: Any, left: Any) -> None:
+        places = [builder.add(first, WORD(WIDTH * k)) for k in range(PANEL)]
+        masks = [left if left is None else _below(builder, builder.sub(left, WORD(WIDTH * k))) for k in range(PANEL)]
+        work(list(zip(places, masks, strict=True)))
+
+    whole = builder.and_(length, WORD(-WIDTH * PANEL))
+    with cgutils.for_range_slice(builder, WORD(0), whole, WORD(WIDTH * PANEL), WORD) as (first, _):
+        panel(first, None)
+    with builder.if_then(builder.icmp_signed("<", whole, length)):
+        panel(whole, builder.sub(length, whole))
+
+
+def _in_vectors(builder: Any, length: Any, work: Any) -> None:
+    """`work` on one vector after the other, four a turn: which of four it is, its first place, its mask."""
+    panels, whole = builder.and_(length, WORD(-WIDTH * PANEL)), builder.and_(length, WORD(-WIDTH))
+    with cgutils.for_range_slice(builder, WORD(0), panels, WORD(WIDTH * PANEL), WORD) as (first, _):
+        for k in range(PANEL):
+            work(k, builder.add(first, WORD(WIDTH * k)), None)
+    with cgutils.for_range_slice(builder, panels, whole, WORD(WIDTH), WORD) as (first, _):
+        work(0, first, None)
+    with builder.if_then(builder.icmp_signed("<", whole, length)):
+        work(1, whole, _below(builder, builder.sub(length, whole)))
+
+
+def _known(*arrays: Any) -> bool:
+    """Whether these are arrays that lie in memory without gaps."""
+    return all(isinstance(array, types.Array) and array.layout == "C" for array in arrays)
+
+
+@intrinsic
+def dot(typing, c, x):
+    """⟨c, x⟩, as long as c is."""
+
+    def code(context, builder, signature, arguments):
+        c, x = (_Rows(context, builder, *each) for each in zip(signature.args, arguments, strict=True))
+        sums = [cgutils.alloca_once_value(builder, NOTHING) for _ in range(PANEL)]
+
+        def work(k, at, mask):
+            found = _plus_product(builder, builder.load(sums[k]), c.read(at, mask), x.read(at, mask))
+            builder.store(found, sums[k])
+
+        _in_vectors(builder, c.shape[0], work)
+        first, second, third, fourth = map(builder.load, sums)
+        whole = builder.fadd(builder.fadd(first, second), builder.fadd(third, fourth))
+        shape = ir.FunctionType(ir.DoubleType(), [ir.DoubleType(), DOUBLES])
+        adds = cgutils.get_or_insert_function(builder.module, shape, f"llvm.vector.reduce.fadd.v{WIDTH}f64")
+        return builder.call(adds, [ir.Constant(ir.DoubleType(), 0.0), whole], fastmath=LIBERTIES)
+
+    return (types.float64(c, x), code) if _known(c, x) else None
+
+
+@intrinsic
+def add_times(typing, g, weight, c):
+    """g += weight·c, as long as c is."""
+
+    def code(context, builder, signature, arguments):
+        g, c = (_Rows(context, builder, signature.args[k], arguments[k]) for k in (0, 2))
+        weight = _spread(builder, arguments[1])
+
+        def work(k, at, mask):
+            g.write(at, mask, _plus_product(builder, g.read(at, mask), weight, c.read(at, mask)))
+
+        _in_vectors(builder, c.shape[0], work)
+        return context.get_dummy_value()
+
+    return (types.void(g, types.float64, c), code) if _known(g, c) else None
+
+
+@intrinsic
+def add_rows(typing, g, weights, rows, X):
+    """g += Σ_e weights[e]·X[rows[e]], as long as a row is; nothing is written before a stretch of it is summed."""
+
+    def code(context, builder, signature, arguments):
+        g, weights, rows, X = (_Rows(context, builder, *each) for each in zip(signature.args, arguments, strict=True))
+
+        def work(places):
+            sums = [cgutils.alloca_once_value(builder, g.read(at, mask)) for at, mask in places]
+            with cgutils.for_range(builder, weights.shape[0], intp=WORD) as loop:
+                weight, begin = _spread(builder, weights.at(loop.index)), builder.mul(rows.at(loop.index), X.shape[1])
+                for total, (at, mask) in zip(sums, places, strict=True):
+                    c = X.read(builder.add(begin, at), mask)
+                    builder.store(_plus_product(builder, builder.load(total), weight, c), total)
+            for total, (at, mask) in zip(sums, places, strict=True):
+                g.write(at, mask, builder.load(total))
+
+        _in_panels(builder, X.shape[1], work)
+        return context.get_dummy_value()
+
+    return (types.void(g, weights, rows, X), code) if _known(g, weights, rows, X) else None

@@ -1,0 +1,66 @@
+"""Products and sums of rows are NumPy's, at every length, and touch nothing beyond their ends."""
+
+import numba
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sottovoce.engine.kernel.vectors import PANEL, WIDTH, add_rows, add_times, dot
+
+EDGE = 1e300  # what stands beyond an end: whoever read it would be found out
+
+
+@numba.njit
+def _dot(c, x):
+    return dot(c, x)
+
+
+@numba.njit
+def _add_times(g, weight, c):
+    add_times(g, weight, c)
+
+
+@numba.njit
+def _add_rows(g, weights, rows, X):
+    add_rows(g, weights, rows, X)
+
+
+def row(rng, length, dtype=np.float64):
+    """A row in the middle of others."""
+    whole = np.full(length + 2 * WIDTH, EDGE if dtype == np.float64 else 1e30, dtype)
+    whole[WIDTH : WIDTH + length] = rng.normal(size=length)
+    return whole, whole[WIDTH : WIDTH + length]
+
+
+def untouched(whole):
+    return np.all(whole[:WIDTH] == whole[0]) and np.all(whole[-WIDTH:] == whole[0]) and whole[0] == EDGE
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@given(length=st.integers(0, 3 * PANEL * WIDTH), count=st.integers(0, 9), seed=st.integers(0, 99))
+def test_sums_are_those_of_numpy(dtype, length, count, seed):
+    rng = np.random.default_rng(seed)
+    (_, c), (_, x), (whole, g) = row(rng, length, dtype), row(rng, length), row(rng, length)
+    size = np.abs(c.astype(np.float64)) @ np.abs(x)
+    assert abs(_dot(c, x) - c.astype(np.float64) @ x) <= 1e-14 * size
+    expected = g + 0.7 * c.astype(np.float64)
+    _add_times(g, 0.7, c)
+    assert np.allclose(g, expected, rtol=1e-14, atol=1e-14) and untouched(whole)
+
+    X, rows, weights = rng.normal(size=(5, length)).astype(dtype), rng.integers(0, 5, count), rng.normal(size=count)
+    expected = g + weights @ X[rows].astype(np.float64)
+    _add_rows(g, weights, rows, X)
+    assert np.allclose(g, expected, rtol=1e-13, atol=1e-13) and untouched(whole)
+
+
+def test_a_row_may_be_shorter_than_what_it_is_added_to():
+    g, x = np.zeros(11), np.arange(11.0)
+    _add_times(g, 2.0, np.ones(10, np.float32))
+    _add_rows(g, np.ones(1), np.zeros(1, np.int64), np.ones((1, 10)))
+    assert np.array_equal(g, [3.0] * 10 + [0.0]) and _dot(np.ones(10, np.float32), x) == 45.0
+
+
+def test_arrays_with_gaps_are_refused():
+    with pytest.raises(numba.TypingError):
+        _dot(np.ones(20)[::2], np.ones(10))
