@@ -20,7 +20,7 @@ from sottovoce._types import FLOAT_BYTES
 from sottovoce.data.synthetic import two_gaussians
 from sottovoce.engine import compiled
 from sottovoce.planner.choose import Facts, choose
-from sottovoce.privacy.pairs import by_coins, linked
+from sottovoce.privacy.coins import by_coins, linked
 from sottovoce.privacy.release import Gaussian
 from sottovoce.problem.shards import Shards
 from sottovoce.run.build import prepare

@@ -95,10 +95,33 @@ def test_cutting_a_run_into_pieces_changes_nothing(engine, make_shards, monkeypa
     assert same(whole, state)
 
 
-def test_compiled_noise_is_the_same(make_shards):
-    job = secure_job(BASE | {"sampling": "full"}, make_shards, 30)
-    fast = replace(job, draws=replace(job.draws, compiled=True))
-    assert same(*(reference.run(one, one.start(), 1, 30) for one in (job, fast)))
+def compiled(job):
+    """The same job with everything that can be compiled."""
+    sums = job.draws.sums
+    if isinstance(sums, secure.ExactSums):
+        sums = replace(sums, compiled=True)
+    return replace(job, draws=replace(job.draws, sums=sums, compiled=True))
+
+
+@pytest.mark.parametrize("case", CASES, ids=NAMES)
+def test_compiled_sums_and_noise_are_the_same_bits(case, make_shards):
+    """Every loss, sampler, activation and kind of data: the state after rounds, to the last bit."""
+    job = secure_job(case, make_shards)
+    assert same(*(reference.run(one, one.start(), 1, 20) for one in (job, compiled(job))))
+
+
+@pytest.mark.parametrize(("law", "method", "sampling", "adversary"), LAYERED)
+def test_compiled_noises_of_every_law_are_the_same_bits(law, method, sampling, adversary, make_shards):
+    shards = make_shards(n={"tree": 1, "pairs(2.0, graph=ring)": 3}.get(law, 2), q=12, m=5)
+    spec = Spec(AlgorithmSpec(16, method, eta="inverse_sqrt(0.7)")).but(
+        network__activation="everyone",
+        privacy__sampling=sampling,
+        privacy__noise="gaussian(0.3)",
+        privacy__law=law,
+        privacy__adversary=adversary,
+    )
+    job = keyed(prepare(spec, shards).job)
+    assert same(*(reference.run(one, one.start(), 1, 16) for one in (job, compiled(job))))
 
 
 # --- places

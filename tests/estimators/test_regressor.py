@@ -89,7 +89,8 @@ def test_what_is_foreseen_is_a_loss_of_r2_and_about_right():
 
 def test_where_nothing_can_be_learned_it_says_so_and_stays_near_a_constant():
     X, y, held, _ = uniform(400, 40)
-    model = regressor(0.05).fit(X, y)
+    with pytest.warns(UserWarning, match="not foreseen to teach more than the mean"):
+        model = regressor(0.05).fit(X, y)
     assert model.plan_.predicted >= EXPLAINED
     assert any("Nothing can be learned" in reason or "teach more" in reason for reason in model.plan_.reasons)
     assert np.std(model.predict(held)) < 0.1

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from sottovoce.engine import reference
 from sottovoce.errors import PrivacyError, SottovoceError, SpecError
 from sottovoce.network.graphs import GRAPHS
-from sottovoce.privacy import pairs
+from sottovoce.privacy import coalitions, pairs
 from sottovoce.privacy.accounting import epsilon, price
 from sottovoce.privacy.composition import Part
-from sottovoce.privacy.events import FixedEvent, FullEvent, PoissonEvent, envelope, read_event
+from sottovoce.privacy.compound import read_event
+from sottovoce.privacy.events import FixedEvent, FullEvent, PoissonEvent, envelope
 from sottovoce.privacy.pairs import Pairs
 from sottovoce.privacy.profiles import gaussian_epsilon
 from sottovoce.privacy.release import ADVERSARIES, LAWS, Attendance, SecretPairs
@@ -243,7 +244,7 @@ def test_rayleigh(network, other, more):
     d, weights = network
 
     def left(d, weights):
-        found = pairs.conductances(d[None], weights[None])[0]
+        found = coalitions.conductances(d[None], weights[None])[0]
         M = np.diag(d + weights.sum(axis=0)) - weights
         assert np.allclose(found, 1 / np.diag(np.linalg.inv(M)), rtol=1e-8)
         return found
@@ -266,17 +267,16 @@ def test_on_the_complete_graph_the_loudest_collude(tau, k, ratio, i):
     every = []
     for some in itertools.combinations(others, k):
         rest = [j for j in range(n) if j not in some]
-        found = pairs.conductances(d[rest][None], weights[np.ix_(rest, rest)][None])[0]
+        found = coalitions.conductances(d[rest][None], weights[np.ix_(rest, rest)][None])[0]
         every.append(found[rest.index(i)])
-    assert pairs.complete(d, ratio**2, k)[i] == pytest.approx(min(every), rel=1e-9)
+    assert coalitions.complete(d, ratio**2, k)[i] == pytest.approx(min(every), rel=1e-9)
 
 
 def test_equal_nodes_have_the_formula_of_the_book():
     for n, k, r in ((20, 1, 3.0), (20, 9, 10.0), (3, 1, 100.0), (100, 49, 0.5)):
         h = n - k
         expected = h / (1 + (h - 1) / (1 + r * r * h))
-        assert pairs.equal(h, r) == pytest.approx(expected)
-        assert pairs.complete(np.ones(n), r * r, k) == pytest.approx(np.full(n, expected))
+        assert coalitions.complete(np.ones(n), r * r, k) == pytest.approx(np.full(n, expected))
         assert Pairs(n, r, None, np.ones(n), k).left((0.5,) * n).sigma[0] == pytest.approx(0.5 * math.sqrt(expected))
 
 

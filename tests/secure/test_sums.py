@@ -1,14 +1,13 @@
 """Exact sums: equal to whole-number arithmetic bit for bit, whatever the order, the blocks and the places."""
 
 import math
-from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
 import scipy
 from exact_reference import length, parts, total
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sottovoce.errors import PrivacyError
@@ -103,32 +102,6 @@ def test_order_splits_and_blocks_change_no_bit(kind, seed, loss, cut, block):
         assert np.array_equal(whole, clipped_sum(data, x, y, SLOPES[loss], order))
     shuffled = on_grid(data.X[order], data.grids)
     assert np.array_equal(whole, clipped_sum(shuffled, x, y[order], SLOPES[loss]))
-
-
-@KINDS
-@pytest.mark.parametrize("weighted", [False, True])
-@given(seed=st.integers(0, 10**6), loss=st.sampled_from(list(SLOPES)), block=st.integers(1, 400))
-@settings(max_examples=25)
-def test_compiled_sums_are_the_same_bits(kind, weighted, seed, loss, block):
-    """Of all rows, of some in any order, and of none; whatever the blocks."""
-    data, x, y = problem(seed=seed, kind=kind)
-    rng = np.random.default_rng(seed)
-    weights = rng.random(60) if weighted else None
-    fast = replace(data, compiled=True)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "BLOCK", block)
-        for rows in (None, slice(7, 51), rng.permutation(60)[:33], np.array([], dtype=np.int64)):
-            given = x, y, SLOPES[loss], rows, None, weights
-            assert np.array_equal(clipped_sum(fast, *given), clipped_sum(data, *given))
-
-
-def test_the_largest_sums_and_margins_are_exact_when_compiled():
-    grids = choose_grids(2**14, clip=1.0, bound=1.0)
-    X = np.tile([[1.0, 0.0], [0.6, 0.8]], (2**13, 1))
-    data, y = on_grid(X, grids), np.ones(2**14)
-    for x in (np.zeros(2), np.array([1e8, -1 / 3])):
-        slope = lambda u, y: np.where(u >= 0, -1e300, 1.0) * y  # noqa: E731
-        assert np.array_equal(clipped_sum(replace(data, compiled=True), x, y, slope), clipped_sum(data, x, y, slope))
 
 
 @given(st.integers(0, 10**6), st.sampled_from(list(SLOPES)))

@@ -267,7 +267,8 @@ def train(
         if again and data.schema is None:  # it was of the result that is gone
             (run.out / SCHEMA_FILE).unlink(missing_ok=True)
         (run.out / "checkpoint.npz").unlink(missing_ok=True)
-        report = str(write_report([result], run.out / NAME, title))
+        result.verify()
+        report = str(write_report([result], run.out / NAME, title, verified=True))
     if run.json:
         screen.say_json(
             screen.summary(result, saved) | {"report": report, "notes": notes, "budget": overview_of(run.budget)}
@@ -355,7 +356,8 @@ def _planned(
     sizes, features = tuple(shards.sizes.tolist()), int(shards.X.shape[1])
     assert isinstance(spec.privacy.noise, Private)
     epsilon, delta = budget(spec.privacy.noise.epsilon, "auto" if privacy.delta is None else privacy.delta, sum(sizes))
-    refuse_small_nodes(sizes, dealt.node_names, epsilon, delta, "people" if shards.people else "records")
+    if dealt.targets is None:  # a regression of which nothing can be learned is a constant, and says so
+        refuse_small_nodes(sizes, dealt.node_names, epsilon, delta, "people" if shards.people else "records")
     fixed: dict[str, Any] = {name: _field(spec, key) for name, key in FIXED.items() if key in given}
     fixed["rounds"] = steps.rounds
     if steps.epochs is not None:  # passes over the data speak of batches
@@ -378,6 +380,7 @@ def _planned(
         intercept=problem.intercept,
         shape=shape and problem.loss.targets != "real",
         weight=dealt.weighing.mean,
+        rarest=dealt.weighing.rarest,
         sparse=is_sparse(shards.X),
         free=() if epsilon is None else free,
     )

@@ -9,20 +9,22 @@ Grids come from public numbers alone: the largest node's units, the clip and the
 their grid when they are first asked for, once, and kept in float32; a row over the bound is brought to it, by itself.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
-from sottovoce._types import Array, IntArray
+from sottovoce._types import Array, IntArray, Matrix
 from sottovoce.algorithm.method import Gradient, Method, Speaks
 from sottovoce.privacy.release import Release, Source, rounded_up
 from sottovoce.privacy.sampling import Cyclic, Fixed, Full, Poisson, Sampling
 from sottovoce.privacy.statistics import Products
 from sottovoce.problem.losses import IEEE_SLOPES, LOGISTIC, SOFTMAX, Joint
 from sottovoce.problem.objective import Problem
+from sottovoce.problem.shards import Shards
+from sottovoce.rows import is_sparse
 from sottovoce.secure import noise, sampling
 from sottovoce.secure.functions import logistic_slope, softmax_slope
 from sottovoce.secure.generator import Generator, Purpose
@@ -39,24 +41,34 @@ READS = 1 << 29
 """Numbers of records in a run from which on it pays to load the compiled sums: seconds of matrix products."""
 COPYING = 50
 """What it takes to copy a row out, in numbers."""
+COPIED = 1 << 31
+"""Bytes of records that are put in order, at the most."""
 LAWS = {law.name.lower(): law for law in noise.Law}
 """Unit noises by the names that laws have for them."""
 
-Records = Callable[[Sampling, Generator, IntArray, IntArray, IntArray], list[IntArray | None]]
-"""(sampling, generator, nodes, rounds, sizes) -> the records of each pair (node, round); None for all."""
+Records = Callable[[Sampling, Generator, IntArray, IntArray, IntArray, bool], list[IntArray | None]]
+"""(sampling, generator, nodes, rounds, sizes, compiled) -> the records of each pair (node, round); None for all."""
 
 
-def _poisson(how: Sampling, key: Generator, nodes: IntArray, t: IntArray, sizes: IntArray) -> list[IntArray | None]:
+def _poisson(
+    how: Sampling, key: Generator, nodes: IntArray, t: IntArray, sizes: IntArray, compiled: bool
+) -> list[IntArray | None]:
     batches = np.array([how.batch(q) for q in sizes.tolist()], dtype=np.int64)
-    return [*sampling.poisson(key, nodes, t, sizes, batches)]
+    return [*sampling.poisson(key, nodes, t, sizes, batches, compiled)]
 
 
-def _fixed(how: Sampling, key: Generator, nodes: IntArray, t: IntArray, sizes: IntArray) -> list[IntArray | None]:
+def _fixed(
+    how: Sampling, key: Generator, nodes: IntArray, t: IntArray, sizes: IntArray, compiled: bool
+) -> list[IntArray | None]:
     return [*sampling.fixed(key, nodes, t, sizes, how.batch(int(sizes.min())))]
 
 
-def _undrawn(how: Sampling, key: Generator, nodes: IntArray, t: IntArray, sizes: IntArray) -> list[IntArray | None]:
+def _undrawn(
+    how: Sampling, key: Generator, nodes: IntArray, t: IntArray, sizes: IntArray, compiled: bool
+) -> list[IntArray | None]:
     """Where there is no chance in it."""
+    if isinstance(how, Full):
+        return [None] * len(t)
     return [how.draw(_no_uniforms, q, round_) for q, round_ in zip(sizes.tolist(), t.tolist(), strict=True)]
 
 
@@ -147,9 +159,20 @@ class ExactSums:
         return choose_grids(self.largest, self.clip, self.bound, self.intercept)
 
     @cached_property
+    def shards(self) -> Shards:
+        """The records as they are read: node after node in memory, where compiled loops read them again and again."""
+        shards = self.problem.shards
+        if not self.compiled or shards.order is None or _bytes(shards.X) > COPIED:
+            return shards
+        weights = None if shards.weights is None else shards.weights[shards.order]
+        return replace(shards, X=shards.X[shards.order], y=shards.y[shards.order], order=None, weights=weights)
+
+    @cached_property
     def rows(self) -> GridRows:
         """The records on their grid."""
-        return replace(on_grid(self.problem.shards.X, self.grids, over="clip"), compiled=self.compiled)
+        found = on_grid(self.shards.X, self.grids, over="clip")
+        self.__dict__["shards"] = replace(self.shards, X=found.X)  # what they were made of may go
+        return found
 
     @cached_property
     def slope(self) -> Slope:
@@ -160,16 +183,33 @@ class ExactSums:
 
     def total(self, node: int, x: Array, records: IntArray | None) -> IntArray:
         """Σ clip_L(∂l) at x over these units of a node, in units of the sums' grid."""
-        shards, outputs = self.problem.shards, self.problem.outputs
+        rows, shards, outputs = self.rows, self.shards, self.problem.outputs
         if records is not None and len(records) == 0:
             return np.zeros(len(x), dtype=np.int64)
         model = x if outputs == 1 else x.reshape(outputs, -1)
         mine, counts = shards.rows(node, records), shards.counts(node, records)
-        return clipped_sum(self.rows, model, shards.y, self.slope, mine, counts, shards.weights).ravel()
+        return clipped_sum(rows, model, shards.y, self.slope, mine, counts, shards.weights).ravel()
+
+    def totals(self, nodes: IntArray, x: Array, records: Sequence[IntArray | None]) -> IntArray:
+        """Of several pairs (node, round); compiled, rows are read once."""
+        if not self.compiled or self.problem.outputs > 1 or self.shards.starts is not None:
+            return _each(self, nodes, x, records)
+        from sottovoce.engine.kernel.exact import clipped_sums  # Numba takes long to load: only when used
+
+        rows = self.rows
+        return clipped_sums(rows, self.shards, self.problem.loss, nodes, x, records)
+
+
+def _bytes(X: Matrix) -> int:
+    return int(X.data.nbytes + X.indices.nbytes if is_sparse(X) else X.nbytes)
 
 
 class Sums(Protocol):
     """Sums over records without an error."""
+
+    @property
+    def compiled(self) -> bool:
+        """Whether Numba makes them, and is there to make noise as well."""
 
     @property
     def grids(self) -> Grids:
@@ -177,6 +217,14 @@ class Sums(Protocol):
 
     def total(self, node: int, x: Array, records: IntArray | None) -> IntArray:
         """The sum at x over these units of a node, in units of the sums' grid."""
+
+    def totals(self, nodes: IntArray, x: Array, records: Sequence[IntArray | None]) -> IntArray:
+        """Those of several pairs (node, round), a row each."""
+
+
+def _each(sums: Sums, nodes: IntArray, x: Array, records: Sequence[IntArray | None]) -> IntArray:
+    """One by one."""
+    return np.stack([sums.total(node, *pair) for node, *pair in zip(nodes.tolist(), x, records, strict=True)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,6 +241,7 @@ class ExactProducts:
     problem: Problem
     how: Products
     largest: int
+    compiled: ClassVar[bool] = False
 
     @cached_property
     def grids(self) -> Grids:
@@ -211,6 +260,10 @@ class ExactProducts:
         shards = self.problem.shards
         rows, counts = shards.rows(node), shards.counts(node)
         return self.sums.total(np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows, counts)
+
+    def totals(self, nodes: IntArray, x: Array, records: Sequence[IntArray | None]) -> IntArray:
+        """Of several nodes."""
+        return _each(self, nodes, x, records)
 
 
 def exact_sums(
@@ -238,7 +291,7 @@ class SecureDraws:
     sizes : q_i of every node of the run
     m : numbers in a release
     only : the node whose records are here, where they are not everybody's
-    compiled : whether Numba makes the noise: the same numbers, sooner
+    compiled : whether Numba makes noise and batches: the same numbers, sooner
     """
 
     release: Release
@@ -261,7 +314,7 @@ class SecureDraws:
         found: list[IntArray | None] = []
         for first in range(0, len(nodes), step):
             some = slice(first, first + step)
-            found += draw(how, key, nodes[some], t[some], self.sizes[nodes[some]])
+            found += draw(how, key, nodes[some], t[some], self.sizes[nodes[some]], self.compiled)
         return found
 
     def noise(self, nodes: IntArray, t: IntArray) -> Array:
@@ -336,19 +389,17 @@ class SecureDrawn(NamedTuple):
 
         def finished(x: Array) -> Array:
             draws, loud = self.draws, np.flatnonzero(self.rows >= 0)
-            who, rows = self.nodes[loud], self.rows[loud]
-            zeta = np.zeros((len(self.nodes), draws.m))
             if not loud.size:
-                return zeta
+                return np.zeros((len(self.nodes), draws.m))
+            everybody = len(loud) == len(self.nodes)
+            who, rows, at = self.nodes[loud], self.rows[loud], (x if everybody else x[loud])
             here = np.zeros_like(who) if draws.only is not None else who
-            sums = np.stack(
-                [
-                    draws.sums.total(i, x[place], self.records[place])
-                    for i, place in zip(here.tolist(), loud.tolist(), strict=True)
-                ]
-            )
-            whole = self.made.added_to(sums, draws.sums.grids.sum, rows)
-            zeta[loud] = whole * self.made.grids[rows][:, None] / draws.batches[who][:, None]
-            return zeta
+            sums = draws.sums.totals(here, at, [self.records[place] for place in loud.tolist()])
+            zeta = self.made.released(sums, draws.sums.grids.sum, draws.batches[who], rows)
+            if everybody:
+                return zeta
+            told = np.zeros((len(self.nodes), draws.m))
+            told[loud] = zeta
+            return told
 
         return finished

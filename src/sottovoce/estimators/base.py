@@ -232,7 +232,7 @@ class PrivateLinearModel(Evaluates, BaseEstimator):
 
         result = self.to_result()
         result.verify()
-        return write([result], path, title)
+        return write([result], path, title, verified=True)
 
     _run_scale: Scale | None = None
     """Of a model that was not fitted here, but by `sottovoce train` or a node."""
@@ -287,7 +287,7 @@ class PrivateLinearModel(Evaluates, BaseEstimator):
     def _plan(self, sizes: tuple[int, ...], names: tuple[str, ...], outputs: int, of: str, sparse: bool) -> Choice:
         """The planner's choice from public numbers alone: that this takes no data is what keeps it private."""
         epsilon, delta = settings.budget(self.epsilon, self.delta, sum(sizes))
-        settings.refuse_small_nodes(sizes, names, epsilon, delta, of)
+        self._refuse(sizes, names, epsilon, delta, of)
         loss = self._loss(outputs)
         facts = Facts(
             sizes=sizes,
@@ -302,10 +302,15 @@ class PrivateLinearModel(Evaluates, BaseEstimator):
             shape=epsilon is not None and self._shaped(),
             penalty=settings.penalty_name(self.penalty),
             weight=self._mean_weight(),
+            rarest=self._rarest(),
             sparse=sparse,
             free=() if epsilon is None else self._free(),
         )
         return settings.plan(facts, epsilon is not None, self._given())
+
+    def _refuse(self, *public: Any) -> None:
+        """Nodes that would bring nothing but noise."""
+        settings.refuse_small_nodes(*public)
 
     def _free(self) -> tuple[str, ...]:
         """What the planner may choose in place of what it is told."""
@@ -360,6 +365,10 @@ class PrivateLinearModel(Evaluates, BaseEstimator):
     def _mean_weight(self) -> float:
         """The same on average, as far as that is public."""
         return 1.0
+
+    def _rarest(self) -> float | None:
+        """Which share of that the rarest class has, where that is public."""
+        return None
 
     def _shaped(self) -> bool:
         """Whether a share of the budget may go to the shape of the data."""

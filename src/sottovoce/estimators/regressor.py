@@ -6,6 +6,7 @@ path of penalties, an estimate of R², intervals that count the noise.
 """
 
 import math
+import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -19,11 +20,14 @@ from sottovoce._types import Array
 from sottovoce.errors import DataError, SpecError
 from sottovoce.estimators import settings
 from sottovoce.estimators.base import PrivateLinearModel, known_loss, leak
+from sottovoce.planner.choose import Choice
+from sottovoce.planner.regression import EXPLAINED
 from sottovoce.problem import losses
 from sottovoce.problem.least_squares import NoisyLeastSquares
 from sottovoce.problem.losses import Loss
 from sottovoce.run.result import Result
 from sottovoce.run.scale import Scale
+from sottovoce.within import LENGTH
 
 LOSSES = "auto, huber, absolute, quantile, squared"
 TARGET_BOUNDS = (-1.0, 1.0)
@@ -74,7 +78,7 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
     row_norm_, target_bounds_ : the bounds that were used
     method_ : which method it was fitted by
     r2_ : R² on the training records, estimated from the released statistics and their known noise, at no further cost;
-        None after a descent
+        None after a descent, and where noise hides how far targets differ
     privacy_ : the `PrivacyStatement` of the last fit
     spent_ : what all fits of this process on these records cost together, of other estimators too
     plan_, spec_ : what the planner chose and why; the whole run, written down
@@ -191,12 +195,11 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
             rows = np.concatenate([rows, np.full((len(rows), 1), settings.INTERCEPT)], axis=1)
         if found.m < rows.shape[1]:  # of the constant alone
             rows = rows[:, -1:]
-        noise, chance = found.covariance(fit, records)
-        scatter = max(fit.risk - float(np.sum(found.gram * noise)), 0.0) / max(1.0 - found.m / records, 0.5)
-        at = np.sum((rows @ (noise + chance)) * rows, axis=1)
+        scatter, freedom = found.scatter(fit, records)
+        at = np.sum((rows @ (found.moved(fit) + found.chance(fit, records))) * rows, axis=1)
         low, high = self.target_bounds_
-        half = (high - low) / 2.0 * float(scipy.special.ndtri((1.0 + coverage) / 2.0))
-        width = half * np.sqrt(scatter + found.deviation(fit.x) + np.maximum(at, 0.0))
+        times = float(scipy.special.stdtrit(freedom, (1.0 + coverage) / 2.0))
+        width = (high - low) / 2.0 * times * np.sqrt(scatter + found.deviation(fit.x) + np.maximum(at, 0.0))
         return np.stack([decided - width, decided + width], axis=1)
 
     def path(self, alphas: Any, penalty: str | None = None, l1_ratio: float | str = "auto") -> tuple[Array, Array]:
@@ -250,6 +253,21 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
     def _record_scale(self) -> Scale:
         return self._run_scale or replace(super()._record_scale(), targets=self.target_bounds_)
 
+    def _refuse(self, *public: Any) -> None:
+        """Nobody: where noise hides all that nodes could say, the plan is a constant."""
+
+    def _plan(self, sizes: tuple[int, ...], names: tuple[str, ...], outputs: int, of: str, sparse: bool) -> Choice:
+        choice = super()._plan(sizes, names, outputs, of, sparse)
+        if self.epsilon is not None and choice.predicted >= EXPLAINED and self.method != "mean":
+            warnings.warn(
+                f"at epsilon = {self.epsilon:g} {sum(sizes)} {of} are not foreseen to teach more than the mean of "
+                "their targets, or part of it: the model stays near the middle of their range; give a larger epsilon, "
+                "or bring more of them together",
+                UserWarning,
+                stacklevel=5,
+            )
+        return choice
+
     def _loss(self, outputs: int) -> Loss:
         loss = losses.LOSSES.make("squared") if self.loss == "auto" else known_loss(self.loss, "real", LOSSES)
         self.loss_ = str(loss)
@@ -282,7 +300,7 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
         weight = dict(result.spec.algorithm.method.numbers).get("weight", intercept)
         self.statistics_ = NoisyLeastSquares.of(result.statistics, m, result.public["noise"], weight, intercept)
         self._fit_ = self.statistics_.solve(result.spec.problem.h)
-        self.r2_ = 1.0 - self._fit_.risk / self.statistics_.spread
+        self.r2_ = self.statistics_.r2(self._fit_)
 
 
 def _range(bounds: Any) -> tuple[float, float]:
@@ -292,4 +310,6 @@ def _range(bounds: Any) -> tuple[float, float]:
         raise SpecError(f"target_bounds must be a pair of numbers (low, high), not {bounds!r}") from None
     if not -math.inf < low < high < math.inf:
         raise SpecError(f"target_bounds must be finite with low < high, not {bounds!r}")
+    if max(-low, high) > LENGTH or high - low < 1 / LENGTH:
+        raise SpecError(f"target_bounds must be within ±{LENGTH:g} and {1 / LENGTH:g} or more apart, not {bounds!r}")
     return low, high

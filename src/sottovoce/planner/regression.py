@@ -68,12 +68,14 @@ USUAL = 0.25
 ROUNDS = (200, 300, 500, 1000, 2000, 4000)
 TYPICAL = 1000.0
 """Rounds over which noise that has not mixed yet is spread."""
-REACHES = np.geomspace(0.01, 1.0, 25)
-"""Shares of the farthest reach that are tried."""
+REACHES = np.concatenate([np.geomspace(1e-9, 5e-3, 20), np.geomspace(0.01, 1.0, 25)])
+"""Shares of the farthest reach that are tried; the smallest are for noise that leaves nothing to be learned."""
 SPREAD, EXPLAINED, TRACE, OFF, RESIDUAL = 0.1, 0.6, 0.8, 0.2, 0.2
 """The picture of the data: variance of the targets, share that can be explained, Σλ, their mean, errors at the best."""
 FAINT = {0.03: 0.012, 0.01: 0.012, 0.003: 0.012, 0.001: 0.012, 0.0003: 0.012}
 """Faint directions: their eigenvalues over R², and the share of the targets' variance that lies in each."""
+NOTHING = 0.9
+"""A plan that is foreseen to lose this share of what the middle of the range loses teaches nothing."""
 DIRECTIONS = 400
 """Directions that are told apart; more are taken together."""
 
@@ -119,6 +121,8 @@ def choose(facts: Facts, given: dict[str, Any]) -> Choice:
             raise SpecError("the mean of the targets is the best constant of the squared loss, with an intercept")
         found["mean"] = _mean(facts, rest)
     best = min(found, key=lambda name: found[name].loss + PATIENCE * _seconds(facts, found[name]))
+    if "mean" in found and found[best].loss >= NOTHING * _untaught(facts):
+        best = "mean"
     told = [_told(facts, name, plan) for name, plan in sorted(found.items(), key=lambda item: item[1].loss)]
     made = _run_descent(facts, rest, found[best]) if best == "descent" else _run_once(facts, rest, best)
     spec, first = made
@@ -170,6 +174,12 @@ def _picture(facts: Facts) -> _Picture:
     return _Picture(values, counts, powers)
 
 
+def _untaught(facts: Facts) -> float:
+    """What the middle of the targets' range loses, which is public."""
+    picture = _picture(facts)
+    return float(picture.powers @ picture.counts) / SPREAD
+
+
 def _descent(facts: Facts, given: dict[str, Any], in_units: bool) -> Foreseen:
     """The best clip, rounds, reach and average.
 
@@ -177,7 +187,7 @@ def _descent(facts: Facts, given: dict[str, Any], in_units: bool) -> Foreseen:
     bound is taken to be an eighth of the range. τ is the same in any unit.
     """
     picture, row = _picture(facts), math.hypot(facts.row_norm, facts.intercept)
-    clips = _clips(facts, given, row)
+    clips = _clips(facts, given, row, in_units)
     unit = 1.0 if in_units or math.isinf(facts.loss.smoothness) else clips[0] / USUAL
     network, _, shared = _network(facts, given)
     noise = _scale(facts, given | {"clip": clips[0] * row}).noise * shared
@@ -204,13 +214,15 @@ def _rounds(facts: Facts) -> list[int]:
     return list(ROUNDS)
 
 
-def _clips(facts: Facts, given: dict[str, Any], row: float) -> tuple[float, ...]:
-    """The errors beyond which a record pulls no harder, in units of half the range: the loss's, or to be chosen."""
+def _clips(facts: Facts, given: dict[str, Any], row: float, in_units: bool) -> tuple[float, ...]:
+    """The errors beyond which a record pulls no harder, in units of half the range: the loss's, or to be chosen.
+
+    A loss whose slope bends beyond the width of the range is the squared one, wherever targets and middle are.
+    """
+    bound = facts.loss.slope_bound
     if "clip" in given:
-        return (min(float(given["clip"]) / row, facts.loss.slope_bound),)
-    if math.isfinite(facts.loss.slope_bound):
-        return (facts.loss.slope_bound,)
-    return CLIPS
+        return (min(float(given["clip"]) / row, bound),)
+    return CLIPS if in_units and bound >= CLIPS[-1] else (bound,)
 
 
 def _fixed_reach(given: dict[str, Any], releases: float, longest: float) -> Array:
@@ -309,7 +321,7 @@ def _run_descent(facts: Facts, given: dict[str, Any], plan: Foreseen) -> tuple[S
     fixed: dict[str, Any] = {"rounds": plan.rounds, "gamma": gamma}
     fixed |= {"activation": network.activation, "averaging": network.averaging} if facts.n > 1 else {}
     fixed["counted"] = COUNTED.make("tail", 0.5) if plan.tail else ALL
-    if math.isinf(facts.loss.slope_bound):
+    if plan.clip < facts.loss.slope_bound:
         fixed["clip"] = _short(plan.clip * row)
     if facts.penalty == "l2" and "alpha" not in given:
         fixed["h"] = Separable()  # τ is what shrinks
@@ -362,14 +374,17 @@ def _why(facts: Facts, best: str, found: dict[str, Foreseen], spec: Spec) -> lis
     budget = f"ε = {facts.epsilon:g} and δ = {facts.delta:g} against '{facts.adversary}'"
     if best == "descent":
         pull = f", a record pulls as if it erred by {plan.clip:g} at most"
-        clip = "" if math.isfinite(facts.loss.slope_bound) else pull
+        clip = pull if plan.clip < facts.loss.slope_bound else ""
         said = [
             f"{plan.rounds:,} rounds of descent with steps of {1 / float(spec.algorithm.gamma(1)[0]):.2g}, which are "
             f"stable for rows of length {math.hypot(facts.row_norm, facts.intercept):.3g}{clip}; the model is the mean "
             f"over {'the second half of them' if plan.tail else 'all of them'}."
         ]
         if plan.loss >= EXPLAINED:
-            said.append(f"At {budget} {n:,} records are not foreseen to teach more than their middle: it stays there.")
+            said.append(
+                f"At {budget} {n:,} records are not foreseen to teach more than the mean of their targets, or part of "
+                "it: the model stays near the middle of their range."
+            )
     elif best == "statistics":
         said = [
             f"One round: every node releases the {packed_size(facts.features):,} products of its columns and targets, "

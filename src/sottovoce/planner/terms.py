@@ -17,6 +17,7 @@ from sottovoce.privacy import calibration
 from sottovoce.privacy.accounting import check_delta
 from sottovoce.problem.regularisers import Euclidean
 from sottovoce.run.spec import Spec
+from sottovoce.within import check_epsilon
 
 INTERCEPT = 0.5
 """B, the value of the intercept's column beside rows of norm at most 1: L grows by a ninth, the intercept can move."""
@@ -43,7 +44,9 @@ def budget(epsilon: Any, delta: Any, units: int) -> tuple[float | None, float]:
     elif not is_number(delta):
         raise PrivacyError(f"delta must be 'auto' or a number between 0 and 1, not {delta!r}")
     check_delta(float(delta))
-    return None if epsilon is None or math.isinf(epsilon) else float(epsilon), float(delta)
+    if epsilon is None or math.isinf(epsilon):
+        return None, float(delta)
+    return check_epsilon(float(epsilon), error=PrivacyError), float(delta)
 
 
 def is_number(value: Any) -> bool:
@@ -129,6 +132,18 @@ class Weighing:
             prior = (1.0 / self.weights) / np.sum(1.0 / self.weights)
         return float(np.dot(prior, self.weights) / self.weights.max())
 
+    @property
+    def shares(self) -> Array | None:
+        """What of the weight of all records each class has, by the prior; None without one."""
+        if self.prior is None or self.weights is None:
+            return self.prior
+        return np.asarray(self.prior * self.weights / np.dot(self.prior, self.weights))
+
+    @property
+    def rarest(self) -> float | None:
+        """The least of them."""
+        return None if self.shares is None else float(np.min(self.shares))
+
     def of_classes(self, numbers: Any) -> Array | None:
         """What records of these class numbers count, at most 1; None where all count the same."""
         if self.weights is None:
@@ -137,11 +152,9 @@ class Weighing:
 
     def started(self, spec: Spec, features: int) -> Spec:
         """With a prior the constant terms start at the log-odds of each class, as the weights leave them."""
-        if self.prior is None or not spec.problem.intercept:
+        shares = self.shares
+        if shares is None or not spec.problem.intercept:
             return spec
-        shares = self.prior
-        if self.weights is not None:
-            shares = self.prior * self.weights / np.dot(self.prior, self.weights)
         odds = np.log(shares[1:] / shares[:1]) if len(shares) == 2 else np.log(shares / (1 - shares))
         if spec.problem.loss.name == "softmax":
             odds = np.log(shares) - np.mean(np.log(shares))

@@ -15,19 +15,8 @@ therefore taken out. What is left of the noise of the honest nodes H that speak 
 and to a record of node i the run is the composition of its rounds as Gaussian releases of ĝ_i with the deviation
 σ̂_i = 1/(c_i √[Σ_H⁻¹]_ii): at most, and exactly so if the others' batches are known. (The proof is in docs/privacy.md.)
 1/[Σ_H⁻¹]_ii is the effective conductance from i to the ground, in a network whose nodes are grounded by c²σ² and linked
-by ρ². A node that joins K is deleted, which lowers it (Rayleigh): the worst coalitions have k members.
-
-Which ones? Where all share secrets with all and ρ is one number, those with the largest c_j σ_j (`complete`). On other
-graphs the coalitions are gone through one by one (`conductances`); where there are too many, Fiedler's bound on the
-connectivity that k nodes can take away bounds what they leave (`connected`). Where not everybody speaks in every round,
-there is one coalition for all rounds, and rounds in which it leaves different σ̂ are composed as what they are.
-
-*Very many nodes.* Nobody shares secrets with a hundred thousand others, and of any fixed graph with few links a
-minority of nodes can cut somebody off. So there is a second model (Bell et al. 2020): which nodes collude is settled
-first, and then public coins decide who shares with whom, every pair with the same chance q. The Laplacian of the h
-honest nodes is a sum of independent matrices of norm 2 with mean qh on the vectors whose sum is 0, so that its second
-eigenvalue is below (1 − θ)qh with a chance of at most (h − 1)·exp(−qh(θ + (1 − θ)log(1 − θ))/2): Tropp's Chernoff bound
-(2012). That chance is given beforehand and is part of δ; the θ it leaves says what hides a node (`by_coins`).
+by ρ². A node that joins K is deleted, which lowers it (Rayleigh): the worst coalitions have k members. Which ones they
+are, and what they leave: `coalitions`. Very many nodes, whose secrets are shared by chance: `coins`.
 
 *Draws.* Where all share with all, ρ√a(η_i − the mean of η over the a nodes that speak) has the covariance of all pairs'
 noises together, ρ²·Laplacian, at the price of one normal a node instead of one a pair. One process may draw so; real
@@ -42,11 +31,12 @@ from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sottovoce._types import Array, IntArray
 from sottovoce.errors import PrivacyError, SpecError
 from sottovoce.notation import Chosen, write
+from sottovoce.privacy.coalitions import Mask, complete, conductances, connected, in_pieces, levels_of, together
+from sottovoce.privacy.coins import FAILS, by_coins, linked, throw
 from sottovoce.privacy.events import CyclicEvent, Event, GaussianEvent, Levels, cancelled, sheltered
 from sottovoce.privacy.release import (
     SHORT,
@@ -65,191 +55,10 @@ WORK = 1e9
 """Operations that going through all coalitions may take."""
 ROOM = 1e7
 """Numbers that may be kept of it, where each takes only few."""
-LEVELS = 16
-"""So many different σ̂ are told apart, and the square of it in Gaussian rounds; beyond, they are rounded down."""
 SPARE = 1.0 + 2.0**-15
 """What a secure release has of its own noise, so that its pairs' noise may be rounded."""
 FEW = 17
 """Bits of a factor that is multiplied by another number of up to 9 bits, and is still exact then."""
-
-FAILS = 1e-9
-"""The chance that coins leave too few secrets, unless another is given."""
-
-Mask = NDArray[np.bool_]
-
-
-# --- what a coalition leaves
-
-
-def equal(honest: int, ratio: float) -> float:
-    """σ̂²/σ² where so many honest nodes, all alike, share secrets with one another: (1 + r²h)/(1 + r²), at most h.
-
-    Examples
-    --------
-    >>> round(equal(20, 10.0), 2), equal(1, 10.0)
-    (19.81, 1.0)
-    """
-    return (1.0 + ratio**2 * honest) / (1.0 + ratio**2)
-
-
-def together(d: Array, rho2: float, honest: Mask) -> Array:
-    """1/[Σ_H⁻¹]_ii where all in H share with all: Σ_H = D − ρ²11ᵀ, inverted by Sherman and Morrison.
-
-    With D_j = d_j + ρ²h, [Σ_H⁻¹]_ii = 1/D_i + ρ²h/(D_i² S), S = Σ_H d_j/D_j: sums of positive numbers only.
-
-    Parameters
-    ----------
-    d : c_j² σ_j² of all nodes
-    rho2 : ρ²
-    honest : (…, n) who is in H; the answer has its shape, and no meaning where it is False
-    """
-    h = honest.sum(axis=-1, keepdims=True)
-    D = d + rho2 * h
-    with np.errstate(divide="ignore", invalid="ignore"):
-        S = np.sum(np.where(honest, d / D, 0.0), axis=-1, keepdims=True)
-        left = 1.0 / (1.0 / D + rho2 * h / (D * D * S))
-    return np.where((S > 0) & (D > 0), left, 0.0)
-
-
-def complete(d: Array, rho2: float, k: int) -> Array:
-    """1/[Σ_H⁻¹]_ii of every node, for the worst k others: those with the largest c_jσ_j, since S grows with each d_j.
-
-    Examples
-    --------
-    >>> complete(np.ones(20), 100.0, 1).round(2)[:2], round(equal(19, 10.0), 2)
-    (array([18.82, 18.82]), 18.82)
-    """
-    n, order = len(d), np.argsort(-d, kind="stable")
-    honest = np.ones(n, dtype=np.bool_)
-    honest[order[:k]] = False
-    left = together(d, rho2, honest)
-    if k == 0:
-        return left
-    loud, next_one, h = order[:k], order[k], n - k  # for one of the loudest, the next one colludes in its place
-    D = d + rho2 * h
-    with np.errstate(divide="ignore", invalid="ignore"):
-        shares = d / D
-        honest[next_one] = False
-        S = np.sum(shares[honest]) + shares[loud]
-        found = 1.0 / (1.0 / D[loud] + rho2 * h / (D[loud] * D[loud] * S))
-    left[loud] = np.where((S > 0) & (D[loud] > 0), found, 0.0)
-    return left
-
-
-def conductances(d: Array, weights: Array) -> Array:
-    """1/[M⁻¹]_ii of matrices M = diag(d) + Laplacian of the weights, a batch of them, by elimination.
-
-    M = LDLᵀ, node after node, as one takes nodes out of an electrical network (star to mesh): weights and grounds only
-    ever grow, and so does L⁻¹. There is no subtraction, so that every digit is right however large ρ is.
-
-    Examples
-    --------
-    >>> d, weights = np.array([[1.0, 2.0, 4.0]]), np.array([[[0.0, 3.0, 0.0], [3.0, 0.0, 5.0], [0.0, 5.0, 0.0]]])
-    >>> M = np.diag(d[0] + weights[0].sum(axis=0)) - weights[0]
-    >>> conductances(d, weights), 1.0 / np.diag(np.linalg.inv(M))
-    (array([[2.75384615, 4.97222222, 5.77419355]]), array([2.75384615, 4.97222222, 5.77419355]))
-    """
-    d, w = d.astype(np.float64), weights.astype(np.float64)
-    n = d.shape[-1]
-    inverse = np.broadcast_to(np.eye(n), w.shape).copy()
-    diagonal = np.zeros_like(d)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        for v in range(n):
-            later = slice(v + 1, n)
-            total = d[:, v] + w[:, v, later].sum(axis=-1)
-            share = w[:, v, later] / np.where(total > 0, total, 1.0)[:, None]
-            d[:, later] += share * d[:, v, None]
-            w[:, later, later] += share[:, :, None] * w[:, v, None, later]
-            w[:, range(v + 1, n), range(v + 1, n)] = 0.0
-            inverse[:, later] += share[:, :, None] * inverse[:, v, None, :]
-            diagonal += inverse[:, v] ** 2 / total[:, None]
-        return np.where(np.isfinite(diagonal), 1.0 / diagonal, 0.0)
-
-
-def connected(d: Array, weights: Array, k: int) -> float | None:
-    """A bound below 1/[Σ_H⁻¹]_ii of every node, whichever k others collude; None where it says nothing.
-
-    With equal weights ρ², removing a node lowers the second eigenvalue λ of the graph's Laplacian by at most 1 (Fiedler
-    1973). Σ_H is at least min d + ρ²·Laplacian, so [Σ_H⁻¹]_ii ≤ 1/(h·min d) + (1 − 1/h)/(min d + ρ²(λ − k)).
-    """
-    rho2, least, h = float(weights.max()), float(d.min()), len(d) - k
-    if np.any((weights != 0) & (weights != rho2)) or least <= 0:
-        return None
-    links = weights > 0
-    second = float(np.linalg.eigvalsh(np.diag(links.sum(axis=0)) - links.astype(np.float64))[1]) * (1 - 1e-9) - 1e-9
-    if second <= k:
-        return None
-    return 1.0 / (1.0 / (h * least) + (1.0 - 1.0 / h) / (least + rho2 * (second - k)))
-
-
-def by_coins(d: Array, rho2: float, chance: float, fails: float, k: int) -> float:
-    """A bound below 1/[Σ_H⁻¹]_ii of every node, where every two share with a chance, up to a chance that it `fails`.
-
-    The k that collude are settled before. Σ_H is at least min d + ρ²·Laplacian, whose second eigenvalue is `linked`.
-
-    Examples
-    --------
-    >>> round(by_coins(np.ones(1000), 1e4, 0.2, 1e-9, 499) / 501, 3)
-    0.997
-    """
-    least, h = float(d.min()), len(d) - k
-    return 1.0 / (1.0 / (h * least) + (1.0 - 1.0 / h) / (least + rho2 * linked(h, chance, fails)))
-
-
-def linked(honest: int, chance: float, fails: float) -> float:
-    """What the second eigenvalue of the honest nodes' Laplacian is at least, but for a chance that it `fails`.
-
-    Examples
-    --------
-    >>> 2 < linked(50_001, 180 / 99_999, 1e-9) < 90  # of some 90 honest peers each
-    True
-    """
-    peers = honest * chance
-    spent = 2.0 * math.log(max(honest - 1, 1) / fails) / peers
-    if spent >= 1.0:
-        raise PrivacyError(
-            f"with {peers:.3g} honest peers a node, on average, the coins may cut somebody off with a chance over "
-            f"{fails:g}; take over {math.ceil(2.0 * math.log(max(honest - 1, 1) / fails))} honest peers"
-        )
-    low, high = 0.0, 1.0  # θ + (1 − θ)log(1 − θ) grows from 0 to 1
-    for _ in range(60):
-        theta = 0.5 * (low + high)
-        low, high = (theta, high) if theta + (1.0 - theta) * math.log1p(-theta) < spent else (low, theta)
-    return (1.0 - high) * peers
-
-
-def throw(n: int, chance: float, coins: int) -> IntArray:
-    """(E, 2) the pairs of n nodes that share a secret, each with a chance, by public coins.
-
-    Examples
-    --------
-    >>> pairs = throw(100, 0.1, 7)
-    >>> bool(np.all(pairs[:, 0] < pairs[:, 1])), 400 < len(pairs) < 600
-    (True, True)
-    """
-    rng, last, all_pairs = np.random.default_rng([2020, coins]), -1, n * (n - 1) // 2
-    found = []
-    while last < all_pairs:  # gaps from one such pair to the next
-        gaps = rng.geometric(chance, size=max(64, int(1.1 * chance * all_pairs)))
-        found.append(last + np.cumsum(gaps))
-        last = int(found[-1][-1])
-    places = np.concatenate(found)
-    places = places[places < all_pairs]
-    before = np.arange(n, dtype=np.int64)
-    before = before * (2 * n - before - 1) // 2  # how many pairs there are whose first node is an earlier one
-    i = np.searchsorted(before[:-1], places, side="right") - 1
-    return np.stack([i, places - before[i] + i + 1], axis=1)
-
-
-def in_pieces(links: Mask, honest: Mask) -> bool:
-    """Whether the honest nodes of a secret graph are cut off from one another."""
-    reached = np.zeros_like(honest)
-    reached[int(np.argmax(honest))] = True
-    while True:
-        further = reached | (links[reached].any(axis=0) & honest)
-        if further.sum() == reached.sum():
-            return bool(reached.sum() < honest.sum())
-        reached = further
 
 
 # --- the choice
@@ -832,7 +641,9 @@ class Pairs:
                 "told for this graph of secrets; let all share with all ('pairs(r)' without a graph), or let everybody "
                 "speak in every round"
             )
-        found = [_levels(np.sqrt(left[sets[:, i]][:, ~coalitions[:, i], i]), counts[sets[:, i]]) for i in range(self.n)]
+        found = [
+            levels_of(np.sqrt(left[sets[:, i]][:, ~coalitions[:, i], i]), counts[sets[:, i]]) for i in range(self.n)
+        ]
         mine, worst = zip(*found, strict=True)
         floor = np.sqrt(complete(d, rho2, k)) if self.whole else np.sqrt(d)
         sigma = tuple(levels[0][0] if levels else float(alone) for levels, alone in zip(mine, floor, strict=True))
@@ -843,26 +654,3 @@ def _without(nodes: Mask, some: tuple[int, ...] | list[int]) -> Mask:
     rest = nodes.copy()
     rest[list(some)] = False
     return rest
-
-
-def _levels(values: Array, counts: IntArray) -> tuple[Levels, Levels]:
-    """Of what several coalitions leave, (sets, coalitions), in so many rounds each: no less than any, and the worst."""
-    if not values.size:
-        return (), ()
-    with np.errstate(divide="ignore"):
-        worst = values[:, [int(np.argmax(counts @ (1.0 / values**2)))]]
-    return _counted(values, counts, LEVELS), _counted(worst, counts, LEVELS**2)
-
-
-def _counted(values: Array, counts: IntArray, most: int) -> Levels:
-    """So many rounds of each value, the most of any column up to every one of them.
-
-    Values that rounding alone tells apart are one; with too many, neighbours are, at the least of them.
-    """
-    distinct = np.unique(values)
-    begins = distinct[np.concatenate([[True], np.diff(distinct) > 1e-10 * distinct[:-1]])]
-    begins = begins[:: -(-len(begins) // most)]
-    level = np.searchsorted(begins, values, side="right") - 1
-    upto = [int(np.max(counts @ (level <= at))) for at in range(len(begins))]
-    steps = np.diff(upto, prepend=0)
-    return tuple((float(s), int(c)) for s, c in zip(begins, steps, strict=True) if c)

@@ -16,6 +16,10 @@ and has no noise; its term is left out.) Its deviation is about s‖u‖².
 *Nothing learned.* Beside the ridges stand the mean of the targets alone, shrunk or not, and the constant 0, the middle
 of the targets' range. A model is preferred to that constant only if r̂ says so by a deviation of the difference,
 s‖uuᵀ − u₀u₀ᵀ‖: so noise that is larger than all there is to learn ends in the constant, not in a wild model.
+
+*How far new targets scatter.* r̂ is the error over the records themselves, to which θ was fitted: Σ λ/(λ + ridge) of
+their N degrees of freedom were used up, and what is left tells of the scatter. Where less than one is left (more
+columns than records, and no noise that asks for a ridge) they tell nothing; the spread of the targets stands for it.
 """
 
 import math
@@ -39,7 +43,9 @@ SOLID = 1e-11
 CAUTION = 1.0
 """By how many deviations of the difference a model must seem better than the constant."""
 SHRUNK = np.linspace(0.1, 1.0, 10)
-"""Shares of the mean of the targets that are tried."""
+"""Shares of the mean of the targets that are tried, of the most that its noise allows."""
+USUAL_MEAN = 0.2
+"""How far the mean of targets is from the middle of their range, in units of half of it, before anything is known."""
 STEPS = 20_000
 STILL = 1e-12
 
@@ -95,10 +101,35 @@ class NoisyLeastSquares:
         return np.linalg.eigh(self.gram)
 
     @property
+    def _constant(self) -> Array:
+        """The targets' mean as a model; 0 without an intercept, about which R² is counted then."""
+        x = np.zeros(self.m)
+        if self.intercept:
+            x[-1] = self.cross[-1] / self.intercept**2
+        return x
+
+    @property
     def spread(self) -> float:
         """The targets' variance as far as it is known; at least what noise would hide."""
-        mean = self.cross[-1] / self.intercept if self.intercept else 0.0
-        return max(self.square - mean**2, self.noise / self.weight**2, 1e-12)
+        return max(self.error(self._constant), self.noise / self.weight**2, 0.0)
+
+    def r2(self, fit: Fit) -> float | None:
+        """1 − r̂ over the targets' variance; None where that is not known by more than the deviation of its noise.
+
+        Examples
+        --------
+        >>> exact = NoisyLeastSquares(np.eye(2), np.array([1.0, 0.5]), 2.0, 0.0, 1.0)
+        >>> exact.r2(exact.solve())
+        0.625
+        >>> flat = NoisyLeastSquares(np.eye(1), np.array([0.3]), 0.09, 0.01, 1.0, 1.0)  # all targets are 0.3
+        >>> flat.r2(flat.solve()) is None
+        True
+        """
+        constant = self._constant
+        spread = self.error(constant)
+        # a variance of 0 comes out as a rounding error of the square that it is the rest of
+        known = spread > self.deviation(constant) + 1e-12 * abs(self.square)
+        return 1.0 - max(fit.risk, 0.0) / spread if known else None
 
     def error(self, x: Array) -> float:
         """uᵀŜu: what a model that did not see this noise errs by."""
@@ -155,13 +186,14 @@ class NoisyLeastSquares:
         return min(fits, key=lambda fit: fit.risk + CAUTION * self._doubt(fit.x))
 
     def _mean(self) -> Fit:
-        """The best share of the targets' mean."""
+        """The best share of the targets' mean, and no more than what is usual lets one believe beside this noise."""
         B, found = self.intercept, []
         mean = min(max(float(self.cross[-1]) / B, -1.0), 1.0)  # as targets are
-        for share in SHRUNK.tolist():
+        noise = self.noise**2 / (2.0 * self.weight**2 * B**2)  # its variance
+        for share in (SHRUNK * USUAL_MEAN**2 / (USUAL_MEAN**2 + noise)).tolist():
             x = np.zeros(self.m)
             x[-1] = share * mean / B
-            found.append(Fit(x, math.inf, self.error(x) + self.noise**2 * self.weight**-2 * share / B**2))
+            found.append(Fit(x, math.inf, self.error(x) + 2.0 * noise * share))
         return min(found, key=lambda fit: fit.risk)
 
     def _doubt(self, x: Array) -> float:
@@ -169,23 +201,47 @@ class NoisyLeastSquares:
         length = float(x @ x)
         return self.noise * math.sqrt(length**2 + 2.0 * self.weight**-2 * length)
 
-    def covariance(self, fit: Fit, records: int) -> tuple[Array, Array]:
-        """Of θ about the model that these records would give without noise, and of that about the truth.
+    def scatter(self, fit: Fit, records: int) -> tuple[float, float]:
+        """The variance of targets about the best model, and the degrees of freedom from which it is known.
 
-        θ moves by A⁻¹(e − Eθ), of deviation √(s²/2 (κ⁻² + ‖θ‖²)) in each coordinate before A⁻¹; and by A⁻¹ times the
-        mean of N residuals times rows.
+        Those are infinite where the spread of the targets stands for it.
         """
-        if math.isinf(fit.ridge):
-            inverse = np.zeros((self.m, self.m))
-            if self.intercept:
-                inverse[-1, -1] = self.intercept**-2
-        else:
-            values, vectors = self._spectrum
-            inverse = (vectors / (values + fit.ridge)) @ vectors.T
-        noise = self.noise**2 / 2.0 * (self.weight**-2 + float(fit.x @ fit.x))
+        left = records - float(np.sum(np.maximum(self._spectrum[0], 0.0) * self._shares(fit)))
+        if left < 1.0:
+            return self.spread, math.inf
+        own = fit.risk - float(np.sum(self.gram * self.moved(fit)))  # less what noise did to the model
+        return max(own, 0.0) * records / left, left
+
+    def moved(self, fit: Fit) -> Array:
+        """The covariance of θ about the model that these records would give without noise.
+
+        θ moves by A⁻¹(e − Eθ), of deviation √(s²/2 (κ⁻² + ‖θ‖²)) in each coordinate before A⁻¹.
+        """
+        inverse = self._inverse(fit)
+        return self.noise**2 / 2.0 * (self.weight**-2 + float(fit.x @ fit.x)) * (inverse @ inverse)
+
+    def chance(self, fit: Fit, records: int) -> Array:
+        """The covariance of that model about the truth: A⁻¹ times the mean of N residuals times rows."""
+        inverse, (values, vectors) = self._inverse(fit), self._spectrum
+        rows = (vectors * np.maximum(values, 0.0)) @ vectors.T
+        return self.scatter(fit, records)[0] / records * (inverse @ rows @ inverse)
+
+    def _shares(self, fit: Fit) -> Array:
+        """The eigenvalues of A⁻¹ in the directions of Ĝ; of a constant, which has one direction, summed up to that."""
         values, vectors = self._spectrum
-        chance = (vectors * (max(fit.risk, 0.0) / records * np.maximum(values, 0.0))) @ vectors.T
-        return noise * (inverse @ inverse), inverse @ chance @ inverse
+        if not math.isinf(fit.ridge):
+            return 1.0 / (values + fit.ridge)
+        return vectors[-1] ** 2 / self.intercept**2 if self.intercept else np.zeros(self.m)
+
+    def _inverse(self, fit: Fit) -> Array:
+        """A⁻¹; of a constant, in the one direction that it has."""
+        if not math.isinf(fit.ridge):
+            vectors = self._spectrum[1]
+            return (vectors * self._shares(fit)) @ vectors.T
+        inverse = np.zeros((self.m, self.m))
+        if self.intercept:
+            inverse[-1, -1] = self.intercept**-2
+        return inverse
 
 
 def minimise(H: Array, b: Array, h: Regulariser, start: Array) -> Array:

@@ -1,10 +1,8 @@
-"""The fast parts again, compiled: noise from words, products with rows, and what the loops of an engine need.
+"""The fast parts again, compiled: noise and batches from words, and what the loops of an engine need.
 
 Noise is approximated as in `noise`, with polynomials in place of library calls; both are within the error bound, so the
-releases are the same, bit for bit. Its loops are written so that LLVM vectorises them: no branches, only selections.
-
-Products with rows (`dense_margins` …) are exact on their grids in any order, so that they may be vectorised in any, and
-are the bits of the matrix products of `sums`. They read rows where they lie, which a matrix product cannot.
+releases are the same, bit for bit; so are batches. Loops are written so that LLVM vectorises them: no branches, only
+selections.
 
 `round_row`, `truncated`, `exp` and `put_on_grid` are for the loops of an engine. They take no liberties with rounding,
 and give the bits of their NumPy twins `noise.rounded`, `sums.truncated`, `functions.exp` and `Grids.model`. An engine
@@ -24,14 +22,13 @@ exact = njit(nogil=True, _nrt=False, fastmath=False)
 # within the error bound either way; a division that could raise an exception would not be vectorised
 close = njit(nogil=True, _nrt=False, fastmath={"contract"}, error_model="numpy")
 entry = njit(nogil=True, _nrt=False, fastmath={"contract"}, error_model="numpy", cache=True)
-# of sums without an error any order is right
-any_order = njit(nogil=True, _nrt=False, fastmath={"reassoc", "contract"}, error_model="numpy", cache=True)
 u64, i64, f64 = np.uint64, np.int64, np.float64
 
 SQRT_HALF = f64(math.sqrt(0.5)).view(i64).item()  # its bits
 NEAR_ONE = math.ceil(math.sqrt(0.5) * 2**64)  # from this word on 1 − u is taken
 FEW, LAST, UNCERTAIN = 1 << 24, 2**64 - 1, -(2**63)
 TURN = 2.0 * math.pi * 2.0**-48
+SIZE, INFINITE = 2**63 - 1, 0x7FF << 52  # the bits of a size, and those of infinity: of no number there are more
 OCTAVE = -2.0 * math.log(2.0)
 L = tuple(-4.0 / (2 * k + 1) for k in range(8, -1, -1))
 S = tuple((-1.0) ** k / math.factorial(2 * k + 1) for k in range(7, -1, -1))
@@ -108,6 +105,34 @@ def add_laplace(words, scales, rows, first, out):
             row[j] += -size if w[2 * j + 1] > low else size
 
 
+@entry
+def poisson_gaps(words, scales, sizes, error, small, gaps):
+    """⌊−c ln u⌋ of every word, at most q, as `sampling._gaps`; −1 where that is not certain. Gives how many are not."""
+    doubts = 0
+    for i in range(len(words)):
+        w, found, scale, most = words[i], gaps[i], scales[i], f64(sizes[i])
+        for j in range(len(w)):
+            size = 0.5 * scale * _minus_two_log(w[j], u64(0), u64(0), 1.0)
+            down = math.floor(size)
+            rest, doubt = size - down, error * (scale + size)
+            certain = (rest > doubt) & (rest < 1.0 - doubt) & (w[j] >= u64(small))
+            found[j] = i64(min(down if certain else -1.0, most))
+            doubts += 0 if certain else 1
+    return doubts
+
+
+@njit(nogil=True, _nrt=False, cache=True)
+def add_up(gaps, last, sizes, counts):
+    """Gaps -> the places after them, in their place; `last` moves to the last one, and `counts` are those within q."""
+    for i in range(len(gaps)):
+        row, at, count = gaps[i], last[i], 0
+        for j in range(len(row)):
+            at += row[j] + 1
+            row[j] = at
+            count += at < sizes[i]
+        last[i], counts[i] = at, count
+
+
 @exact
 def round_row(sums, shift, noise, error, out):
     """round(S·2⁻ˢʰⁱᶠᵗ + noise) of a row as `noise.rounded`; returns how many are uncertain."""
@@ -131,44 +156,23 @@ def round_rows(sums, shifts, noise, error, out):
     return doubts
 
 
-@any_order
-def dense_margins(X, rows, x, out):
-    """out = X[rows] @ x; rows are places in X, none of them negative."""
-    for e in range(len(rows)):
-        row, u = X[u64(rows[e])], 0.0
-        for j in range(len(row)):
-            u += row[j] * x[j]
-        out[e] = u
-
-
-@any_order
-def dense_pull(X, rows, slopes, out):
-    """out += X[rows].T @ slopes."""
-    for e in range(len(rows)):
-        row, slope = X[u64(rows[e])], slopes[e]
-        if slope != 0.0:
-            for j in range(len(row)):
-                out[j] += slope * row[j]
-
-
-@any_order
-def sparse_margins(values, indices, indptr, rows, x, out):
-    """As `dense_margins`, of CSR rows."""
-    for e in range(len(rows)):
-        row, u = u64(rows[e]), 0.0
-        for place in range(u64(indptr[row]), u64(indptr[row + u64(1)])):
-            u += values[place] * x[u64(indices[place])]
-        out[e] = u
-
-
-@any_order
-def sparse_pull(values, indices, indptr, rows, slopes, out):
-    """As `dense_pull`, of CSR rows."""
-    for e in range(len(rows)):
-        row, slope = u64(rows[e]), slopes[e]
-        if slope != 0.0:
-            for place in range(u64(indptr[row]), u64(indptr[row + u64(1)])):
-                out[u64(indices[place])] += slope * values[place]
+@njit(nogil=True, _nrt=False, cache=True, error_model="numpy")
+def released_rows(sums, shifts, noise, error, grids, rows, over, out):
+    """round(…)·g/b as `Noise.released`, of release rows[i] in row i; NaN where it is uncertain, which it says."""
+    doubts = 0
+    for i in range(len(sums)):
+        row, shift = rows[i], shifts[i]
+        unit, mask = math.ldexp(1.0, -shift), i64(i64(i64(1) << i64(shift)) - i64(1))
+        most, grid, b = 0.5 - error[row], grids[row], over[i]
+        total, near, found = sums[i], noise[row], out[i]
+        for j in range(len(total)):
+            shifted = (f64(i64(total[j] & mask)) * unit + 0.5) + near[j]
+            down = math.floor(shifted)
+            certain = abs((shifted - down) - 0.5) < most
+            whole = i64(i64(total[j] >> i64(shift)) + i64(down if certain else 0.0))
+            found[j] = f64(whole) * grid / b if certain else math.nan
+            doubts += 0 if certain else 1
+    return doubts
 
 
 @exact
@@ -191,12 +195,20 @@ def truncated(slope, cap, inverse):
 
 @exact
 def put_on_grid(x, out):
-    """A model of one output on its own grid, as `Grids.model`."""
-    largest, half = 0.0, 0
+    """A model of one output on its own grid, as `Grids.model`; gives its largest weight, ∞ where one is no number.
+
+    Sizes are compared by their bits, as whole numbers, of which a processor takes many at a time.
+    """
+    bits, half = i64(0), 0
     for j in range(len(x)):
-        largest = max(largest, abs(x[j]))
+        bits = max(bits, i64(f64(x[j]).view(i64) & i64(SIZE)))
+    if bits >= i64(INFINITE):
+        return math.inf
     while (1 << (2 * half)) < len(x):
         half += 1
-    grid = math.ldexp(1.0, max(math.frexp(largest)[1] + half - MODEL_BITS, TINIEST))
+    largest = i64(bits).view(f64)
+    octave = max(math.frexp(largest)[1] + half - MODEL_BITS, TINIEST)
+    grid, inverse = math.ldexp(1.0, octave), math.ldexp(1.0, -octave)
     for j in range(len(x)):
-        out[j] = np.trunc(x[j] / grid) * grid
+        out[j] = np.trunc(x[j] * inverse) * grid
+    return largest

@@ -165,13 +165,11 @@ class GridRows:
     X : the features, multiples of g_f as float32: dense, or CSR with the index arrays that the data came with
     squares : Σ (c_j/g_f)² of every row, intercept and all: whole numbers
     grids : whose
-    compiled : whether Numba makes the sums over them: the same bits, sooner
     """
 
     X: Matrix
     squares: Array
     grids: Grids
-    compiled: bool = False
 
     @cached_property
     def caps(self) -> Array:

@@ -216,13 +216,39 @@ class Noise:
         mine = slice(None) if rows is None else rows
         shifts, noise = self.shifts(sum_grid)[mine], self.approx[mine]
         sums = np.asarray(sums)
-        if sums.shape != noise.shape or sums.dtype != np.int64:
-            raise PrivacyError(f"these sums must be whole numbers (int64) of shape {noise.shape}, not {sums.shape}")
+        self._check(sums, noise.shape)
         values, doubts = self._rounded(sums, shifts, noise, self.error[mine])
         named = np.arange(len(self.grids))[mine]
         for place, j in np.argwhere(values == UNCERTAIN).tolist() if doubts else ():
             values[place, j] = self.exactly(int(named[place]), j, int(sums[place, j]), int(shifts[place]))
         return values
+
+    def released(self, sums: IntArray, sum_grid: float, over: Array, rows: IntArray | None = None) -> Array:
+        """round((S + noise)/g)·g/b of every number: what is let out of a mean, in float64.
+
+        Parameters
+        ----------
+        sums, sum_grid, rows : as for `added_to`
+        over : b of every release, which its sum is divided by
+        """
+        mine = np.arange(len(self.grids)) if rows is None else np.asarray(rows)
+        if not self.compiled:
+            return np.asarray(self.added_to(sums, sum_grid, mine) * self.grids[mine][:, None] / over[:, None])
+        from sottovoce.secure.compiled import released_rows
+
+        shifts, values = self.shifts(sum_grid)[mine], np.empty((len(mine), self.m))
+        self._check(sums, values.shape)
+        over = np.ascontiguousarray(over, dtype=np.float64)
+        if released_rows(np.ascontiguousarray(sums), shifts, self.approx, self.error, self.grids, mine, over, values):
+            for i, j in np.argwhere(np.isnan(values)).tolist():
+                row = int(mine[i])
+                whole = self.exactly(row, j, int(sums[i, j]), int(shifts[i]))
+                values[i, j] = np.int64(whole) * self.grids[row] / over[i]
+        return values
+
+    def _check(self, sums: IntArray, shape: tuple[int, ...]) -> None:
+        if sums.shape != shape or sums.dtype != np.int64:
+            raise PrivacyError(f"these sums must be whole numbers (int64) of shape {shape}, not {sums.shape}")
 
     def _rounded(self, sums: IntArray, shifts: IntArray, noise: Array, error: Array) -> tuple[IntArray, bool]:
         """Also whether something is uncertain."""

@@ -11,7 +11,7 @@ Truncating first and clipping never would not do: what cancels in real numbers d
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,8 +26,6 @@ Rows = IntArray | slice | None
 
 BLOCK = 1 << 17
 """Numbers of a dense block that is widened to float64 at a time: 1 MB, which a core's cache holds."""
-PLACED = 4
-"""So many times as much of rows that are read where they lie, in float32."""
 SHORTER = 1.0 - 2.0**-30
 """A length that is measured in double arithmetic is brought to L by this factor: far more than its error."""
 LESS = 1.0 - 2.0**-28
@@ -69,7 +67,7 @@ def clipped_sum(
     if counts is not None:
         return _sum_of_people(data, x, y, slope, rows, np.asarray(counts, dtype=np.int64), weights)
     total = np.zeros(x.shape, dtype=np.int64)
-    for _, some, block in _blocks(data, rows, data.compiled and x.ndim == 1):
+    for _, some, block in _blocks(data, rows):
         slopes = _weighted(slope(_margins(block, x, data.grids), y[some]), weights, some)
         total += _pulled(block, truncated(slopes, data.caps[some], data.grids), data.grids)
     return total
@@ -153,62 +151,15 @@ def _sizes(slopes: Array) -> Array:
     return np.abs(slopes) if slopes.ndim == 1 else lengths(slopes)
 
 
-class Block(Protocol):
-    """Some rows: all products with them are exact in float64."""
-
-    def margins(self, x: Array) -> Array:
-        """Of every row with a model of its features, or with each of several."""
-
-    def pulled(self, slopes: Array) -> Array:
-        """The sum of the rows, each times its slope, or with each of several; not transposed."""
-
-
-class Copied(NamedTuple):
-    """Rows that are one matrix, and the same turned."""
+class Block(NamedTuple):
+    """Some rows as one matrix, and the same turned: all products with them are exact in float64."""
 
     rows: Matrix
     columns: Matrix
 
-    def margins(self, x: Array) -> Array:
-        """By a matrix product."""
-        return self.rows @ x.T
 
-    def pulled(self, slopes: Array) -> Array:
-        """By a matrix product."""
-        return self.columns @ slopes
-
-
-class Placed(NamedTuple):
-    """Rows where they lie, which compiled loops read; for models of one output."""
-
-    X: Matrix
-    rows: IntArray
-
-    def margins(self, x: Array) -> Array:
-        """Row by row."""
-        from sottovoce.secure.compiled import dense_margins, sparse_margins
-
-        X, found = self.X, np.empty(len(self.rows))
-        if isinstance(X, np.ndarray):
-            dense_margins(X, self.rows, np.ascontiguousarray(x), found)
-        else:
-            sparse_margins(X.data, X.indices, X.indptr, self.rows, np.ascontiguousarray(x), found)
-        return found
-
-    def pulled(self, slopes: Array) -> Array:
-        """Row by row."""
-        from sottovoce.secure.compiled import dense_pull, sparse_pull
-
-        X, found = self.X, np.zeros(self.X.shape[1])
-        if isinstance(X, np.ndarray):
-            dense_pull(X, self.rows, slopes, found)
-        else:
-            sparse_pull(X.data, X.indices, X.indptr, self.rows, slopes, found)
-        return found
-
-
-def _blocks(data: GridRows, rows: Rows, placed: bool = False) -> Iterator[tuple[slice, IntArray | slice, Block]]:
-    """(places, rows, those rows), no more at a time than can be summed without an error; `placed`: not copied."""
+def _blocks(data: GridRows, rows: Rows) -> Iterator[tuple[slice, IntArray | slice, Block]]:
+    """(places, rows, those rows), no more at a time than can be summed without an error."""
     X = data.X
     dense = isinstance(X, np.ndarray)
     if rows is None or isinstance(rows, slice):
@@ -217,31 +168,28 @@ def _blocks(data: GridRows, rows: Rows, placed: bool = False) -> Iterator[tuple[
     else:
         start, stop, index = 0, len(rows), rows
     numbers = X.shape[1] if dense else X.nnz // max(1, X.shape[0])
-    step = min(data.grids.rows, max(1, (PLACED if placed else 1) * BLOCK // max(1, numbers)))
+    step = min(data.grids.rows, max(1, BLOCK // max(1, numbers)))
     for first in range(start, stop, step):
         last = min(first + step, stop)
         some = slice(first, last) if index is None else index[first:last]
-        block: Block
-        if placed:
-            block = Placed(X, np.arange(first, last) if isinstance(some, slice) else some)
-        elif isinstance(some, slice) and not dense:
-            block = Copied(*data.cut(first, last))
+        if isinstance(some, slice) and not dense:
+            block = Block(*data.cut(first, last))
         else:
             wide = np.asarray(X[some], dtype=np.float64) if dense else X[some].astype(np.float64)
-            block = Copied(wide, wide.T)
+            block = Block(wide, wide.T)
         yield slice(first - start, last - start), some, block
 
 
 def _margins(block: Block, x: Array, grids: Grids) -> Array:
     """⟨c, x⟩ of every row, without an error."""
     if not grids.intercept:
-        return block.margins(x)
-    return block.margins(x[..., :-1]) + grids.intercept * x[..., -1]
+        return block.rows @ x.T
+    return block.rows @ x[..., :-1].T + grids.intercept * x[..., -1]
 
 
 def _pulled(block: Block, slopes: Array, grids: Grids) -> IntArray:
     """Σ slope ⊗ c over the rows, in units of the sums' grid, without an error; slopes are whole."""
-    pulled: Any = block.pulled(slopes).T
+    pulled: Any = (block.columns @ slopes).T
     if grids.intercept:
         pulled = np.concatenate([pulled, grids.intercept * np.sum(slopes, axis=0)[..., None]], axis=-1)
     return (pulled / grids.feature).astype(np.int64)

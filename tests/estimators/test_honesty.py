@@ -1,0 +1,182 @@
+"""Attempts to make PrivateRegressor say more than it knows: odd data, odd bounds, noise that hides everything.
+
+Each of these was tried by hand first. R² over 1 of targets that are all the same, intervals of width 0 from more
+columns than records, NaN from bounds whose width is no number, and a model of 10⁷ from `huber(1e9)` were found so.
+"""
+
+import itertools
+import math
+import warnings
+
+import numpy as np
+import pytest
+
+from sottovoce import Facts, PrivateRegressor, plan
+from sottovoce.errors import PrivacyError, SpecError
+from sottovoce.planner.regression import EXPLAINED, SPREAD
+from sottovoce.problem.least_squares import NoisyLeastSquares
+
+BOUNDS = {"row_norm": 1.0, "target_bounds": (-1, 1)}
+
+
+def regressor(epsilon=1.0, **more):
+    return PrivateRegressor(epsilon, **(BOUNDS | {"random_state": 0} | more))
+
+
+def records(rows=400, columns=4, scatter=0.1, seed=0):
+    """Rows within length 1, targets of which a linear model explains most."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1, 1, (rows, columns)) / math.sqrt(columns)
+    y = X @ rng.normal(size=columns)
+    return X, y / (3 * y.std()) + scatter * rng.normal(size=rows)
+
+
+X, Y = records()
+ODD = {
+    "targets that are all the same": (X, np.full(400, 0.3)),
+    "targets in the middle of the range": (X, np.zeros(400)),
+    "targets outside of their range": (X, 100 * Y),
+    "five records a hundred times": (np.repeat(X[:5], 80, axis=0), np.repeat(Y[:5], 80)),
+    "a column of zeros": (X * [0, 1, 1, 1], Y),
+    "nothing but zeros": (0 * X, Y),
+    "one column three times": (X[:, [0, 0, 0]], Y),
+    "more columns than records": records(30, 80),
+    "one record": (X[:1], Y[:1]),
+}
+
+
+@pytest.mark.filterwarnings("ignore:at epsilon")
+@pytest.mark.parametrize("odd", ODD)
+@pytest.mark.parametrize("epsilon", [1e-6, 0.3, 1e3, None])
+def test_odd_records_give_numbers_that_make_sense(odd, epsilon):
+    rows, targets = ODD[odd]
+    for method in ("auto", "statistics", "mean"):
+        model = regressor(epsilon, method=method).fit(rows, targets)
+        model.privacy_.verify()
+        far = model.predict(1e9 * rows)  # rows over the bound are brought to it
+        found = model.predict(rows)
+        assert np.all(np.isfinite(far)) and np.max(np.abs(found)) < 4
+        assert model.r2_ is None or model.r2_ <= 1
+        if epsilon == 1e-6:
+            assert not np.any(np.abs(found) > 1e-2)  # the middle of the range, or as good as that
+        if model.statistics_ is not None:
+            low, high = model.predict_interval(rows).T
+            assert np.all(low <= found) and np.all(found <= high) and np.all(np.isfinite(high - low))
+            if epsilon is not None and epsilon < 1:  # as wide as noise is large: nothing is known
+                assert np.min(high - low) > 0.1
+
+
+def test_r2_is_none_where_noise_hides_how_far_targets_differ():
+    flat = regressor(1e3, method="statistics").fit(X, np.full(400, 0.3))
+    assert flat.r2_ is None and flat.score(X, np.full(400, 0.3)) <= 1
+    assert regressor(1e3, method="statistics").fit(X, Y).r2_ == pytest.approx(
+        regressor(None).fit(X, Y).score(X, Y), abs=0.02
+    )
+
+
+@pytest.mark.parametrize("trust", ["nobody", "majority"])
+def test_where_noise_hides_everything_it_warns_and_is_the_middle_of_the_range(trust):
+    """Of bounds that are public; nodes of 20 records are no error, whose noise is a hundred times what they say."""
+    with pytest.warns(UserWarning, match="400 records are not foreseen to teach more than the mean"):
+        model = regressor(0.01, n_nodes=20, trust=trust, target_bounds=(10, 30)).fit(X, 20 + 5 * Y)
+    assert np.array_equal(model.predict(X), np.full(400, 20.0)) and model.method_ == "mean"
+    assert any("Nothing can be learned" in reason for reason in model.plan_.reasons)
+    assert model.plan_.predicted >= EXPLAINED
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        regressor(0.01, method="mean").fit(X, Y)  # who asks for a constant gets one
+        regressor(4.0).fit(X, Y)
+
+
+@pytest.mark.parametrize("loss", ["huber(0.1)", "huber(1e9)", "absolute", "quantile(0.9)"])
+def test_losses_without_statistics_stay_near_the_middle_too(loss):
+    with pytest.warns(UserWarning, match="not foreseen"):
+        model = regressor(1e-3, loss=loss).fit(X[:50], Y[:50])
+    assert np.max(np.abs(model.predict(X))) < 0.1
+    assert any("teach more" in reason for reason in model.plan_.reasons)
+
+
+def test_a_bend_beyond_the_range_is_no_bend():
+    """huber(1e9) of targets within ±1 is the squared loss, and has no more noise than that."""
+    facts = {"sizes": (400,), "features": 5, "epsilon": 1.0, "delta": 1e-5, "intercept": 0.5}
+    far, squared = (plan(Facts(loss=loss, **facts), method="descent").spec for loss in ("huber(1e9)", "squared"))
+    assert far.privacy.clip == squared.privacy.clip and far.algorithm == squared.algorithm
+
+
+@pytest.mark.parametrize("bounds", [(-1e308, 1e308), (-1e200, 0), (0, 1e-200), (1, 1), (math.nan, 1), "ab", (1,)])
+def test_bounds_that_cannot_be_computed_with_are_refused(bounds):
+    with pytest.raises(SpecError, match="target_bounds must be"):
+        regressor(target_bounds=bounds).fit(X, Y)
+
+
+@pytest.mark.parametrize("epsilon", [1e-7, 1e7])
+def test_an_epsilon_that_is_none_is_refused(epsilon):
+    with pytest.raises(PrivacyError, match=r"from 1e-06 to 1e\+06"):
+        regressor(epsilon).fit(X, Y)
+
+
+@pytest.mark.filterwarnings("ignore:at epsilon")
+@pytest.mark.parametrize(("rows", "columns", "deviation"), [(300, 10, 0.1), (300, 10, 0.33), (1000, 20, 0.2)])
+def test_noise_does_no_more_to_a_model_of_nothing_than_was_foreseen(rows, columns, deviation):
+    """Targets that no column explains: all that is predicted is noise, or what the records themselves have by chance.
+
+    In R² that is little where targets fill their range, and much where they fill a tenth of it: bounds are the unit.
+    """
+    for epsilon in (0.1, 0.3, 2.0):
+        moved, foreseen = [], 0.0
+        for seed in range(4):
+            rng = np.random.default_rng(seed)
+            Z = rng.normal(size=(rows, columns))
+            Z /= np.linalg.norm(Z, axis=1, keepdims=True)
+            model = regressor(epsilon, random_state=seed).fit(Z, deviation * rng.normal(size=rows))
+            moved.append(np.mean(model.predict(Z) ** 2))
+            foreseen = model.plan_.predicted * SPREAD
+        assert np.mean(moved) < foreseen + 2 * columns / rows * deviation**2, (epsilon, moved, foreseen)
+
+
+@pytest.mark.filterwarnings("ignore:at epsilon")
+@pytest.mark.parametrize(("rows", "columns"), [(300, 3), (300, 100), (90, 45), (60, 150)])
+@pytest.mark.parametrize("epsilon", [1.0, 1e3, None])
+def test_intervals_cover_new_records_however_many_columns_there_are(rows, columns, epsilon):
+    """With half as many columns as records, and more: what was fitted is not what new targets scatter by."""
+    covered = []
+    for seed in range(8):
+        Z, t = records(rows + 1000, columns, 0.15, seed)
+        settings = {"method": "statistics", "target_bounds": (-2, 2), "random_state": seed}
+        model = regressor(epsilon, **settings).fit(Z[:rows], t[:rows])
+        low, high = model.predict_interval(Z[rows:], 0.9).T
+        covered.append(np.mean((low <= t[rows:]) & (t[rows:] <= high)))
+    assert np.mean(covered) > 0.9 - 2.5 * np.std(covered, ddof=1) / math.sqrt(8) - 0.01, covered
+    if columns < 10 and epsilon != 1.0:  # and no wider than they must be
+        assert np.mean(covered) < 0.93
+
+
+def test_estimates_of_error_are_right_on_average_and_wrong_without_steins_term():
+    """uᵀŜu flatters a model that was fitted to Ŝ; r̂ has the mean of its true error, over many draws of the noise."""
+    rng = np.random.default_rng(0)
+    Z, t = records(500, 6, 0.2)
+    C = np.concatenate([Z, t[:, None]], axis=1)
+    S, s = C.T @ C / 500, 0.003
+    told, flattered, true = [], [], []
+    for _ in range(400):
+        E = rng.normal(size=(7, 7)) * s / math.sqrt(2)
+        noisy = S + np.triu(E, 1) + np.triu(E, 1).T + np.diag(s * rng.normal(size=7))
+        found = NoisyLeastSquares(noisy[:6, :6], noisy[:6, 6], float(noisy[6, 6]), s, 1.0)
+        fit = found.solve()
+        u = np.append(fit.x, -1.0)
+        told.append(fit.risk - u @ S @ u)
+        flattered.append(u @ noisy @ u - u @ S @ u)
+        true.append(u @ S @ u)
+    error = np.std(told) / 20
+    assert abs(np.mean(told)) < 3 * error + 0.02 * np.mean(true), (np.mean(told), error)
+    assert np.mean(flattered) < -3 * np.std(flattered) / 20 < 0
+
+
+def test_more_noise_is_never_foreseen_to_be_better():
+    for features, size in itertools.product((3, 50, 800), (1, 40, 3000)):
+        losses = [
+            plan(Facts((size,), features, epsilon, 1e-5, "squared", intercept=0.5), method="auto").predicted
+            for epsilon in (1e-6, 1e-3, 0.1, 1.0, 10.0, 1e3)
+        ]
+        assert all(after <= before + 0.02 for before, after in itertools.pairwise(losses)), (features, size, losses)
+        assert losses[0] <= 1.0 + 1e-6
