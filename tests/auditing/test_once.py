@@ -12,7 +12,8 @@ from sottovoce.auditing.bounds import noisier
 from sottovoce.errors import SpecError
 from sottovoce.evaluation import Tally
 from sottovoce.privacy import search
-from sottovoce.privacy.events import FullEvent, SearchEvent
+from sottovoce.privacy.compound import SearchEvent
+from sottovoce.privacy.events import FullEvent
 
 DELTA = 1e-5
 LOOK = Spec(AlgorithmSpec(2), seed=1).but(privacy__noise="private(8)", privacy__moments="moments(0, 0.4)")
