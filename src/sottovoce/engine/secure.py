@@ -191,7 +191,7 @@ class ExactSums:
         return clipped_sum(rows, model, shards.y, self.slope, mine, counts, shards.weights).ravel()
 
     def totals(self, nodes: IntArray, x: Array, records: Sequence[IntArray | None]) -> IntArray:
-        """Of several pairs (node, round); compiled loops, which know no people, nor CSR of several outputs, read once."""
+        """Of several pairs (node, round); compiled loops know no people, nor CSR of several outputs."""
         several = self.problem.outputs > 1 and is_sparse(self.shards.X)
         if not self.compiled or several or self.shards.starts is not None:
             return _each(self, nodes, x, records)
