@@ -116,6 +116,25 @@ def test_sums_of_several_outputs_are_the_same_bits(kind, seed, loss, outputs, sc
     assert np.array_equal(plain.totals(np.array([0]), x[3:], [None])[0], found[3])
 
 
+@pytest.mark.parametrize("threads", [1, 2, 3, 7])
+@pytest.mark.parametrize("nodes", [1, 2, 5])
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_no_bit_depends_on_how_many_threads_there_are(threads, nodes, outputs, monkeypatch):
+    """Which share nodes, or the rows of each; also where there are fewer rows than threads."""
+    monkeypatch.setattr(exact, "available", lambda: threads)
+    monkeypatch.setattr(exact, "SHARE", 1)
+    rng, started = np.random.default_rng(nodes), []
+    real = exact._side_by_side
+    monkeypatch.setattr(exact, "_side_by_side", lambda works: started.append(len(works)) or real(works))
+    for X in (np.asarray(records(rng, 63, 9, 1.0)), csr(records(rng, 63, 9, 1.0))):
+        y = rng.integers(0, 3, 63).astype(float) if outputs > 1 else np.sign(rng.normal(size=63))
+        plain = sums_of(X, y, "hinge", outputs=outputs, order=rng.permutation(63))
+        x, who = rng.normal(size=(nodes, 10 * outputs)), rng.integers(0, 2, nodes)
+        both(plain, who, x, [None] * nodes)
+        both(plain, who, x, [rng.permutation(23)[: rng.integers(0, 20)] for _ in range(nodes)])
+    assert max(started) == threads
+
+
 @pytest.mark.parametrize("kind", [np.asarray, csr], ids=["dense", "CSR"])
 def test_records_where_they_lie_give_the_same_bits(kind, monkeypatch):
     """Where they are too many to be put in order."""

@@ -5,18 +5,23 @@ products may be vectorised, contracted and gone through by blocks, and are the b
 `secure.sums`. Slopes, clips and truncations take no liberties: they are those of `engine.secure.slope_of` and of
 `secure.sums.truncated`, rounded as in NumPy.
 
+Threads share the nodes of a large round, or the rows of a single one: whole numbers add up to the same in any order.
+
 A block of rows at a time stays in cache: its margins, its slopes, and then the rows that pull at all, told apart
 without a branch, because whether a record pulls is what no processor can foresee.
 """
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce._types import Array, IntArray
+from sottovoce.engine.cores import available
 from sottovoce.engine.kernel.arguments import INSIDE, OUTSIDE, exact, njit
 from sottovoce.problem.losses import IEEE_SLOPES, LOGISTIC, LOSSES, SOFTMAX, Joint, Loss
 from sottovoce.problem.shards import Shards
@@ -34,6 +39,8 @@ NEAR = 1 << 17
 """Bytes of dense rows that are gone through twice."""
 LEAST = 8
 """Dense rows of a block, at least."""
+SHARE = 1 << 21
+"""Numbers of records in a round from which on another thread is worth it: a millisecond; to start one takes a tenth."""
 
 
 # --- slopes
@@ -304,7 +311,7 @@ def _sums(X, values, indices, indptr, of_rows, pairs, models, loss, units, step,
         if not largest <= LARGEST:
             return largest
         bias = intercept * x[features] if intercept != 0.0 else 0.0
-        mine = picks[starts[p] : starts[p + 1]]
+        mine = picks[starts[p] : starts[p] + sizes[p]] if starts[p] >= 0 else picks[:0]
         slopes, waiting = 0.0, 0
         for first in range(0, sizes[p], step):
             size = min(step, sizes[p] - first)
@@ -347,7 +354,8 @@ def _joint_sums(X, of_rows, pairs, models, loss, units, step, scratch, joint, to
         for output in range(K):
             bias[output] = intercept * x[(output + 1) * m - 1] if intercept != 0.0 else 0.0
             slopes[output] = 0.0
-        mine, waiting = picks[starts[p] : starts[p + 1]], 0
+        mine = picks[starts[p] : starts[p] + sizes[p]] if starts[p] >= 0 else picks[:0]
+        waiting = 0
         for first in range(0, sizes[p], step):
             size = min(step, sizes[p] - first)
             some, margins = rows[:size], u[: size * K]
@@ -382,35 +390,96 @@ def clipped_sums(
     models : its x
     records : which of the node's units are summed; None for all
     """
-    grids, X, m = data.grids, data.X, models.shape[1]
-    dense = isinstance(X, np.ndarray)
-    sizes, starts, picks = shards.sizes[nodes], np.zeros(len(nodes) + 1, np.int64), np.empty(0, np.int64)
+    sizes, starts, picks = shards.sizes[nodes], np.full(len(nodes), -1), np.empty(0, np.int64)
     listed = [(pair, some) for pair, some in enumerate(records) if some is not None]
     for pair, some in listed:
-        sizes[pair] = starts[pair + 1] = len(some)
+        sizes[pair] = len(some)
     if listed:
-        np.cumsum(starts, out=starts)
+        starts[[pair for pair, _ in listed]] = np.cumsum([0] + [len(some) for _, some in listed[:-1]])
         picks = np.concatenate([some for _, some in listed]).astype(np.int64, copy=False)
-    step = min(ROWS, grids.rows)
+    pairs = Pairs(shards.offsets[nodes], sizes, starts)
+    stored = data.X.shape[1] if isinstance(data.X, np.ndarray) else data.X.nnz / max(1, data.X.shape[0])
+    threads = int(min(available(), sizes.sum() * stored * joint.outputs // SHARE + 1))
+    parts = -(-threads // max(1, len(nodes)))  # of one node's rows, where there are fewer nodes
+    which = np.repeat(np.arange(len(nodes)), parts)
+    pieces, x = pairs.cut(parts), _flat(models if parts == 1 else models[which], np.float64)
+    totals = np.zeros(x.shape, dtype=np.int64)
+    ends = np.searchsorted(np.cumsum(pieces.sizes), pieces.sizes.sum() * np.arange(1, threads) / threads)
+    work = _passes(data, shards, joint, picks)
+    works = [
+        partial(work, pieces.at(mine), x[mine], totals[mine])
+        for mine in map(slice, [0, *ends.tolist()], [*ends.tolist(), len(which)])
+    ]
+    largest = _side_by_side(works)
+    if max(largest) > LARGEST:
+        data.grids.model(models)  # which says what is wrong
+    return totals if parts == 1 else totals.reshape(len(nodes), parts, -1).sum(axis=1)
+
+
+class Pairs(NamedTuple):
+    """Whose rows are summed: of each pair (node, round) the place of its first one, how many, and where in the picks.
+
+    Attributes
+    ----------
+    base : the node's first place
+    sizes : rows
+    starts : of its picks, which are counted from `base`; −1 where it has none, and all places from `base` on are summed
+    """
+
+    base: IntArray
+    sizes: IntArray
+    starts: IntArray
+
+    def cut(self, parts: int) -> "Pairs":
+        """Each in so many parts, one after the other."""
+        if parts == 1:
+            return self
+        base, sizes, starts = (np.repeat(each, parts) for each in self)
+        part = np.tile(np.arange(parts), len(self.base))
+        first = sizes * part // parts
+        picked = starts >= 0
+        return Pairs(
+            np.where(picked, base, base + first),
+            sizes * (part + 1) // parts - first,
+            np.where(picked, starts + first, -1),
+        )
+
+    def at(self, some: slice) -> "Pairs":
+        """Some of them."""
+        return Pairs(*(each[some] for each in self))
+
+
+def _passes(data: GridRows, shards: Shards, joint: Joint, picks: IntArray) -> Callable[[Pairs, Array, IntArray], float]:
+    """(pairs, models, totals) -> the largest weight: a compiled pass with working memory of its own."""
+    grids, X, K = data.grids, data.X, joint.outputs
+    dense, step = isinstance(X, np.ndarray), min(ROWS, grids.rows)
     if dense:
         step = max(1, min(step, max(LEAST, NEAR // max(1, 4 * X.shape[1]))))
-    totals, K, each = np.zeros(models.shape, dtype=np.int64), joint.outputs, step * joint.outputs
     of_rows = _flat(shards.order, np.int64), *(_flat(own, np.float64) for own in (shards.y, data.caps, shards.weights))
-    pairs = _flat(shards.offsets[nodes], np.int64), _flat(sizes, np.int64), _flat(starts), _flat(picks)
     loss = code_of(joint.loss), float(joint.loss.parameter)
     units = 1.0 / grids.slope, 1.0 / grids.feature, grids.intercept, grids.rows
-    scratch = np.empty(m), np.zeros(m), np.empty(each), np.empty(each), np.empty(step, np.uint64)
-    given = of_rows, pairs, _flat(models, np.float64), loss, units, step, scratch
-    if K > 1:
-        more = np.zeros((4, X.shape[1])), *(np.empty(K) for _ in range(4))
-        largest = _joint_sums(_flat(X), *given, more, totals)
-    elif dense:
-        largest = _sums(_flat(X), None, None, None, *given, totals)
-    else:
-        largest = _sums(None, _flat(X.data), _flat(X.indices), _flat(X.indptr), *given, totals)
-    if largest > LARGEST:
-        grids.model(models)  # which says what is wrong
-    return totals
+
+    def one(pairs: Pairs, x: Array, totals: IntArray) -> float:
+        m, each = x.shape[1], step * K
+        scratch = np.empty(m), np.zeros(m), np.empty(each), np.empty(each), np.empty(step, np.uint64)
+        given = of_rows, (*(_flat(own, np.int64) for own in pairs), _flat(picks)), x, loss, units, step, scratch
+        if K > 1:
+            more = np.zeros((4, X.shape[1])), *(np.empty(K) for _ in range(4))
+            return float(_joint_sums(_flat(X), *given, more, totals))
+        if dense:
+            return float(_sums(_flat(X), None, None, None, *given, totals))
+        return float(_sums(None, _flat(X.data), _flat(X.indices), _flat(X.indptr), *given, totals))
+
+    return one
+
+
+def _side_by_side(works: Sequence[Callable[[], float]]) -> list[float]:
+    """The first one here, the others in threads."""
+    if len(works) == 1:
+        return [works[0]()]
+    with ThreadPoolExecutor(len(works) - 1) as pool:
+        others = [pool.submit(work) for work in works[1:]]
+        return [works[0](), *(other.result() for other in others)]
 
 
 def _flat(values: NDArray[Any] | None, dtype: Any = None) -> NDArray[Any]:
