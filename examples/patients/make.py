@@ -1,6 +1,8 @@
-"""Make patients.csv: invented people, drawn from a fixed seed, written as a spreadsheet of a European hospital would.
+"""Make patients.csv: invented people, drawn from a seed, written as a spreadsheet of a European hospital would.
 
 Semicolons, decimal commas, latin-1, dates, words, ids, empty cells, and a label of nein and ja. Nobody in it lives.
+
+    python make.py [FILE [SEED]]
 """
 
 import sys
@@ -13,9 +15,9 @@ RECORDS = 3000
 HEADER = "Besuch;Aufnahme;Alter;Größe;Einkommen;Raucher;Station;Befund;Klinik;krank"
 
 
-def lines() -> list[str]:
-    """The file, line by line."""
-    rng = np.random.default_rng(20)
+def lines(seed: int = 20) -> list[str]:
+    """The file, line by line; another seed is other people."""
+    rng = np.random.default_rng(seed)
     found = [HEADER]
     for visit in range(RECORDS):
         age, smoker = int(rng.integers(18, 96)), rng.random() < 0.3
@@ -42,4 +44,5 @@ def lines() -> list[str]:
 
 if __name__ == "__main__":
     target = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).with_name("patients.csv")
-    target.write_bytes(("\r\n".join(lines()) + "\r\n").encode("latin-1"))
+    seeds = [int(word) for word in sys.argv[2:3]]
+    target.write_bytes(("\r\n".join(lines(*seeds)) + "\r\n").encode("latin-1"))

@@ -15,7 +15,8 @@ from sottovoce.engine import ENGINES
 from sottovoce.errors import SpecError
 from sottovoce.evaluation import RIGHT, Tally, seeded
 from sottovoce.privacy import search
-from sottovoce.privacy.events import FullEvent, SearchEvent
+from sottovoce.privacy.compound import SearchEvent
+from sottovoce.privacy.events import FullEvent
 from sottovoce.privacy.pairs import PairsLaw
 from sottovoce.privacy.release import SecretPairs, Setting
 from sottovoce.privacy.sampling import Full

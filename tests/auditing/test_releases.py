@@ -16,7 +16,7 @@ from sottovoce import PrivateClassifier, PrivateRegressor, PrivateSearchCV
 from sottovoce.auditing.bounds import noisier
 from sottovoce.cli.main import app
 from sottovoce.errors import PrivacyError
-from sottovoce.privacy.events import SearchEvent
+from sottovoce.privacy.compound import SearchEvent
 from sottovoce.privacy.statement import restated
 from sottovoce.run.result import Result
 

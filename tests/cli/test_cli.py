@@ -202,6 +202,8 @@ def test_sweep_compares_noises_over_seeds(sottovoce, svm, tmp_path):
     assert rows[4]["suboptimality"] < rows[2]["suboptimality"]
     table = pq.read_table(out)
     assert table.num_rows == 6 and b"not private" in table.schema.metadata[b"privacy"]
-    code, text, _ = sottovoce(*args)
+    code, _, err = sottovoce(*args)
+    assert code == 2 and "--force" in err and pq.read_table(out).num_rows == 6  # a table is not lost
+    code, text, _ = sottovoce(*args, "--force")
     assert "±" in text and "neighbouring data" in text
     assert sottovoce("sweep", svm)[0] == 2

@@ -43,7 +43,9 @@ def messy(tmp_path_factory):
 def test_from_a_messy_file_to_predictions_beside_ids(sottovoce, messy, tmp_path):
     schema = tmp_path / "schema.toml"
     code, said, _ = sottovoce("schema", messy, "--label", "krank", "--out", schema)
-    assert code == 0 and "places marked '?'" in said
+    assert code == 0 and "fill in what is marked '?' (7) and compare what was read off the data" in said
+    code, _, said = sottovoce("schema", messy, "--label", "krank", "--out", schema)
+    assert code == 2 and "there is a file" in said and "--force" in said
     text = schema.read_text()
     assert 'ignored = ["Nr"]' in text
     for name, low, high in (("Aufnahme", "2015-01-01", "2025-01-01"), ("Alter", "0", "120"), ('"Größe"', "1.2", "2.2")):

@@ -64,6 +64,32 @@ def test_what_is_public_of_weights_is_in_the_plan_and_what_is_not_is_not(rare):
     assert scaled == choice  # only ratios matter
 
 
+def test_the_plan_knows_by_the_prior_that_a_class_is_rare_unless_weights_undo_it(rare):
+    X, y = rare
+    for more, found in (
+        ({"prior": PRIOR}, "logistic"),
+        ({}, "hinge"),
+        ({"prior": PRIOR, "class_weight": "balanced"}, "hinge"),
+        ({"prior": (0.5, 0.5)}, "hinge"),
+        ({"prior": (0.5, 0.5), "class_weight": {1: 30.0}}, "logistic"),  # then the other one is
+        ({"prior": PRIOR, "loss": "smoothed_hinge(0.5)"}, "smoothed_hinge"),
+    ):
+        choice = model(**more)._prepare(X, y, None, None).choice
+        assert choice.spec.problem.loss.name == found, more
+        assert any("rare" in why for why in choice.reasons) == (found == "logistic")
+
+
+def test_of_a_logistic_model_weights_of_classes_move_the_constant_term_and_nothing_else():
+    """By Bayes' rule: where log-odds are linear, a class that counts w times as much has log w more, everywhere."""
+    rng = np.random.default_rng(3)
+    X = rng.uniform(-0.7, 0.7, (40_000, 2))
+    y = (rng.random(40_000) < expit(4 * X[:, 0] - 2 * X[:, 1] - 2)).astype(int)
+    same = {"epsilon": None, "loss": "logistic", "row_norm": 1.0, "alpha": 1e-5, "rounds": 1500}
+    plain, heavy = (model(class_weight={1: w}, **same).fit(X, y) for w in (1.0, 6.0))
+    assert np.allclose(plain.coef_, [[4, -2]], atol=0.15) and np.allclose(heavy.coef_, plain.coef_, atol=0.15)
+    assert heavy.intercept_[0] - plain.intercept_[0] == pytest.approx(np.log(6.0), abs=0.1)
+
+
 def test_a_prior_starts_the_constant_term_at_its_log_odds(rare):
     X, y = rare
     few = {"rounds": 5}

@@ -4,6 +4,7 @@ import importlib.util
 import os
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,13 @@ def test_a_name_that_is_undocumented_or_on_no_page_would_be_seen(monkeypatch):
     monkeypatch.setattr(sottovoce, "silent", silent, raising=False)
     monkeypatch.setattr(sottovoce, "__all__", [*sottovoce.__all__, "silent"])
     assert made.missing_from_the_api() == ["silent"] and made.undocumented("") == ["silent"]
+
+
+def test_every_folder_has_public_names_and_a_page():
+    """But for the command, which is for terminals."""
+    folders = {path.parent.name for path in Path(sottovoce.__file__).parent.glob("*/__init__.py")} - {"cli"}
+    assert folders == set(conf().ROOMS)
+    assert all(import_module(f"sottovoce.{room}").__all__ for room in folders)
 
 
 @pytest.mark.parametrize("name", ["index", "start", "pitfalls", "api", "gallery/index"])

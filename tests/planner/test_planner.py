@@ -5,12 +5,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sottovoce import Shards, solve
 from sottovoce.data.synthetic import two_gaussians
 from sottovoce.errors import SottovoceError, SpecError
 from sottovoce.planner import Facts, choose
-from sottovoce.planner.predict import excess, loss, single, typical_size
+from sottovoce.planner.predict import calm, excess, loss, single, typical_size
 from sottovoce.privacy.calibration import noise_multiplier
 from sottovoce.privacy.composition import Part
 from sottovoce.privacy.profiles import FixedPair, PoissonPair
@@ -235,3 +237,28 @@ def test_what_was_asked_for_is_left_alone(records):
     assert choose(two_classes(records, penalty="l1")).spec.problem.h.modulus == 0
     several = choose(two_classes(records, loss="softmax", outputs=3)).spec.problem
     assert (several.loss.name, several.h.phi) == ("softmax", 0.0)
+
+
+@given(
+    st.floats(-6, 0).map(lambda power: 10.0**power),
+    st.floats(0.01, 1.0),
+    st.integers(1, 10**6),
+    st.integers(1, 10**4),
+)
+def test_less_noise_is_never_less_calm(noise, share, m, rounds):
+    assert calm(share * noise, m, rounds) or not calm(noise, m, rounds)
+
+
+@pytest.mark.parametrize(("features", "epsilon"), [(4, 1.0), (55, 1.0), (500, 1.0), (55, 0.2), (55, 8.0)])
+def test_with_more_records_the_loss_becomes_logistic_once_and_stays_so(features, epsilon):
+    sizes = [60, 100, 150, 216, 240, 400, 1000, 10_000, 30_000, 33_000, 36_000, 100_000, 3_000_000]
+    facts = Facts((1,), features, epsilon, 1e-5, intercept=0.25, shape=True, free=("loss", "penalty"))
+    smooth = [choose(replace(facts, sizes=(N,))).spec.problem.loss.name == "logistic" for N in sizes]
+    assert smooth == sorted(smooth) and smooth[-1] and not smooth[0]
+
+
+def test_of_a_class_that_is_rare_by_a_public_prior_the_loss_is_logistic_beside_any_noise():
+    rare = choose(two_classes(5_000, rarest=0.07))
+    assert rare.spec.problem.loss.name == "logistic" and any("One class is rare" in why for why in rare.reasons)
+    assert choose(two_classes(5_000, rarest=0.25)).spec.problem.loss.name == "hinge"
+    assert choose(two_classes(5_000, rarest=0.07, free=())).spec.problem.loss.name == "hinge"

@@ -16,6 +16,8 @@ from sottovoce.secure import balls, sampling
 from sottovoce.secure.generator import Generator
 from sottovoce.secure.sampling import below, fixed, poisson
 
+BOTH = pytest.mark.parametrize("compiled", [False, True], ids=["NumPy", "Numba"])
+
 
 def pairs(count):
     return np.arange(count), np.arange(count)[::-1]
@@ -57,7 +59,8 @@ def reference_gaps(generator, node, round, count, rate):
 
 @pytest.mark.parametrize(("q", "b"), [(10, 1), (10, 9), (1000, 3), (1000, 999), (10**6, 1000), (10**9, 5)])
 @pytest.mark.parametrize("error", [None, 0.05], ids=["usual", "one in ten computed again"])
-def test_gaps_are_exact(generator, q, b, error, monkeypatch):
+@BOTH
+def test_gaps_are_exact(generator, q, b, error, compiled, monkeypatch):
     seen, real = [], balls.whole
     monkeypatch.setattr(balls, "whole", lambda value: seen.append(1) or real(value))
     rate = Fraction(b, q)
@@ -67,7 +70,7 @@ def test_gaps_are_exact(generator, q, b, error, monkeypatch):
     count = 0
     for node in range(40):
         here = np.array([node]), np.array([7])
-        drawn = poisson(generator, *here, np.array([q]), np.array([b]))[0]
+        drawn = poisson(generator, *here, np.array([q]), np.array([b]), compiled)[0]
         gaps = np.array(reference_gaps(generator, node, 7, len(drawn) // 2 * 2 + 2, rate)) + 1
         assert drawn.tolist() == (np.cumsum(gaps)[: len(drawn)] - 1).tolist()
         assert np.cumsum(gaps)[len(drawn)] - 1 >= q
@@ -75,11 +78,12 @@ def test_gaps_are_exact(generator, q, b, error, monkeypatch):
     assert (len(seen) > 0.02 * count) == (error is not None)
 
 
-def test_uniforms_at_the_ends():
+@BOTH
+def test_uniforms_at_the_ends(compiled):
     """Words of zeros, of ones, and none certain: the next words decide."""
     for first in (0, 2**64 - 1, 2**43, 1):
         scripted = Scripted(lambda level, block, which, first=first: first if level == 0 else 2**63 + 12345 * block)
-        found = poisson(scripted, np.array([0]), np.array([0]), np.array([5000]), np.array([50]))[0]
+        found = poisson(scripted, np.array([0]), np.array([0]), np.array([5000]), np.array([50]), compiled)[0]
         with ctx.workprec(300):
             u = arb(first * 2**64 + 2**63) / arb(2) ** 128
             gap = int((u.log() / (1 - arb(1) / 100).log()).floor().unique_fmpz())
@@ -94,7 +98,9 @@ def test_uniforms_that_are_aimed_at_a_boundary_between_two_gaps(q, b, k, side):
     first, second = divmod((q - b) ** k * 2**128 // q**k + side, 2**64)
     scripted = Scripted(lambda level, block, which: (first, second, 0)[min(level, 2)])
     scale = sampling._mean_gaps(np.array([q]), np.array([b]))
-    assert sampling._gaps(np.array([[first]], dtype=np.uint64), scale, np.array([q])).tolist() == [[-1]]
+    word, sizes = np.array([[first]], dtype=np.uint64), np.array([[q]])
+    for gaps, doubts in (find(word, scale[:, None], sizes) for find in (sampling._gaps, sampling._gaps_compiled)):
+        assert gaps.tolist() == [[-1]] and doubts == 1
     assert sampling._exact_gap(scripted, (0, 0, 0), 0, Fraction(b, q)) == (k if side < 0 else k - 1)
 
 
@@ -109,6 +115,8 @@ def test_pairs_do_not_depend_on_each_other(seed, q, count):
     k = seed % count
     one = slice(k, k + 1)
     assert np.array_equal(together[k], poisson(generator, nodes[one], rounds[one], sizes[one], batches[one])[0])
+    fast = poisson(generator, nodes, rounds, sizes, batches, compiled=True)
+    assert all(np.array_equal(*both) for both in zip(together, fast, strict=True))
     if batches[k] == sizes[k]:
         assert np.array_equal(together[k], np.arange(sizes[k]))
     same = fixed(generator, nodes, rounds, sizes, 1)

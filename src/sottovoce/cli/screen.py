@@ -239,8 +239,8 @@ def writable(out: Path | None, keep: bool = True) -> None:
         raise SpecError(f"the folder '{out}' cannot be written to; give another one with --out") from None
 
 
-def writable_file(out: Path | None, option: str = "--out") -> None:
-    """The same for a file: its folder is there, and it is no folder itself."""
+def writable_file(out: Path | None, option: str = "--out", force: bool = True) -> None:
+    """The same for a file: its folder is there, and it is no folder itself; without `force`, nothing is there."""
     if out is None:
         return
     try:
@@ -250,6 +250,8 @@ def writable_file(out: Path | None, option: str = "--out") -> None:
     if wrong:
         raise SpecError(f"the file '{out}' cannot be written; give a file in a folder that there is with {option}")
     within.check_file(out)
+    if not force and out.exists():
+        raise SpecError(f"there is a file '{out}' already; give another one with {option}, or --force to lose it")
 
 
 def _finite(value: Any) -> Any:

@@ -52,12 +52,13 @@ def sweep(
     out: Annotated[
         Path | None, typer.Option("--out", help="Write the table into this Parquet file, and a report beside it.")
     ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Take the place of another file at --out.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Run a grid of noises, regularisers and seeds that share their draws, each as `train` would run it."""
     within.check_count("--jobs", jobs, 1024)
     within.check_count("--seeds", seeds, 10**6)
-    screen.writable_file(out)
+    screen.writable_file(out, force=force)
     ways = [{"epsilon": e} for e in epsilon or []] + [{"noise": text} for text in noise or []]
     if not ways or seeds < 1:
         raise SpecError("a sweep needs at least one --epsilon or --noise, and at least one seed")

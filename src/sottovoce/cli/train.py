@@ -267,7 +267,8 @@ def train(
         if again and data.schema is None:  # it was of the result that is gone
             (run.out / SCHEMA_FILE).unlink(missing_ok=True)
         (run.out / "checkpoint.npz").unlink(missing_ok=True)
-        report = str(write_report([result], run.out / NAME, title))
+        result.verify()
+        report = str(write_report([result], run.out / NAME, title, verified=True))
     if run.json:
         screen.say_json(
             screen.summary(result, saved) | {"report": report, "notes": notes, "budget": overview_of(run.budget)}
@@ -379,6 +380,7 @@ def _planned(
         intercept=problem.intercept,
         shape=shape and problem.loss.targets != "real",
         weight=dealt.weighing.mean,
+        rarest=dealt.weighing.rarest,
         sparse=is_sparse(shards.X),
         free=() if epsilon is None else free,
     )

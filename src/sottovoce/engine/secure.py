@@ -46,21 +46,29 @@ COPIED = 1 << 31
 LAWS = {law.name.lower(): law for law in noise.Law}
 """Unit noises by the names that laws have for them."""
 
-Records = Callable[[Sampling, Generator, IntArray, IntArray, IntArray], list[IntArray | None]]
-"""(sampling, generator, nodes, rounds, sizes) -> the records of each pair (node, round); None for all."""
+Records = Callable[[Sampling, Generator, IntArray, IntArray, IntArray, bool], list[IntArray | None]]
+"""(sampling, generator, nodes, rounds, sizes, compiled) -> the records of each pair (node, round); None for all."""
 
 
-def _poisson(how: Sampling, key: Generator, nodes: IntArray, t: IntArray, sizes: IntArray) -> list[IntArray | None]:
+def _poisson(
+    how: Sampling, key: Generator, nodes: IntArray, t: IntArray, sizes: IntArray, compiled: bool
+) -> list[IntArray | None]:
     batches = np.array([how.batch(q) for q in sizes.tolist()], dtype=np.int64)
-    return [*sampling.poisson(key, nodes, t, sizes, batches)]
+    return [*sampling.poisson(key, nodes, t, sizes, batches, compiled)]
 
 
-def _fixed(how: Sampling, key: Generator, nodes: IntArray, t: IntArray, sizes: IntArray) -> list[IntArray | None]:
+def _fixed(
+    how: Sampling, key: Generator, nodes: IntArray, t: IntArray, sizes: IntArray, compiled: bool
+) -> list[IntArray | None]:
     return [*sampling.fixed(key, nodes, t, sizes, how.batch(int(sizes.min())))]
 
 
-def _undrawn(how: Sampling, key: Generator, nodes: IntArray, t: IntArray, sizes: IntArray) -> list[IntArray | None]:
+def _undrawn(
+    how: Sampling, key: Generator, nodes: IntArray, t: IntArray, sizes: IntArray, compiled: bool
+) -> list[IntArray | None]:
     """Where there is no chance in it."""
+    if isinstance(how, Full):
+        return [None] * len(t)
     return [how.draw(_no_uniforms, q, round_) for q, round_ in zip(sizes.tolist(), t.tolist(), strict=True)]
 
 
@@ -283,7 +291,7 @@ class SecureDraws:
     sizes : q_i of every node of the run
     m : numbers in a release
     only : the node whose records are here, where they are not everybody's
-    compiled : whether Numba makes the noise: the same numbers, sooner
+    compiled : whether Numba makes noise and batches: the same numbers, sooner
     """
 
     release: Release
@@ -306,7 +314,7 @@ class SecureDraws:
         found: list[IntArray | None] = []
         for first in range(0, len(nodes), step):
             some = slice(first, first + step)
-            found += draw(how, key, nodes[some], t[some], self.sizes[nodes[some]])
+            found += draw(how, key, nodes[some], t[some], self.sizes[nodes[some]], self.compiled)
         return found
 
     def noise(self, nodes: IntArray, t: IntArray) -> Array:

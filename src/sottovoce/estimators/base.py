@@ -232,7 +232,7 @@ class PrivateLinearModel(Evaluates, BaseEstimator):
 
         result = self.to_result()
         result.verify()
-        return write([result], path, title)
+        return write([result], path, title, verified=True)
 
     _run_scale: Scale | None = None
     """Of a model that was not fitted here, but by `sottovoce train` or a node."""
@@ -302,6 +302,7 @@ class PrivateLinearModel(Evaluates, BaseEstimator):
             shape=epsilon is not None and self._shaped(),
             penalty=settings.penalty_name(self.penalty),
             weight=self._mean_weight(),
+            rarest=self._rarest(),
             sparse=sparse,
             free=() if epsilon is None else self._free(),
         )
@@ -364,6 +365,10 @@ class PrivateLinearModel(Evaluates, BaseEstimator):
     def _mean_weight(self) -> float:
         """The same on average, as far as that is public."""
         return 1.0
+
+    def _rarest(self) -> float | None:
+        """Which share of that the rarest class has, where that is public."""
+        return None
 
     def _shaped(self) -> bool:
         """Whether a share of the budget may go to the shape of the data."""

@@ -38,8 +38,9 @@ from sottovoce.evaluation.shares import secret_order
 from sottovoce.notation import Choices
 from sottovoce.privacy import profiles, search
 from sottovoce.privacy.accounting import price
-from sottovoce.privacy.events import Event, Group, JointEvent, SearchEvent
-from sottovoce.privacy.statement import restated
+from sottovoce.privacy.compound import JointEvent, SearchEvent
+from sottovoce.privacy.events import Event
+from sottovoce.privacy.statement import Group, restated
 from sottovoce.problem.shards import Shards
 from sottovoce.run.build import prepare
 

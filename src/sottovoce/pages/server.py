@@ -9,11 +9,13 @@ import base64
 import hashlib
 import hmac
 import json
+import re
 import secrets
 import webbrowser
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from html import escape
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import resources
 from typing import Any
@@ -28,7 +30,7 @@ LONGEST = 4096
 
 @dataclass(frozen=True)
 class Page:
-    """A page by its name (`NAME.html`, `NAME.js` and `page.css` lie here), and what answers its questions.
+    """A page by its name (`NAME.html` and `NAME.js` lie here, beside what all share), and what answers its questions.
 
     Attributes
     ----------
@@ -49,12 +51,15 @@ class Page:
             f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; connect-src 'self'; "
             "base-uri 'none'; form-action 'none'"
         )
-        known = json.dumps(self.known, ensure_ascii=False).replace("<", "\\u003c")
-        filled = {"POLICY": policy, "TITLE": self.title, "STYLE": style, "KNOWN": known, "SCRIPT": script}
-        text = _read(f"{self.name}.html")
-        for name, value in filled.items():
-            text = text.replace("{{" + name + "}}", value)
-        return text
+        parts = {
+            "POLICY": policy,
+            "TITLE": escape(self.title),
+            "STYLE": style,
+            "BODY": _read(f"{self.name}.html"),
+            "KNOWN": json.dumps(self.known, ensure_ascii=False).replace("<", "\\u003c"),
+            "SCRIPT": script,
+        }
+        return re.sub(r"{{([A-Z]+)}}", lambda place: parts[place[1]], _read("page.html"))
 
 
 def _read(name: str) -> str:

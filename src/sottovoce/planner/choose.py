@@ -57,6 +57,7 @@ class Facts:
     lost : the share of releases that will never appear, a public guess; what pairs share with them stays uncancelled
     sparse : whether records are stored sparse; they stay so, which they would not with their mean taken off
     free : what of 'loss' (a hinge) and 'penalty' (l2), of two classes, the planner may choose better than it is told
+    rarest : the share of the rarest class in the weight of all records, by a public prior; None where there is none
     """
 
     sizes: tuple[int, ...]
@@ -77,6 +78,7 @@ class Facts:
     lost: float = 0.0
     sparse: bool = False
     free: tuple[str, ...] = ()
+    rarest: float | None = None
 
     def __post_init__(self) -> None:
         """Facts that no problem has are errors."""
@@ -201,6 +203,9 @@ FAINTEST = 0.5
 """Deviations of the noise that a coordinate of the mean gradient must pass to count, of two classes. Half of one gained
 0.7 points of AUC on epsilon-like data and costs 0.1 at most. Of ten classes one deviation cost 0.4 points on MNIST, and
 of wide data half of one cost a point of accuracy on rcv1 at ε = 0.2: in texts many words say a little each."""
+RARE = 0.1
+"""Share of a class that is rare. Of the problems of the fit, those with 7 % positives are ordered better by a logistic
+loss beside noise (AUC +0.1 to +0.8 points, as accurate), those with 25 % are not."""
 STRONG = 0.1
 """Share of the shrinkage 1/τ that is given to h as μ; the rest is γ. Which of the two hardly matters."""
 WORK = 5e9
@@ -313,16 +318,24 @@ def search(facts: Facts, given: dict[str, Any]) -> Choice:
 
 
 def _with_loss(facts: Facts, given: dict[str, Any]) -> Facts:
-    """Logistic in place of the hinge, where the planner may say so and noise hardly matters.
+    """Logistic in place of the hinge, where the planner may say so and noise hardly matters, or one class is rare.
 
     Beside much noise a hinge is the better loss, by 0.1 to 0.4 points on most kinds of synthetic problems. Beside
-    little the two are as accurate, and the logistic one orders records better: +0.6 points of AUC on covtype.
+    little the two are as accurate, and the logistic one orders records better: +0.6 points of AUC on covtype. Of a rare
+    class it does so beside any noise, since the other class pulls on, where a hinge is content with a constant.
     """
     two = facts.loss.name == "hinge" and facts.outputs == 1
     if "loss" not in facts.free or not two or "clip" in given:
         return facts
-    calm = predict.calm(_scale(facts, given).noise, facts.features, facts.rounds)
-    return replace(facts, loss=LOSSES.make("logistic")) if calm else facts
+    scale = _scale(facts, given)
+    noise = scale.noise * math.sqrt(1.0 - scale.moments.total)  # or more records, with which gates open, could undo it
+    smooth = predict.calm(noise, facts.features, facts.rounds) or is_rare(facts)
+    return replace(facts, loss=LOSSES.make("logistic")) if smooth else facts
+
+
+def is_rare(facts: Facts) -> bool:
+    """Whether a public prior says that one of two classes has few records, or little weight."""
+    return facts.rarest is not None and facts.rarest <= RARE
 
 
 def _longest(facts: Facts) -> float:
@@ -630,6 +643,8 @@ def _why_these_steps(given: dict[str, Any], plan: Plan, spec: Spec) -> str:
 
 
 def _why_this_loss(facts: Facts, spec: Spec) -> list[str]:
+    if "loss" in facts.free and facts.loss.name == "logistic" and is_rare(facts):
+        return ["One class is rare, by the prior: the loss is logistic, which orders such records best."]
     if "loss" in facts.free and facts.loss.name == "logistic":
         return ["Noise will add little to what is lost in any case: the loss is logistic, which orders records best."]
     if "penalty" in facts.free and getattr(spec.problem.h, "phi", 0.0) > 0:

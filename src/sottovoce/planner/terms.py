@@ -132,6 +132,18 @@ class Weighing:
             prior = (1.0 / self.weights) / np.sum(1.0 / self.weights)
         return float(np.dot(prior, self.weights) / self.weights.max())
 
+    @property
+    def shares(self) -> Array | None:
+        """What of the weight of all records each class has, by the prior; None without one."""
+        if self.prior is None or self.weights is None:
+            return self.prior
+        return np.asarray(self.prior * self.weights / np.dot(self.prior, self.weights))
+
+    @property
+    def rarest(self) -> float | None:
+        """The least of them."""
+        return None if self.shares is None else float(np.min(self.shares))
+
     def of_classes(self, numbers: Any) -> Array | None:
         """What records of these class numbers count, at most 1; None where all count the same."""
         if self.weights is None:
@@ -140,11 +152,9 @@ class Weighing:
 
     def started(self, spec: Spec, features: int) -> Spec:
         """With a prior the constant terms start at the log-odds of each class, as the weights leave them."""
-        if self.prior is None or not spec.problem.intercept:
+        shares = self.shares
+        if shares is None or not spec.problem.intercept:
             return spec
-        shares = self.prior
-        if self.weights is not None:
-            shares = self.prior * self.weights / np.dot(self.prior, self.weights)
         odds = np.log(shares[1:] / shares[:1]) if len(shares) == 2 else np.log(shares / (1 - shares))
         if spec.problem.loss.name == "softmax":
             odds = np.log(shares) - np.mean(np.log(shares))

@@ -1,7 +1,8 @@
-"""The fast parts again, compiled: noise from words, and what the loops of an engine need.
+"""The fast parts again, compiled: noise and batches from words, and what the loops of an engine need.
 
 Noise is approximated as in `noise`, with polynomials in place of library calls; both are within the error bound, so the
-releases are the same, bit for bit. Its loops are written so that LLVM vectorises them: no branches, only selections.
+releases are the same, bit for bit; so are batches. Loops are written so that LLVM vectorises them: no branches, only
+selections.
 
 `round_row`, `truncated`, `exp` and `put_on_grid` are for the loops of an engine. They take no liberties with rounding,
 and give the bits of their NumPy twins `noise.rounded`, `sums.truncated`, `functions.exp` and `Grids.model`. An engine
@@ -102,6 +103,34 @@ def add_laplace(words, scales, rows, first, out):
         for j in range(len(row)):
             size = scale * _minus_two_log(w[2 * j], w[2 * j + 1] & low, low, 2.0**-63)
             row[j] += -size if w[2 * j + 1] > low else size
+
+
+@entry
+def poisson_gaps(words, scales, sizes, error, small, gaps):
+    """⌊−c ln u⌋ of every word, at most q, as `sampling._gaps`; −1 where that is not certain. Gives how many are not."""
+    doubts = 0
+    for i in range(len(words)):
+        w, found, scale, most = words[i], gaps[i], scales[i], f64(sizes[i])
+        for j in range(len(w)):
+            size = 0.5 * scale * _minus_two_log(w[j], u64(0), u64(0), 1.0)
+            down = math.floor(size)
+            rest, doubt = size - down, error * (scale + size)
+            certain = (rest > doubt) & (rest < 1.0 - doubt) & (w[j] >= u64(small))
+            found[j] = i64(min(down if certain else -1.0, most))
+            doubts += 0 if certain else 1
+    return doubts
+
+
+@njit(nogil=True, _nrt=False, cache=True)
+def add_up(gaps, last, sizes, counts):
+    """Gaps -> the places after them, in their place; `last` moves to the last one, and `counts` are those within q."""
+    for i in range(len(gaps)):
+        row, at, count = gaps[i], last[i], 0
+        for j in range(len(row)):
+            at += row[j] + 1
+            row[j] = at
+            count += at < sizes[i]
+        last[i], counts[i] = at, count
 
 
 @exact

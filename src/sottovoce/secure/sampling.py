@@ -26,7 +26,12 @@ SMALL = np.uint64(1 << 44)
 
 
 def poisson(
-    generator: Generator, nodes: IntArray, rounds: IntArray, sizes: IntArray, batches: IntArray
+    generator: Generator,
+    nodes: IntArray,
+    rounds: IntArray,
+    sizes: IntArray,
+    batches: IntArray,
+    compiled: bool = False,
 ) -> list[IntArray]:
     """The records of each pair (node, round), in order: each of the q with probability b/q.
 
@@ -35,6 +40,7 @@ def poisson(
     generator : of the draws of records
     nodes, rounds : the pairs
     sizes, batches : q and b of each pair, public
+    compiled : whether Numba finds the gaps: the same records, sooner
 
     Examples
     --------
@@ -50,18 +56,17 @@ def poisson(
     first, stretch = 0, _enough(int(np.max(batches, initial=1)))
     while (left := np.flatnonzero(last < sizes)).size:
         words = generator.words(nodes[left], rounds[left], first // 2, stretch // 2).reshape(len(left), stretch)
-        gaps = _gaps(words, scales[left, None], sizes[left, None])
-        for place, i in np.argwhere(gaps < 0).tolist():
+        gaps, doubts = (_gaps_compiled if compiled else _gaps)(words, scales[left, None], sizes[left, None])
+        for place, i in np.argwhere(gaps < 0).tolist() if doubts else ():
             pair = int(left[place])
             address = int(nodes[pair]), int(rounds[pair]), (first + i) // 2
             rate = Fraction(int(batches[pair]), int(sizes[pair]))
             gaps[place, i] = min(_exact_gap(generator, address, i % 2, rate), int(sizes[pair]))
-        places = last[left, None] + np.cumsum(gaps + 1, axis=1)
-        for pair, row in zip(left.tolist(), places, strict=True):
-            found[pair].append(row[: int(np.searchsorted(row, sizes[pair]))])
-        last[left] = places[:, -1]
+        last[left], counts = (_add_up_compiled if compiled else _add_up)(gaps, last[left], sizes[left])
+        for pair, row, count in zip(left.tolist(), gaps, counts.tolist(), strict=True):
+            found[pair].append(row[:count])
         first += stretch
-    return [np.concatenate(parts) if parts else np.arange(q) for parts, q in zip(found, sizes.tolist(), strict=True)]
+    return [_joined(parts) if parts else np.arange(q) for parts, q in zip(found, sizes.tolist(), strict=True)]
 
 
 def fixed(generator: Generator, nodes: IntArray, rounds: IntArray, sizes: IntArray, batch: int) -> list[IntArray]:
@@ -120,14 +125,43 @@ def _mean_gaps(sizes: IntArray, batches: IntArray) -> Array:
     return -1.0 / logs
 
 
-def _gaps(words: Words, scales: Array, sizes: IntArray) -> IntArray:
-    """⌊−c ln u⌋, at most q; −1 where that is not certain."""
+def _gaps(words: Words, scales: Array, sizes: IntArray) -> tuple[IntArray, int]:
+    """⌊−c ln u⌋, at most q; −1 where that is not certain, and how often it is not."""
     exact = minus_log(words, np.uint64(0), 0) * scales
     error = ERROR * (scales + exact)
     down = np.floor(exact)
     rest = exact - down
     certain = (rest > error) & (rest < 1.0 - error) & (words >= SMALL)
-    return np.where(certain, np.minimum(np.where(certain, down, 0.0), sizes), -1.0).astype(np.int64)
+    found = np.where(certain, np.minimum(np.where(certain, down, 0.0), sizes), -1.0).astype(np.int64)
+    return found, found.size - int(np.count_nonzero(certain))
+
+
+def _gaps_compiled(words: Words, scales: Array, sizes: IntArray) -> tuple[IntArray, int]:
+    """The same."""
+    from sottovoce.secure.compiled import poisson_gaps
+
+    found = np.empty(words.shape, dtype=np.int64)
+    return found, int(poisson_gaps(words, scales[:, 0], sizes[:, 0], ERROR, int(SMALL), found))
+
+
+def _add_up(gaps: IntArray, last: IntArray, sizes: IntArray) -> tuple[IntArray, IntArray]:
+    """Gaps to places, where they stand; gives the last place of each pair, and how many are records of it."""
+    np.cumsum(gaps + 1, axis=1, out=gaps)
+    gaps += last[:, None]
+    return gaps[:, -1], np.count_nonzero(gaps < sizes[:, None], axis=1)
+
+
+def _add_up_compiled(gaps: IntArray, last: IntArray, sizes: IntArray) -> tuple[IntArray, IntArray]:
+    """The same."""
+    from sottovoce.secure.compiled import add_up
+
+    counts = np.empty(len(gaps), dtype=np.int64)
+    add_up(gaps, last, sizes, counts)
+    return last, counts
+
+
+def _joined(parts: list[IntArray]) -> IntArray:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def _exact_gap(generator: Generator, address: tuple[int, int, int], word: int, rate: Fraction) -> int:

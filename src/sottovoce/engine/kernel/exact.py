@@ -24,15 +24,15 @@ from sottovoce.secure.compiled import exp, put_on_grid, truncated
 from sottovoce.secure.grids import LARGEST, GridRows
 
 u64, i64, f64 = np.uint64, np.int64, np.float64
-LIBERTIES = {"reassoc", "contract"}
+LIBERTIES = {"reassoc", "contract", "nsz"}
 any_order = njit(**INSIDE, fastmath=LIBERTIES)
 """For sums without an error, of which any order is right."""
 ROWS = 512
 """Rows of a block, at most."""
-NEAR = 1 << 15
+NEAR = 1 << 17
 """Bytes of dense rows that are gone through twice."""
-TOGETHER = 4
-"""Dense rows that are gone through side by side, so that model and sum are read once for all of them."""
+LEAST = 8
+"""Dense rows of a block, at least."""
 
 
 # --- slopes
@@ -132,25 +132,17 @@ def _kept(u, rows):
 
 @any_order
 def _dense_margins(X, rows, x, bias, u):
-    whole = len(rows) // 4 * 4
-    for e in range(0, whole, 4):
-        a, b, c, d = X[rows[e]], X[rows[e + 1]], X[rows[e + 2]], X[rows[e + 3]]
-        s, t, v, w = 0.0, 0.0, 0.0, 0.0
-        for j in range(len(a)):
-            s += a[j] * x[j]
-            t += b[j] * x[j]
-            v += c[j] * x[j]
-            w += d[j] * x[j]
-        u[e], u[e + 1], u[e + 2], u[e + 3] = s + bias, t + bias, v + bias, w + bias
-    for e in range(whole, len(rows)):
-        a, s = X[rows[e]], 0.0
-        for j in range(len(a)):
-            s += a[j] * x[j]
+    """Row after row, as memory has them ready."""
+    for e in range(len(rows)):
+        c, s = X[rows[e]], 0.0
+        for j in range(len(c)):
+            s += c[j] * x[j]
         u[e] = s + bias
 
 
 @any_order
 def _dense_pull(X, rows, u, g):
+    """Four rows side by side, now that they are in cache: the sum is read and written once for all of them."""
     whole = len(rows) // 4 * 4
     for e in range(0, whole, 4):
         a, b, c, d = X[rows[e]], X[rows[e + 1]], X[rows[e + 2]], X[rows[e + 3]]
@@ -158,9 +150,9 @@ def _dense_pull(X, rows, u, g):
         for j in range(len(a)):
             g[j] += (s * a[j] + t * b[j]) + (v * c[j] + w * d[j])
     for e in range(whole, len(rows)):
-        a, s = X[rows[e]], u[e]
-        for j in range(len(a)):
-            g[j] += s * a[j]
+        c, s = X[rows[e]], u[e]
+        for j in range(len(c)):
+            g[j] += s * c[j]
 
 
 @any_order
@@ -239,14 +231,16 @@ def clipped_sums(
     """
     grids, X, m = data.grids, data.X, models.shape[1]
     dense = isinstance(X, np.ndarray)
-    counts = [0 if some is None else len(some) for some in records]
-    starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    listed = [some for some in records if some is not None]
-    picks = np.concatenate(listed).astype(np.int64, copy=False) if listed else np.empty(0, np.int64)
-    sizes = np.where([some is None for some in records], shards.sizes[nodes], counts)
+    sizes, starts, picks = shards.sizes[nodes], np.zeros(len(nodes) + 1, np.int64), np.empty(0, np.int64)
+    listed = [(pair, some) for pair, some in enumerate(records) if some is not None]
+    for pair, some in listed:
+        sizes[pair] = starts[pair + 1] = len(some)
+    if listed:
+        np.cumsum(starts, out=starts)
+        picks = np.concatenate([some for _, some in listed]).astype(np.int64, copy=False)
     step = min(ROWS, grids.rows)
     if dense:
-        step = max(1, min(step, max(2 * TOGETHER, NEAR // max(1, 4 * X.shape[1]))))
+        step = max(1, min(step, max(LEAST, NEAR // max(1, 4 * X.shape[1]))))
     totals = np.zeros(models.shape, dtype=np.int64)
     of_rows = shards.order, shards.y, data.caps, shards.weights
     largest = _sums(

@@ -1,0 +1,47 @@
+"""What the project says of itself, in places that have to agree: Pythons, checks, and no address that is none."""
+
+import re
+import tomllib
+
+import yaml
+from commands import ROOT
+
+
+def text(name):
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+PROJECT = tomllib.loads(text("pyproject.toml"))["project"]
+WORKFLOW = yaml.safe_load(text(".github/workflows/test.yml"))
+
+
+def test_pythons_are_those_that_are_tested():
+    said = {line.rpartition(" ")[2] for line in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", line)}
+    assert said == set(WORKFLOW["jobs"]["test"]["strategy"]["matrix"]["python"]) == {"3.11", "3.12", "3.13"}
+    assert PROJECT["requires-python"] == ">=3.11"
+    assert [step["run"] for step in WORKFLOW["jobs"]["test"]["steps"] if "run" in step] == [".ci/run"]
+
+
+def test_a_commit_is_checked_as_make_lint_checks():
+    (hook,) = yaml.safe_load(text(".pre-commit-config.yaml"))["repos"][0]["hooks"]
+    assert hook["entry"] == "make lint" and not hook["pass_filenames"]
+    assert "make test" in text(".ci/run")
+
+
+def test_forms_for_issues_ask_what_is_needed():
+    for form in sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("[iw]*.yml")):
+        asked = yaml.safe_load(form.read_text(encoding="utf-8"))
+        assert asked["name"] and asked["description"]
+        assert any(part.get("validations", {}).get("required") for part in asked["body"])
+
+
+def test_the_package_names_no_address_that_nobody_has():
+    """Until there is one: CONTRIBUTING says who adds it, and when."""
+    assert "urls" not in PROJECT and "repository-code" not in text("CITATION.cff")
+    assert "**Addresses.**" in text("CONTRIBUTING.md")
+
+
+def test_what_a_project_has_is_there():
+    for name in ("CONTRIBUTING.md", "SECURITY.md", "CODE_OF_CONDUCT.md", "CITATION.cff", "CHANGELOG.md", "LICENSE"):
+        assert len(text(name)) > 300
+        assert name in text("pyproject.toml"), f"{name} is not in the sdist"
