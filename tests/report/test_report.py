@@ -15,6 +15,7 @@ from sottovoce.cli.report import saved_runs
 from sottovoce.errors import DataError
 from sottovoce.report import Section, page
 from sottovoce.report.document import tag
+from sottovoce.report.guarantee import VERIFIED
 from sottovoce.run.result import History, Result
 from sottovoce.run.scale import Scale
 
@@ -206,7 +207,9 @@ class TestCommand:
         monkeypatch.setattr("webbrowser.open", opened.append)
         code, _, _ = sottovoce("report", "runs/0", "runs/1", "--out", "both.html", "--title", "<b>", "--open")
         assert code == 0 and opened == [(tmp_path / "both.html").as_uri()]
-        assert "<h1>&lt;b&gt;</h1>" in (tmp_path / "both.html").read_text("utf-8")
+        both = (tmp_path / "both.html").read_text("utf-8")
+        assert "<h1>&lt;b&gt;</h1>" in both
+        assert VERIFIED in both and VERIFIED in (tmp_path / "runs/0/report.html").read_text("utf-8")
 
     def test_a_folder_without_a_result_is_an_error(self, sottovoce, tmp_path):
         code, _, err = sottovoce("report", tmp_path)
@@ -223,7 +226,8 @@ class TestCommand:
         code, text, err = sottovoce("train", data, *few, "--rounds", 5, "--out", tmp_path / "run", "--json")
         assert code == 0, err
         assert json.loads(text)["report"] == str(tmp_path / "run" / "report.html")
-        assert "data.csv" in (tmp_path / "run" / "report.html").read_text("utf-8")
+        page = (tmp_path / "run" / "report.html").read_text("utf-8")
+        assert "data.csv" in page and VERIFIED in page
         out = tmp_path / "sweep.parquet"
         code, text, err = sottovoce(
             "sweep", data, *few, "--sampling", "poisson:8", "--epsilon", 1, "--seeds", 2, "--epochs", 1, "--out", out

@@ -67,6 +67,8 @@ def _undrawn(
     how: Sampling, key: Generator, nodes: IntArray, t: IntArray, sizes: IntArray, compiled: bool
 ) -> list[IntArray | None]:
     """Where there is no chance in it."""
+    if isinstance(how, Full):
+        return [None] * len(t)
     return [how.draw(_no_uniforms, q, round_) for q, round_ in zip(sizes.tolist(), t.tolist(), strict=True)]
 
 

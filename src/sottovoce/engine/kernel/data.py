@@ -218,19 +218,18 @@ def _block(data, most):
 
 
 @compiled
-def clipped_sum(data, node, count, records, x, code, k, clip, g, rows, pulls):
-    """g = Σ clip(∂l(x, ξ)) over the given records of a node; memory is read once.
+def clipped_sum(data, node, count, records, begin, end, x, code, k, clip, g, rows, pulls):
+    """g = Σ clip(∂l(x, ξ)) over the given records of a node, from `begin` to before `end`; memory is read once.
 
     A block of rows at a time: all margins, all slopes, and then those rows that pull at all, told apart without a
     branch, because whether a record pulls is what no processor can foresee.
     """
     g[:] = 0.0
-    every, features = count == ALL, data.X.shape[1]
-    total = data.offsets[node + 1] - data.offsets[node] if every else count
+    every, features, total = count == ALL, data.X.shape[1], end
     ask = not every and not data.sparse  # rows one after the other come without being asked for
     bias = data.intercept * x[len(x) - 1] if data.intercept != 0.0 else 0.0
     block, slopes = _block(data, len(rows)), 0.0
-    for first in range(0, total, block):
+    for first in range(begin, total, block):
         size = min(block, total - first)
         for e in range(size):
             rows[e] = row_at(data, node, first + e if every else records[first + e])
@@ -408,13 +407,25 @@ def _add_measured(data, first, last, longest, clip, slopes, mean, kept, g):
             _take(mean, j, factor, g)
 
 
+@folded
+def units_of(data, node, count):
+    """How many units a count stands for."""
+    return data.offsets[node + 1] - data.offsets[node] if count == ALL else count
+
+
 @compiled
 def joint_sum(data, node, count, model, clip, scratch):
     """scratch.g = Σ clip(∂l(scratch.x, ·)) over the given units of a node."""
-    g, slopes = scratch.g, scratch.slopes
+    joint_part(data, node, count, 0, units_of(data, node, count), model, clip, scratch.g, scratch)
+
+
+@compiled
+def joint_part(data, node, count, begin, end, model, clip, g, scratch):
+    """g = the same over those from `begin` to before `end`."""
+    slopes = scratch.slopes
     g[:] = 0.0
     every = count == ALL
-    for e in range(data.offsets[node + 1] - data.offsets[node] if every else count):
+    for e in range(begin, end):
         unit = data.offsets[node] + (e if every else scratch.records[e])
         first, last = unit, unit + 1
         if len(data.starts) > 0:

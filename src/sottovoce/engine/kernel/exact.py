@@ -231,11 +231,13 @@ def clipped_sums(
     """
     grids, X, m = data.grids, data.X, models.shape[1]
     dense = isinstance(X, np.ndarray)
-    counts = [0 if some is None else len(some) for some in records]
-    starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    listed = [some for some in records if some is not None]
-    picks = np.concatenate(listed).astype(np.int64, copy=False) if listed else np.empty(0, np.int64)
-    sizes = np.where([some is None for some in records], shards.sizes[nodes], counts)
+    sizes, starts, picks = shards.sizes[nodes], np.zeros(len(nodes) + 1, np.int64), np.empty(0, np.int64)
+    listed = [(pair, some) for pair, some in enumerate(records) if some is not None]
+    for pair, some in listed:
+        sizes[pair] = starts[pair + 1] = len(some)
+    if listed:
+        np.cumsum(starts, out=starts)
+        picks = np.concatenate([some for _, some in listed]).astype(np.int64, copy=False)
     step = min(ROWS, grids.rows)
     if dense:
         step = max(1, min(step, max(LEAST, NEAR // max(1, 4 * X.shape[1]))))
