@@ -14,7 +14,7 @@ from sottovoce.privacy.statement import PrivacyStatement
 from sottovoce.report import burn_down, claims, curves, network, settings_of, statement, verdict, weights
 from sottovoce.report.document import csv_text, data_block, render, tag
 from sottovoce.report.graph import node_rows
-from sottovoce.report.guarantee import badge, level, meaning, tradeoff
+from sottovoce.report.guarantee import VERIFIED, badge, level, meaning, tradeoff, trusted
 from sottovoce.report.theme import plain
 from sottovoce.run.result import History, Result
 
@@ -92,6 +92,22 @@ class TestStatement:
             assert words_ in text
         plain_words = one.statement.paragraph().split("\n\n")[0].removeprefix(one.statement.verdict()).strip()
         assert plain_words and plain_words in text
+
+    def test_a_page_says_whom_to_trust(self, one):
+        for adversary, words_ in (
+            ("transcript", "nobody"),
+            ("secret_pairs(majority)", "no more than 2 of 5 nodes"),
+            ("secret_pairs(1)", "no more than 1 of 5 nodes"),
+            ("secret_pairs", "coalition"),
+            ("central", "one place"),
+            ("hidden_participation", "which node sent"),
+        ):
+            assert words_ in trusted(replace(one.statement, adversary=adversary))
+        assert trusted(one.statement) in " ".join(verdict(one.statement).itertext())
+
+    def test_only_what_was_verified_says_so(self, one):
+        assert VERIFIED in " ".join(verdict(one.statement, verified=True).itertext())
+        assert VERIFIED not in " ".join(verdict(one.statement).itertext())
 
     def test_colours_follow_the_verdict(self, one, several):
         assert level(one.statement) == "open" and badge(one.statement) == "SIMULATION"

@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 
 from sottovoce._types import IntArray, Matrix
 from sottovoce.errors import SpecError
-from sottovoce.privacy.events import Event, Group
+from sottovoce.privacy.events import Event
 from sottovoce.privacy.filter import one_after_another
-from sottovoce.privacy.statement import RECORD, PrivacyStatement, number
+from sottovoce.privacy.statement import RECORD, Group, PrivacyStatement, number
 
 ROWS = 4096
 """Rows that are made ready for the digest at a time."""
