@@ -67,6 +67,8 @@ def _undrawn(
     how: Sampling, key: Generator, nodes: IntArray, t: IntArray, sizes: IntArray, compiled: bool
 ) -> list[IntArray | None]:
     """Where there is no chance in it."""
+    if isinstance(how, Full):
+        return [None] * len(t)
     return [how.draw(_no_uniforms, q, round_) for q, round_ in zip(sizes.tolist(), t.tolist(), strict=True)]
 
 
@@ -189,13 +191,14 @@ class ExactSums:
         return clipped_sum(rows, model, shards.y, self.slope, mine, counts, shards.weights).ravel()
 
     def totals(self, nodes: IntArray, x: Array, records: Sequence[IntArray | None]) -> IntArray:
-        """Of several pairs (node, round); compiled, rows are read once."""
-        if not self.compiled or self.problem.outputs > 1 or self.shards.starts is not None:
+        """Of several pairs (node, round); compiled loops know no people, nor CSR of several outputs."""
+        several = self.problem.outputs > 1 and is_sparse(self.shards.X)
+        if not self.compiled or several or self.shards.starts is not None:
             return _each(self, nodes, x, records)
         from sottovoce.engine.kernel.exact import clipped_sums  # Numba takes long to load: only when used
 
         rows = self.rows
-        return clipped_sums(rows, self.shards, self.problem.loss, nodes, x, records)
+        return clipped_sums(rows, self.shards, self.problem.joint, nodes, x, records)
 
 
 def _bytes(X: Matrix) -> int:

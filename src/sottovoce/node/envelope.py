@@ -312,7 +312,7 @@ class Envelope:
 
     def seal(self, peer: int, topic: str, about: bytes, message: bytes, reply: bool = False) -> bytes:
         """A letter for one node: what goes with a message, and the message, which ends with its own checksum."""
-        pair, context = self._known(peer), _context(topic, reply)
+        pair, context = self._pairs.get(peer) or self._known(peer), _context(topic, reply)
         hedged = pair.nonces.copy()
         hedged.update(os.urandom(NONCE) + context + about + message[-CHECK:])
         nonce = hedged.digest()

@@ -10,9 +10,8 @@ from xml.etree.ElementTree import Element
 
 from bokeh.models import ColumnDataSource
 
-from sottovoce.privacy.events import Group
 from sottovoce.privacy.release import ADVERSARIES, Central, HiddenParticipation, SecretPairs
-from sottovoce.privacy.statement import PrivacyStatement, number
+from sottovoce.privacy.statement import Group, PrivacyStatement, number
 from sottovoce.report.budget import terms
 from sottovoce.report.document import Plot, Section, pairs, table, tag
 from sottovoce.report.history import QUANTITIES, SIMULATION, Quantity
