@@ -374,8 +374,16 @@ def draw_schedule(
     patterns: list[Array] = []
     active, sizes, numbers = [], [], []
     room = MEMORY
+    last = np.empty(0, dtype=np.bool_)
     for nodes, links in activation.spread(graph, choice):
         counts = np.count_nonzero(nodes >= 0, axis=1)
+        if np.array_equal(links, last) and np.array_equal(counts, sizes[-1]):  # as of matchings, all of which are alike
+            listed = np.take_along_axis(nodes, order[shape], axis=1)
+            active.append(listed[listed >= 0].astype(np.int32))
+            sizes.append(counts)
+            numbers.append(numbers[-1])
+            continue
+        last = links
         first, shape = _distinct(links, counts)
         order = _listing(links[first], counts[first])
         if activation.speakers:  # who speaks is told by the order
