@@ -1,4 +1,4 @@
-"""Schedules are spelled out a block of rounds at a time: whatever a block is, everybody has the links that were drawn."""
+"""Schedules are spelled out a block of rounds at a time: whatever a block is, links are those that were drawn."""
 
 import numpy as np
 import pytest
