@@ -47,6 +47,7 @@ html_theme = "pydata_sphinx_theme"
 html_title = "sottovoce"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_sidebars: dict[str, list[str]] = {"start": [], "coming-from": []}  # nothing beside them, or two columns
 html_show_sourcelink = False
 html_copy_source = False
 html_show_search_summary = False  # a browser may not read other pages of a site that was opened from disk
@@ -56,6 +57,7 @@ html_theme_options: dict[str, Any] = {
     "header_links_before_dropdown": 6,
     "show_toc_level": 2,
     "navigation_with_keys": False,
+    "secondary_sidebar_items": {"**": ["page-toc"], "coming-from": []},
     "footer_start": ["copyright"],
     "footer_end": [],
     "pygments_light_style": "a11y-high-contrast-light",
@@ -131,7 +133,7 @@ def stay_on_the_site(app: Any, page: str, source: list[str]) -> None:
 
 def drop_foreign_references(app: Any, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
     """Docstrings that are inherited from scikit-learn name labels of its own site; their words remain."""
-    lines[:] = [re.sub(r":ref:`([^<`]+?)\s*<[^`]*>`", r"\1", line) for line in lines]
+    lines[:] = [re.sub(r":(?:ref|term):`([^<`]+?)(?:\s*<[^`]*>)?`", r"\1", line) for line in lines]
 
 
 def setup(app: Any) -> None:

@@ -25,4 +25,7 @@ for _ in range(10):
         optimizer.step()
 scores = model(torch.tensor(X_test).float())[:, 0].detach().numpy()
 accuracy = ((scores > 0) == y_test).mean()
-print(f"accuracy {accuracy:.3f}, ε = {engine.get_epsilon(1e-5):.2f} at δ = 1e-5 for one owner of all records")
+epsilon = engine.get_epsilon(1e-5)
+print(
+    f"accuracy {accuracy:.3f}, ε = {epsilon:.2f}, δ = 1e-5; one owner"
+)

@@ -1,4 +1,7 @@
-"""The task of all of these: 10,000 records of 20 hospitals, rows of length 2 at most, two classes, 2,500 held out."""
+"""The task of all of these: 20 hospitals, ten columns, two classes.
+
+Rows have length 2 at most; of 10,000 records 2,500 are held out.
+"""
 
 import numpy as np
 
@@ -9,5 +12,7 @@ def records(seed=0):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(10_000, 10))
     X /= np.maximum(1, np.linalg.norm(X, axis=1, keepdims=True) / 2)
-    y = (X @ np.linspace(1, -1, 10) + 0.3 * rng.normal(size=len(X)) > 0).astype(int)
-    return X[:7500], y[:7500], X[7500:], y[7500:], np.arange(7500) % HOSPITALS
+    score = X @ np.linspace(1, -1, 10) + 0.3 * rng.normal(size=len(X))
+    y = (score > 0).astype(int)
+    hospital = np.arange(7500) % HOSPITALS
+    return X[:7500], y[:7500], X[7500:], y[7500:], hospital

@@ -1,18 +1,28 @@
 """Releases that are made once: the look at the shape of the data, evaluations, the best run of a search."""
 
 import warnings
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
 import pytest
 
-from sottovoce import AlgorithmSpec, PrivateClassifier, PrivateSearchCV, Spec
+from sottovoce import AlgorithmSpec, PrivateClassifier, PrivateSearchCV, Shards, Spec
 from sottovoce.auditing import attacked, audit_look, audit_statistics, audit_tally
 from sottovoce.auditing.bounds import noisier
+from sottovoce.auditing.once import _Heard
+from sottovoce.engine import ENGINES
 from sottovoce.errors import SpecError
-from sottovoce.evaluation import Tally
+from sottovoce.evaluation import RIGHT, Tally, seeded
 from sottovoce.privacy import search
-from sottovoce.privacy.events import FullEvent, SearchEvent
+from sottovoce.privacy.compound import SearchEvent
+from sottovoce.privacy.events import FullEvent
+from sottovoce.privacy.pairs import PairsLaw
+from sottovoce.privacy.release import SecretPairs, Setting
+from sottovoce.privacy.sampling import Full
+from sottovoce.run.build import make_problem, prepare
+from sottovoce.run.shape import Look, look_release
+from sottovoce.streams import Streams
 
 DELTA = 1e-5
 LOOK = Spec(AlgorithmSpec(2), seed=1).but(privacy__noise="private(8)", privacy__moments="moments(0, 0.4)")
@@ -145,6 +155,113 @@ def test_a_real_search_is_attacked_by_what_it_lets_out_and_a_smaller_epsilon_is_
         less = attacked(noisier(event, 40.0), DELTA, played, runs=40, choosing=0.3, seed=4)
     assert not found.broken and found.stated == pytest.approx(statement.epsilon, rel=0.01)
     assert found.at_least > 1.0 and less.stated < 1.0 and less.broken, (found.verdict(), less.verdict())
+
+
+# -- noise that nodes share, and records that count more than others --
+
+PAIRS = {"privacy__law": "pairs(3)", "privacy__adversary": "secret_pairs(1)"}
+
+
+def by_all_nodes(release, difference):
+    """The best straight line for somebody who reads what all nodes let out of a difference at node 0."""
+    line = np.linalg.inv(release.law.covariance(()))[0]
+    return lambda seen: float(line @ seen @ difference)
+
+
+def overheard(job):
+    """What all nodes let out in the first round."""
+    ears = _Heard(job.method)
+    ENGINES["reference"].run([replace(job, method=ears)], [job.start()], 1, 1)
+    return ears.zeta
+
+
+def test_a_look_whose_noise_pairs_share_keeps_what_is_stated_by_all_nodes_releases_together():
+    """Node 0's own release hides ten times more than the stated ε lets out; what all three tell together does not."""
+    spec, sizes = LOOK.but(privacy__moments="moments(0, 0.4)", **PAIRS), np.full(3, 12)
+    release = look_release(spec, sizes, 3, spec.network.graph(3))
+    seen = Look(spec.privacy.moments, release, sizes, 3, 1.0, 0.0, 1)
+    worlds = []
+    for first in (1.0, -1.0):
+        X = np.zeros((36, 3))
+        X[0, 0] = first
+        worlds.append(make_problem(spec.problem, Shards.of(X, np.ones(36), 12 * np.arange(4))))
+    means = [seen.released(problem, Streams(0), None) for problem in worlds]  # the same noise: it is gone from
+    together = by_all_nodes(release, (means[1] - means[0])[0])  # the difference
+
+    def played(which, key):
+        return np.array([together(seen.released(worlds[k], Streams(key + i), None)) for i, k in enumerate(which)])
+
+    event = release.event(0, 12, 1)
+    found = attacked(event, DELTA, played, runs=400, seed=3)
+    assert not found.broken and 0.5 * found.stated < found.at_least < found.stated, found.verdict()
+    assert attacked(noisier(event, 2.0), DELTA, played, runs=400, seed=3).broken
+    own = np.linalg.norm((means[1] - means[0])[0]) / np.sqrt(release.law.covariance(())[0, 0])
+    assert own < 0.5 * together(means[1] - means[0]) ** 0.5  # what he alone lets out tells much less
+
+
+def test_statistics_whose_noise_pairs_share_keep_what_is_stated():
+    spec, worlds = STATISTICS.but(privacy__noise="private(16)", **PAIRS), []
+    for first in (0, 1):
+        X, y = np.tile([[1.0, 0.0]], (24, 1)), np.ones(24)
+        X[0], y[0] = [[1.0, 0.0], [0.75, 0.66]][first], 1.0 - 2.0 * first  # with B and y at right angles
+        worlds.append(Shards.of(X, y, 8 * np.arange(4)))
+
+    def heard(world, seed):
+        job = prepare(spec.but(seed=seed), worlds[world]).job
+        return job.release, overheard(job)
+
+    (release, one), (_, other) = heard(0, 1), heard(1, 1)
+    together = by_all_nodes(release, (other - one)[0])
+
+    def played(which, key):
+        return np.array([together(heard(k, key % 2**30 + i)[1]) for i, k in enumerate(which)])
+
+    event = release.event(0, 8, 1)
+    found = attacked(event, DELTA, played, runs=200, choosing=0.3, seed=3)
+    assert not found.broken and 0.3 * found.stated < found.at_least < found.stated, found.verdict()
+    assert attacked(noisier(event, 2.0), DELTA, played, runs=200, choosing=0.3, seed=3).broken
+
+
+def test_a_tally_whose_noise_pairs_share_keeps_what_is_stated():
+    sizes, graph = np.full(3, 20), LOOK.network.graph(3)
+    setting = Setting(graph, Full(), sizes, 1, adversary=SecretPairs(1), scale=sizes.astype(float))
+    tally = Tally.of(sizes, 4.0, DELTA, SecretPairs(1), PairsLaw(3.0).on(setting))
+    sums = [np.array([[20], [10], [10]]), np.array([[19], [10], [10]])]
+    together = by_all_nodes(tally.release, np.array([-1.0]))
+
+    def played(which, key):
+        return np.array([together(tally.answers(RIGHT, sums[k], seeded(key + i))) for i, k in enumerate(which)])
+
+    event = tally.events[0]
+    found = attacked(event, DELTA, played, runs=800, seed=3)
+    assert not found.broken and 0.4 * found.stated < found.at_least < found.stated, found.verdict()
+    assert attacked(noisier(event, 2.0), DELTA, played, runs=800, seed=3).broken
+
+
+@pytest.mark.parametrize("weights", ["class_weight", "sample_weight"])
+def test_a_record_that_counts_more_than_others_is_hidden_as_they_are(weights):
+    """Its weight is at the public bound, or tries to be five times that; all others count a tenth of it."""
+    fixed = {"row_norm": 1.0, "classes": [0, 1], "rounds": 1, "sampling": "full", "shape": False, "loss": "hinge"}
+    fixed |= {"fit_intercept": False, "epsilon": 8.0, "delta": DELTA, "random_state": 0}
+    ours = {"class_weight": {0: 0.1, 1: 1.0}} if weights == "class_weight" else {"max_weight": 2.0}
+    worlds = []
+    for first in (1.0, -1.0):
+        X, y = np.tile([0.0, 1.0], (20, 1)), np.zeros(20, dtype=int)
+        X[0], y[0] = [first, 0.0], 1
+        heavy = np.where(y == 1, 10.0, 0.2) if weights == "sample_weight" else None
+        worlds.append(PrivateClassifier(**fixed, **ours)._prepare(X, y, None, None, heavy))
+
+    def heard(world, seed):
+        job = prepare(worlds[world].spec.but(seed=seed), worlds[world].shards).job
+        return job.release, overheard(job)[0, 0]
+
+    def played(which, key):
+        return np.array([heard(k, key % 2**30 + i)[1] for i, k in enumerate(which)])
+
+    event = heard(0, 1)[0].event(0, 20, 1)
+    found = attacked(event, DELTA, played, runs=150, choosing=0.3, seed=4)
+    assert not found.broken and 0.3 * found.stated < found.at_least < found.stated, found.verdict()
+    assert attacked(noisier(event, 2.0), DELTA, played, runs=150, choosing=0.3, seed=4).broken
 
 
 def test_what_makes_no_audit_is_refused():

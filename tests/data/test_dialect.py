@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from sottovoce.data.dialect import Dialect, found
 from sottovoce.data.load import load
-from sottovoce.data.schema import read_columns
+from sottovoce.data.values import read_columns
 from sottovoce.errors import DataError, SpecError
 
 ROWS = [("1.75", "Köln, Süd", "yes"), ("-0.5", 'the "best"', "no"), ("12", "Bonn|West;", "yes")]

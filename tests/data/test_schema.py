@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from sottovoce.data.draft import draft, read_codebook
-from sottovoce.data.schema import from_lists, plain_schema, read_columns, read_schema, schema_of
+from sottovoce.data.schema import plain_schema, read_schema, schema_of
 from sottovoce.data.tables import Table, save_table
+from sottovoce.data.values import from_lists, read_columns
 from sottovoce.errors import DataError, SpecError
 from sottovoce.rows import row_norms
 

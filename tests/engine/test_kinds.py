@@ -53,10 +53,10 @@ def test_kinds_have_the_numbers_of_the_complete_kernel(name, complete, monkeypat
     job = job_of(CASES[name][0], cloud(40), ROUNDS)
     expected = compiled.run(job, job.start(), 1, ROUNDS)
     monkeypatch.setattr(compiled, "kind_of", complete)
-    before = len(wake.joint_sum.signatures), len(speak.bound.signatures)
+    before = len(wake.joint_part.signatures), len(speak.bound.signatures)
     found = compiled.run(job, job.start(), 1, ROUNDS)
     assert difference(found, expected) < 1e-14 and np.all(np.isfinite(found.z))
-    assert (len(wake.joint_sum.signatures), len(speak.bound.signatures)) == before  # neither people nor liars
+    assert (len(wake.joint_part.signatures), len(speak.bound.signatures)) == before  # neither people nor liars
 
 
 @pytest.mark.parametrize("looked_at", [True, False])

@@ -10,7 +10,8 @@ from sottovoce import PrivateClassifier, PrivateRegressor, PrivateSearchCV
 from sottovoce.errors import PrivacyError, SpecError
 from sottovoce.estimators.spent import KNOWN, Records
 from sottovoce.privacy.accounting import price
-from sottovoce.privacy.events import FullEvent, JointEvent, SearchEvent
+from sottovoce.privacy.compound import JointEvent, SearchEvent
+from sottovoce.privacy.events import FullEvent
 from sottovoce.privacy.statement import statement_of, with_held_out
 
 pytestmark = pytest.mark.filterwarnings("ignore:A run of the search:UserWarning")

@@ -119,9 +119,9 @@ def test_a_longer_schedule_begins_with_the_shorter_one():
 @pytest.mark.parametrize(("scheme", "megabytes"), [("edges(1)", 25), ("matching(2)", 33)])
 def test_a_million_rounds(scheme, megabytes):
     tracemalloc.start()
-    began = time.perf_counter()
+    began = time.process_time()
     run = drawn(K20, scheme, 1_000_000)
-    took = time.perf_counter() - began
+    took = time.process_time() - began
     kept, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert kept < megabytes * 1e6 and peak < 200e6

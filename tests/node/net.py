@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 from cryptography.exceptions import InvalidTag
 
-from sottovoce.data.schema import from_lists
+from sottovoce.data.values import from_lists
 from sottovoce.engine.job import gradients
 from sottovoce.engine.secure import SecureDraws
 from sottovoce.errors import SottovoceError

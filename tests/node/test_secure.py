@@ -95,7 +95,7 @@ def test_no_attack_on_the_first_message_is_right_more_often_than_epsilon_allows(
             before += attacks.lattice((mean + plain)[0], means[name], sigma) == truth[name]
         shutil.rmtree(root)
     assert before == TRIALS
-    assert all(found <= attacks.ALLOWED * TRIALS for found in right.values()), right
+    assert all(found <= attacks.allowed(TRIALS) * TRIALS for found in right.values()), right
 
 
 def first_message(run, tables, root, name="north"):

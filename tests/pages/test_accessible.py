@@ -17,7 +17,9 @@ AGREED = Path(__file__).parents[2] / "examples" / "consortium" / "consortium.tom
 @pytest.fixture(params=["light", "dark"])
 def seen(request, tab):
     tab.emulate_media(color_scheme=request.param)
-    return tab
+    yield tab
+    paper = tab.evaluate("getComputedStyle(document.documentElement).backgroundColor.match(/\\d+/g).map(Number)")
+    assert (max(paper) < 60) == (request.param == "dark")  # the page is dark by night, and paper by day
 
 
 def test_the_planner(seen):

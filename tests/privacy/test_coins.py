@@ -13,7 +13,7 @@ from sottovoce.privacy.accounting import price, risk
 from sottovoce.privacy.calibration import sigma
 from sottovoce.privacy.coalitions import conductances
 from sottovoce.privacy.coins import by_coins, linked, throw
-from sottovoce.privacy.events import JointEvent, SearchEvent, read_event
+from sottovoce.privacy.compound import JointEvent, SearchEvent, read_event
 from sottovoce.privacy.filter import one_after_another
 from sottovoce.privacy.release import ADVERSARIES, LAWS, Attendance, Release, Setting
 from sottovoce.privacy.sampling import SAMPLINGS

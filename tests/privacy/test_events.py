@@ -13,26 +13,24 @@ from sottovoce.errors import PrivacyError, SpecError
 from sottovoce.network.graphs import GRAPHS
 from sottovoce.privacy.accounting import SMALLEST, Account, _price, epsilon, price, risk
 from sottovoce.privacy.calibration import NOISES, GivenNoise, NoNoise, PaperNoise, Private, sigma
+from sottovoce.privacy.compound import ObjectiveEvent, read_event
 from sottovoce.privacy.events import (
     SHAPED,
     CyclicEvent,
     FixedEvent,
     FullEvent,
     LaplaceEvent,
-    ObjectiveEvent,
     PoissonEvent,
     Seldom,
     TreeEvent,
     cancelled,
-    grouped_by_event,
-    read_event,
 )
 from sottovoce.privacy.pairs import Pairs, PairsLaw
 from sottovoce.privacy.planning import account, calibrate
 from sottovoce.privacy.profiles import gaussian_epsilon
 from sottovoce.privacy.release import ADVERSARIES, LAWS, Release, SecretPairs, Setting, Transcript, Tree
 from sottovoce.privacy.sampling import SAMPLINGS, Cyclic, Fixed, Full, Poisson
-from sottovoce.privacy.statement import PrivacyStatement, make_statement
+from sottovoce.privacy.statement import PrivacyStatement, grouped_by_event, make_statement
 from sottovoce.run.build import prepare
 from sottovoce.run.spec import AlgorithmSpec, Spec
 from sottovoce.streams import Streams
@@ -299,7 +297,6 @@ def test_a_delta_that_the_noise_cannot_keep_is_refused(make_shards):
         (NOISES, Private(1.0), "private(1)"),
         (NOISES, PaperNoise(0.5), "theorem1(0.5, 0.01)"),
     ],
-    ids=str,
 )
 def test_a_choice_is_its_notation(table, value, text):
     assert str(value) == text and table.read(text) == value and hash(table.read(text)) == hash(value)

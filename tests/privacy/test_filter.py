@@ -13,15 +13,8 @@ from sottovoce.errors import PrivacyError
 from sottovoce.privacy import filter as filters
 from sottovoce.privacy.accounting import delta, price
 from sottovoce.privacy.calibration import sigma
-from sottovoce.privacy.events import (
-    CyclicEvent,
-    FixedEvent,
-    FullEvent,
-    LaplaceEvent,
-    ObjectiveEvent,
-    PoissonEvent,
-    TreeEvent,
-)
+from sottovoce.privacy.compound import ObjectiveEvent
+from sottovoce.privacy.events import CyclicEvent, FixedEvent, FullEvent, LaplaceEvent, PoissonEvent, TreeEvent
 from sottovoce.privacy.filter import one_after_another
 from sottovoce.privacy.profiles import gaussian_delta, gaussian_epsilon
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from sottovoce.network.graphs import GRAPHS
 from sottovoce.privacy.calibration import Circumstances, Private
 from sottovoce.privacy.coalitions import complete, together
-from sottovoce.privacy.events import LEVELS, grouped_by_event
 from sottovoce.privacy.release import ADVERSARIES, LAWS, Attendance, Release, Setting, Transcript
 from sottovoce.privacy.sampling import SAMPLINGS
+from sottovoce.privacy.statement import LEVELS, grouped_by_event
 
 T = 12
 

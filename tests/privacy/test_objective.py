@@ -10,7 +10,8 @@ from sottovoce.errors import PrivacyError
 from sottovoce.privacy import objective
 from sottovoce.privacy.accounting import price, risk
 from sottovoce.privacy.calibration import sigma
-from sottovoce.privacy.events import FullEvent, ObjectiveEvent, read_event
+from sottovoce.privacy.compound import ObjectiveEvent, read_event
+from sottovoce.privacy.events import FullEvent
 from sottovoce.privacy.profiles import gaussian_delta
 
 

@@ -15,7 +15,8 @@ from sottovoce.network.graphs import GRAPHS
 from sottovoce.privacy import coalitions, pairs
 from sottovoce.privacy.accounting import epsilon, price
 from sottovoce.privacy.composition import Part
-from sottovoce.privacy.events import FixedEvent, FullEvent, PoissonEvent, envelope, read_event
+from sottovoce.privacy.compound import read_event
+from sottovoce.privacy.events import FixedEvent, FullEvent, PoissonEvent, envelope
 from sottovoce.privacy.pairs import Pairs
 from sottovoce.privacy.profiles import gaussian_epsilon
 from sottovoce.privacy.release import ADVERSARIES, LAWS, Attendance, SecretPairs

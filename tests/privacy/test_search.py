@@ -13,7 +13,8 @@ from sottovoce.errors import PrivacyError
 from sottovoce.privacy import profiles, search
 from sottovoce.privacy.accounting import price
 from sottovoce.privacy.composition import Part
-from sottovoce.privacy.events import FullEvent, JointEvent, ObjectiveEvent, PoissonEvent, SearchEvent, read_event
+from sottovoce.privacy.compound import JointEvent, ObjectiveEvent, SearchEvent, read_event
+from sottovoce.privacy.events import FullEvent, PoissonEvent
 from sottovoce.privacy.filter import one_after_another
 from sottovoce.privacy.profiles import FixedPair
 from sottovoce.privacy.statement import PrivacyStatement, statement_of

@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 
 from sottovoce.errors import DataError
+from sottovoce.figure import Curve, Figure, Panel
 from sottovoce.network.graphs import GRAPHS, positions
 from sottovoce.privacy.statement import PrivacyStatement
 from sottovoce.report import burn_down, claims, curves, network, settings_of, statement, verdict, weights
 from sottovoce.report.document import csv_text, data_block, render, tag
+from sottovoce.report.figures import shown
 from sottovoce.report.graph import node_rows
-from sottovoce.report.guarantee import badge, level, meaning, tradeoff
+from sottovoce.report.guarantee import VERIFIED, badge, level, meaning, tradeoff, trusted
 from sottovoce.report.theme import plain
 from sottovoce.run.result import History, Result
 
@@ -76,6 +78,14 @@ class TestSettings:
             settings_of([one, other], ["a", "a"])[0].band("objective")
 
 
+def test_a_switch_is_there_where_it_does_something():
+    curve = Curve("a line", {"x": np.array([0.0, 1.0])}, np.array([0.5, 1.0]))
+    for log, said in ((None, None), (False, "off"), (True, "on")):
+        figure = Figure("f", "", ((Panel("p", "", "y", (curve,), log=log),),), {"x": "x"})
+        switch = shown(figure)[0].find(".//input[@data-log-y-of]")
+        assert said == (None if switch is None else "off" if switch.get("checked") is None else "on")
+
+
 class TestStatement:
     def test_an_epsilon_comes_with_delta_adversary_and_adjacency(self, several):
         for result in several:
@@ -92,6 +102,22 @@ class TestStatement:
             assert words_ in text
         plain_words = one.statement.paragraph().split("\n\n")[0].removeprefix(one.statement.verdict()).strip()
         assert plain_words and plain_words in text
+
+    def test_a_page_says_whom_to_trust(self, one):
+        for adversary, words_ in (
+            ("transcript", "nobody"),
+            ("secret_pairs(majority)", "no more than 2 of 5 nodes"),
+            ("secret_pairs(1)", "no more than 1 of 5 nodes"),
+            ("secret_pairs", "coalition"),
+            ("central", "one place"),
+            ("hidden_participation", "which node sent"),
+        ):
+            assert words_ in trusted(replace(one.statement, adversary=adversary))
+        assert trusted(one.statement) in " ".join(verdict(one.statement).itertext())
+
+    def test_only_what_was_verified_says_so(self, one):
+        assert VERIFIED in " ".join(verdict(one.statement, verified=True).itertext())
+        assert VERIFIED not in " ".join(verdict(one.statement).itertext())
 
     def test_colours_follow_the_verdict(self, one, several):
         assert level(one.statement) == "open" and badge(one.statement) == "SIMULATION"

@@ -4,7 +4,6 @@ import base64
 import hashlib
 import json
 import re
-import sys
 from dataclasses import replace
 from html.parser import HTMLParser
 
@@ -16,6 +15,7 @@ from sottovoce.cli.report import saved_runs
 from sottovoce.errors import DataError
 from sottovoce.report import Section, page
 from sottovoce.report.document import tag
+from sottovoce.report.guarantee import VERIFIED
 from sottovoce.run.result import History, Result
 from sottovoce.run.scale import Scale
 
@@ -194,22 +194,6 @@ def test_a_place_that_cannot_be_written_is_an_error_in_one_sentence(one, tmp_pat
 
 
 class TestCommand:
-    @pytest.fixture
-    def sottovoce(self, monkeypatch, capsys):
-        from sottovoce.cli import main as cli
-
-        def call(*args):
-            monkeypatch.setattr(sys, "argv", ["sottovoce", *map(str, args)])
-            code = 0
-            try:
-                cli.main()
-            except SystemExit as stop:
-                code = stop.code or 0
-            captured = capsys.readouterr()
-            return code, captured.out, captured.err
-
-        return call
-
     def test_one_run_several_runs_and_folders_of_runs(self, sottovoce, several, tmp_path, monkeypatch):
         for k, result in enumerate(several[:2]):
             result.save(tmp_path / "runs" / str(k))
@@ -223,7 +207,9 @@ class TestCommand:
         monkeypatch.setattr("webbrowser.open", opened.append)
         code, _, _ = sottovoce("report", "runs/0", "runs/1", "--out", "both.html", "--title", "<b>", "--open")
         assert code == 0 and opened == [(tmp_path / "both.html").as_uri()]
-        assert "<h1>&lt;b&gt;</h1>" in (tmp_path / "both.html").read_text("utf-8")
+        both = (tmp_path / "both.html").read_text("utf-8")
+        assert "<h1>&lt;b&gt;</h1>" in both
+        assert VERIFIED in both and VERIFIED in (tmp_path / "runs/0/report.html").read_text("utf-8")
 
     def test_a_folder_without_a_result_is_an_error(self, sottovoce, tmp_path):
         code, _, err = sottovoce("report", tmp_path)
@@ -240,7 +226,8 @@ class TestCommand:
         code, text, err = sottovoce("train", data, *few, "--rounds", 5, "--out", tmp_path / "run", "--json")
         assert code == 0, err
         assert json.loads(text)["report"] == str(tmp_path / "run" / "report.html")
-        assert "data.csv" in (tmp_path / "run" / "report.html").read_text("utf-8")
+        page = (tmp_path / "run" / "report.html").read_text("utf-8")
+        assert "data.csv" in page and VERIFIED in page
         out = tmp_path / "sweep.parquet"
         code, text, err = sottovoce(
             "sweep", data, *few, "--sampling", "poisson:8", "--epsilon", 1, "--seeds", 2, "--epochs", 1, "--out", out

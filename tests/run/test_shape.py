@@ -15,7 +15,7 @@ from sottovoce.errors import PrivacyError, SottovoceError, SpecError
 from sottovoce.planner import Facts, choose
 from sottovoce.privacy.accounting import price
 from sottovoce.privacy.calibration import single
-from sottovoce.privacy.events import read_event
+from sottovoce.privacy.compound import read_event
 from sottovoce.privacy.moments import MOMENTS, Moments
 from sottovoce.problem.objective import clipped_mean
 from sottovoce.run.build import prepare

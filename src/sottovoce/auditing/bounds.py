@@ -28,16 +28,8 @@ from sottovoce._types import Array, IntArray
 from sottovoce.errors import PrivacyError, SpecError
 from sottovoce.privacy.accounting import merge, price, whole
 from sottovoce.privacy.composition import compose, moments
-from sottovoce.privacy.events import (
-    Event,
-    GaussianEvent,
-    Hidden,
-    JointEvent,
-    Priced,
-    SearchEvent,
-    Seldom,
-    WholeEvent,
-)
+from sottovoce.privacy.compound import JointEvent, SearchEvent, WholeEvent
+from sottovoce.privacy.events import Event, GaussianEvent, Hidden, Priced, Seldom
 
 CONFIDENCE = 0.95
 FINE = 1.0 + 1e-7

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from sottovoce._version import __version__
-from sottovoce.cli import consortium, data, node, screen, voice
+from sottovoce.cli import consortium, data, ledger, node, screen, voice
 from sottovoce.cli.account import account, calibrate
 from sottovoce.cli.audit import audit
 from sottovoce.cli.compare import compare
@@ -55,7 +55,7 @@ for verb in (plan, account, calibrate, audit, reproduce):
 
 app.add_typer(data.app, name="data")
 app.add_typer(node.app, name="node")
-app.add_typer(node.ledger, name="ledger")
+app.add_typer(ledger.app, name="ledger")
 app.add_typer(consortium.app, name="consortium")
 node.app.command()(consortium.check)
 

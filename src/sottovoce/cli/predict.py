@@ -14,7 +14,8 @@ from sottovoce.cli.flags import FileFlags, grouped
 from sottovoce.data.dialect import Dialect
 from sottovoce.data.load import format_of
 from sottovoce.data.schema import FILE as SCHEMA_FILE
-from sottovoce.data.schema import Schema, read_columns, read_schema
+from sottovoce.data.schema import Schema, read_schema
+from sottovoce.data.values import read_columns
 from sottovoce.errors import DataError, SpecError
 from sottovoce.evaluation.curves import probabilities as chances
 from sottovoce.run.result import Result, write_atomically

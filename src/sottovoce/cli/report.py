@@ -39,7 +39,7 @@ def report(
     place = out if out is not None else (folders[0] / NAME if len(folders) == 1 else Path(NAME))
     heading = title if title is not None or len(saved) > 1 else str(saved[0])
     beside = (_evaluation(saved[0]), _audit(saved[0])) if len(saved) == 1 else (None, None)
-    path = write_report(results, place, heading, None, *beside)
+    path = write_report(results, place, heading, None, *beside, verified=True)
     if open_:
         webbrowser.open(path.absolute().as_uri())
     if json:
@@ -55,11 +55,12 @@ def write_report(
     labels: list[str] | None = None,
     evaluation: dict[str, Any] | None = None,
     audit: dict[str, Any] | None = None,
+    verified: bool = False,
 ) -> Path:
     """The report of some results, and of the private evaluation and the audit of a single one."""
     from sottovoce.report import write  # Bokeh takes long to load: only when used
 
-    return write(results, path, title, labels, evaluation, audit)
+    return write(results, path, title, labels, evaluation, audit, verified)
 
 
 def _audit(folder: Path) -> dict[str, Any] | None:

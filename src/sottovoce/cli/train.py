@@ -267,7 +267,8 @@ def train(
         if again and data.schema is None:  # it was of the result that is gone
             (run.out / SCHEMA_FILE).unlink(missing_ok=True)
         (run.out / "checkpoint.npz").unlink(missing_ok=True)
-        report = str(write_report([result], run.out / NAME, title))
+        result.verify()
+        report = str(write_report([result], run.out / NAME, title, verified=True))
     if run.json:
         screen.say_json(
             screen.summary(result, saved) | {"report": report, "notes": notes, "budget": overview_of(run.budget)}

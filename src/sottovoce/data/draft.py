@@ -27,7 +27,8 @@ import pyarrow.compute as pc
 
 from sottovoce.data.dialect import Dialect, found
 from sottovoce.data.load import arrow_blocks, format_of, one_sentence
-from sottovoce.data.schema import MISSING, REFUSE, as_text
+from sottovoce.data.schema import REFUSE
+from sottovoce.data.values import MISSING, as_text
 from sottovoce.errors import DataError, SpecError
 
 FEW = 24

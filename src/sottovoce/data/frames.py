@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from sottovoce._types import Matrix
-from sottovoce.data.schema import Schema, from_lists
+from sottovoce.data.schema import Schema
+from sottovoce.data.values import from_lists
 from sottovoce.errors import DataError
 
 

@@ -1,11 +1,10 @@
 """schema.toml: what every node's records look like, agreed in public, so that nothing is found out from the data.
 
-A reader that guesses (is this column of numbers, is '007' a 7?) looks at everybody's records to decide how each is
-read. Here the schema says what a column is, and every value is read by itself: a number or nothing, a text or nothing.
-Then every record is encoded by itself from public numbers: a number is clipped to its public bounds and brought to
-[−1, 1], and so is a date; a category becomes an indicator for each of its public values, a flag −1 or +1, a text its
-words, each hashed to one of so many features with a sign and the whole scaled to norm 1. So a row's norm is at most the
-square root of the number of columns, whatever the data holds. `row_norm`, if given, scales longer rows down.
+The schema says what a column is, and every value is read by itself (`values`). Then every record is encoded by itself
+from public numbers: a number is clipped to its public bounds and brought to [−1, 1], and so is a date; a category
+becomes an indicator for each of its public values, a flag −1 or +1, a text its words, each hashed to one of so many
+features with a sign and the whole scaled to norm 1. So a row's norm is at most the square root of the number of
+columns, whatever the data holds. `row_norm`, if given, scales longer rows down.
 
     row_norm = 1.0
     unit = "patient"                      # whose a row is: one person's rows count together
@@ -56,216 +55,32 @@ import math
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from datetime import datetime
-from decimal import Decimal
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import scipy  # not its parts: they load when first used
 from numpy.typing import NDArray
 
 from sottovoce._types import Array, Matrix
 from sottovoce.data.dialect import DIALECT, Dialect
-from sottovoce.data.load import Told, arrow_blocks, format_of, load, one_sentence
+from sottovoce.data.load import Told, format_of, load
 from sottovoce.data.tables import Growing, unit_rows
+from sottovoce.data.values import MISSING, Columns, as_number, as_text, column_blocks, from_lists
 from sottovoce.errors import DataError, SpecError
 
-Made = TypeVar("Made")
 FILE = "schema.toml"
 NONE = "none"
 REFUSE = "refuse"
 KINDS = ("number", "category", "flag", "date", "text")
 MOST = 1 << 20
 """Features of one text at the most."""
-MISSING = ("", "NA", "NaN", "nan", "null", "NULL", "None")
-"""What counts as no value in a text file, unless the schema lists its own."""
 NUMBERED = ("svmlight", "npz")
 """Formats whose features have numbers and no names."""
-
-
-# -- values, read one by one --
-
-
-@dataclass(frozen=True, eq=False)
-class Columns:
-    """Some columns of a source: numbers with NaN for a missing one, texts with None for a missing one."""
-
-    numbers: Mapping[str, NDArray[Any]]
-    texts: Mapping[str, NDArray[np.object_]]
-    records: int
-    before: int = 0
-    """How many records of the source came before these."""
-
-
-def read_columns(
-    path: Path,
-    format: str,
-    numbers: Sequence[str],
-    texts: Sequence[str],
-    missing: Sequence[str] = MISSING,
-    dialect: Dialect = DIALECT,
-) -> Columns:
-    r"""Read the named columns of a CSV, TSV or Parquet file; all others are left alone.
-
-    Examples
-    --------
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     path = Path(folder, "pupils.csv")
-    ...     _ = path.write_text("age,school\n9,007\n,north\n")
-    ...     columns = read_columns(path, "csv", ["age"], ["school"])
-    >>> columns.numbers["age"], columns.texts["school"].tolist()
-    (array([ 9., nan]), ['007', 'north'])
-    """
-    parts = list(_blocks(path, format, numbers, texts, missing, dialect, lambda columns: columns))
-    if len(parts) == 1:
-        return parts[0]
-    return Columns(
-        {column: np.concatenate([part.numbers[column] for part in parts]) for column in numbers},
-        {column: np.concatenate([part.texts[column] for part in parts]) for column in texts},
-        sum(part.records for part in parts),
-    )
-
-
-def _blocks(
-    path: Path,
-    format: str,
-    numbers: Sequence[str],
-    texts: Sequence[str],
-    missing: Sequence[str],
-    dialect: Dialect,
-    made: Callable[[Columns], Made],
-    told: Told | None = None,
-) -> list[Made]:
-    """What is made of the columns of a file, some records at a time.
-
-    Where a number is none to Arrow, numbers are read as texts, to be looked at one by one.
-    """
-
-    def read(kind: Any) -> list[Made]:
-        found: list[Made] = []
-        before = 0
-        for block in arrow_blocks(
-            path,
-            format,
-            dialect,
-            {**dict.fromkeys(numbers, kind), **dict.fromkeys(texts, pa.string())},
-            include_columns=[*numbers, *texts],
-            null_values=list(missing),
-            strings_can_be_null=True,
-        ):
-            columns = {str(name): block.column(i) for i, name in enumerate(block.column_names)}
-            part = from_lists(columns, str(path), numbers, texts, missing, before)
-            found.append(made(replace(part, records=block.num_rows)))
-            before += block.num_rows
-            if told is not None:
-                told(before)
-        return found
-
-    with one_sentence(path, format):
-        try:
-            return read(pa.float64())
-        except KeyError as error:
-            raise DataError(f"{path}: the schema names a column that is not there ({error.args[0]}); add it") from None
-        except pa.ArrowInvalid:
-            return read(pa.string())
-
-
-def from_lists(
-    values: Mapping[str, Any],
-    name: str,
-    numbers: Sequence[str],
-    texts: Sequence[str],
-    missing: Sequence[str] = MISSING,
-    before: int = 0,
-) -> Columns:
-    """Type columns of plain values, such as a database gives them, or of Arrow's.
-
-    Examples
-    --------
-    >>> from_lists({"age": [9, None], "well": [True, 0]}, "query", ["age"], ["well"]).texts["well"].tolist()
-    ['true', '0']
-    """
-    lost = [column for column in [*numbers, *texts] if column not in values]
-    if lost:
-        there = ", ".join(map(repr, list(values)[:12]))
-        raise DataError(f"{name}: the schema names column '{lost[0]}', which is not there; there are {there}")
-    gone = set(missing)
-    return Columns(
-        {column: _numbers(values[column], column, name, gone, before) for column in numbers},
-        {column: _texts(_listed(values[column]), gone) for column in texts},
-        len(next(iter(values.values()), ())),
-        before,
-    )
-
-
-def _listed(values: Any) -> Sequence[Any]:
-    listed: Sequence[Any] = values.to_pylist() if isinstance(values, pa.ChunkedArray) else values
-    return listed
-
-
-def _numbers(values: Any, column: str, name: str, missing: set[str], before: int = 0) -> NDArray[Any]:
-    found = _stored(values) if isinstance(values, pa.ChunkedArray) else None
-    if found is not None and not np.any(np.isinf(found)):
-        return found
-    out = np.array([_number(value, missing) for value in _listed(values)], dtype=object)
-    wrong = [place for place, value in enumerate(out) if value is None]
-    if wrong:
-        raise DataError(
-            f"{name}: column '{column}' is a number in the schema, but record {before + wrong[0] + 1} holds "
-            "something else; mend the record, or correct the schema"
-        )
-    return out.astype(np.float64)
-
-
-def _stored(values: Any) -> NDArray[Any] | None:
-    """Numbers that a file stores as such, NaN for a missing one; None for any other type."""
-    kind = values.type
-    if pa.types.is_floating(kind):
-        return np.asarray(values.to_numpy(), dtype=np.float32 if pa.types.is_float32(kind) else np.float64)
-    if pa.types.is_integer(kind):
-        return np.asarray(values.cast(pa.float64(), safe=False).to_numpy())
-    return None
-
-
-def _number(value: Any, missing: set[str]) -> float | None:
-    """NaN where there is no value, None where there is one that is no finite number."""
-    if value is None or (isinstance(value, str) and value.strip() in missing):
-        return math.nan
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        return None
-    return number if math.isfinite(number) or math.isnan(number) else None
-
-
-def _texts(values: Iterable[Any], missing: set[str]) -> NDArray[np.object_]:
-    out = np.array([None if value is None else as_text(value) for value in values] + [None], dtype=object)[:-1]
-    out[[value in missing for value in out]] = None
-    return out
-
-
-def as_text(value: Any) -> str:
-    """One spelling for one value, whatever type a source stores it in: 1, 1.0 and '1' are the same category.
-
-    Examples
-    --------
-    >>> [as_text(value) for value in (1, 1.0, "1", True, " ward A ", 2.5, Decimal("1.00"))]
-    ['1', '1', '1', 'true', 'ward A', '2.5', '1']
-    """
-    if isinstance(value, bool | np.bool_):
-        return "true" if value else "false"
-    if isinstance(value, Decimal) and value.is_finite() and value == value.to_integral_value():
-        return str(int(value))  # all of its digits: it may be somebody's number
-    if isinstance(value, float | np.floating | Decimal):
-        value = float(value)
-        return "" if math.isnan(value) else str(int(value)) if value.is_integer() else repr(value)
-    return str(value).strip()
 
 
 # -- columns and label, encoded --
@@ -432,7 +247,7 @@ class Label:
     def _spelled(self) -> tuple[float, ...] | tuple[str, ...]:
         """The classes as they are looked for."""
         classes = self.classes or ()
-        numbers = [number for one in classes if (number := _number(str(one), set())) is not None and number == number]
+        numbers = [number for one in classes if (number := as_number(str(one), set())) is not None and number == number]
         return tuple(numbers) if len(numbers) == len(classes) else tuple(map(as_text, classes))
 
     @property
@@ -581,7 +396,7 @@ class Schema:
             rows.add(np.asarray(encoded.X))
             return encoded.y, encoded.units, encoded.groups
 
-        parts = _blocks(path, kind, self.numbers, self.texts, *how, made, told)
+        parts = column_blocks(path, kind, self.numbers, self.texts, *how, made, told)
         y, units, groups = (None if each[0] is None else np.concatenate(each) for each in zip(*parts, strict=True))
         return Encoded(rows.whole(), np.asarray(y), units, groups)
 
@@ -594,7 +409,7 @@ class Schema:
         texts = [c.name for c in self.columns if c.kind != "number"]
         how = (self.missing_values, self.dialect)
         rows = Growing()
-        for part in _blocks(path, kind, numbers, texts, *how, self.encode_features):
+        for part in column_blocks(path, kind, numbers, texts, *how, self.encode_features):
             rows.add(np.asarray(part))
         return rows.whole()
 

@@ -12,12 +12,17 @@ Noise that all nodes share with all is made from its counters too, two normals a
 the joint law that the reference has. Where a round ends with the mean of all messages, it is not made at all: it is
 gone from that mean, so that the trajectory is the same to rounding, and a simulation keeps nothing else of a message.
 
+Rounds of large batches are gone through by all processors together (`kernel/crew.py`), without a number that comes out
+being changed by how many there are.
+
 Runs that share data, schedule and streams and differ in numbers only (σ, the weights of h, step sizes, clip) can be
 stacked: `run_many` draws records and unit noise once for all of them, which is cheaper, and compares like with like.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary, ref
 
@@ -29,9 +34,11 @@ from sottovoce._types import Array, IntArray
 from sottovoce.algorithm.descent import Descent
 from sottovoce.algorithm.dual_averaging import DualAveraging
 from sottovoce.algorithm.method import State, prefix_sums
+from sottovoce.engine.cores import available
 from sottovoce.engine.job import ENGINES, Job, Stretch, stretches
 from sottovoce.engine.kernel import AVERAGINGS, ENTROPY, INJECTED, KINDS, L2_BALL, SAMPLERS, SEPARABLE
-from sottovoce.engine.kernel.arguments import Data, Model, Noise, Plan, Steps, kind_of, make_scratch
+from sottovoce.engine.kernel.arguments import Data, Model, Noise, Plan, Steps, kind_of, make_scratch, may_be_few
+from sottovoce.engine.kernel.crew import GONE, Crew, apart, make_crew
 from sottovoce.engine.kernel.data import code_of
 from sottovoce.engine.kernel.rounds import run_rounds
 from sottovoce.errors import SpecError
@@ -88,10 +95,37 @@ def run_many(jobs: Sequence[Job], states: Sequence[State], start: int, stop: int
     what = packed.data, packed.plan, packed.model, packed.noise
     scratch = make_scratch(*what, z.shape)
     kind = kind_of(*what, scratch)
+    few = may_be_few(*what)
+    crew = make_crew(packed.data, packed.plan, packed.noise, z.shape[2], packed.model.outputs, available(), few)
+    rooms = [scratch, *(apart(scratch) for _ in crew[1:])]
+    counts = [since, *(since.copy() if each.parts > 1 else since for each in crew[1:])]  # in parts all look at all
     for first, last, noise in _draws(jobs[0], packed.noise, start, stop):
-        given = packed.data, packed.plan, packed.model, packed.steps, noise
-        run_rounds(*given, *kind, scratch, z, total, since, first, last)
+        given = packed.data, packed.plan, packed.model, packed.steps, noise, *kind
+        works = [
+            partial(run_rounds, *given, one, room, z, total, own, first, last)
+            for one, room, own in zip(crew, rooms, counts, strict=True)
+        ]
+        _side_by_side(works, crew[0])
     return [State(z[r], total[r], since.copy(), state.memory.copy()) for r, state in enumerate(states)]
+
+
+def _side_by_side(works: Sequence[Callable[[], None]], crew: Crew) -> None:
+    """The first one here, the others in threads; where one fails, the others wait for it no longer."""
+
+    def attempt(work: Callable[[], None]) -> None:
+        try:
+            work()
+        except BaseException:
+            crew.gate[GONE] = 1
+            raise
+
+    if len(works) == 1:
+        return works[0]()
+    with ThreadPoolExecutor(len(works) - 1) as pool:
+        others = [pool.submit(attempt, work) for work in works[1:]]
+        attempt(works[0])
+        for other in others:
+            other.result()
 
 
 def counted(job: Job) -> bool:

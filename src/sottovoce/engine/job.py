@@ -363,7 +363,7 @@ ENGINES: dict[str, Engine] = {
             losses=kernel.LOSSES,
             crowds=(Gossip, Exact),
             secure=False,
-            worth=1e8,  # some five seconds of the reference engine; compiling takes ten, once
+            worth=2e7,  # half a second of the reference engine, as loading takes; compiling takes ten, once a machine
             blur=3e-7,  # float32
         ),
         Engine(

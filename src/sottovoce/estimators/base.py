@@ -232,7 +232,7 @@ class PrivateLinearModel(Evaluates, BaseEstimator):
 
         result = self.to_result()
         result.verify()
-        return write([result], path, title)
+        return write([result], path, title, verified=True)
 
     _run_scale: Scale | None = None
     """Of a model that was not fitted here, but by `sottovoce train` or a node."""

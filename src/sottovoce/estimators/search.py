@@ -26,7 +26,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.model_selection import ParameterGrid
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import _num_samples, check_is_fitted, indexable
+from sklearn.utils.validation import _num_samples, check_array, check_is_fitted, indexable
 
 from sottovoce._types import Array, IntArray
 from sottovoce.errors import DataError, PrivacyError, SpecError
@@ -38,8 +38,9 @@ from sottovoce.evaluation.shares import secret_order
 from sottovoce.notation import Choices
 from sottovoce.privacy import profiles, search
 from sottovoce.privacy.accounting import price
-from sottovoce.privacy.events import Event, Group, JointEvent, SearchEvent
-from sottovoce.privacy.statement import restated
+from sottovoce.privacy.compound import JointEvent, SearchEvent
+from sottovoce.privacy.events import Event
+from sottovoce.privacy.statement import Group, restated
 from sottovoce.problem.shards import Shards
 from sottovoce.run.build import prepare
 
@@ -281,6 +282,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         inner = self.estimator.__sklearn_tags__()
         tags.estimator_type, tags.classifier_tags = inner.estimator_type, inner.classifier_tags
         tags.regressor_tags, tags.non_deterministic = inner.regressor_tags, self.random_state is None
+        tags.input_tags = inner.input_tags
         return tags
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -354,11 +356,15 @@ class Split(NamedTuple):
             each = _dealt(mine, people, node, seed)
             first = max(1, round(share * len(each)))
             if first >= len(each):
-                raise DataError(f"node '{names[node]}' has too few records to hold some of them out; give it more")
+                raise DataError(
+                    f"node '{names[node]}' has too few records to hold some of them out (n_samples = {len(mine)}); "
+                    "give it more"
+                )
             test += [row for unit in each[:first] for row in unit]
             train += [row for unit in each[first:] for row in unit]
             counted += len(each)
-        rows = np.asarray(X) if not hasattr(X, "toarray") else X
+        kinds = (np.float64, np.float32)
+        rows = check_array(X, accept_sparse="csr", dtype=kinds, ensure_all_finite=False)  # as the models will see them
         return cls(
             X, y, np.array(names)[owner], people, np.sort(train), np.sort(test), len(names), owner,
             digest(rows, y), counted, rows,

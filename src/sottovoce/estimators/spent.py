@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 
 from sottovoce._types import IntArray, Matrix
 from sottovoce.errors import SpecError
-from sottovoce.privacy.events import Event, Group
+from sottovoce.privacy.events import Event
 from sottovoce.privacy.filter import one_after_another
-from sottovoce.privacy.statement import RECORD, PrivacyStatement, number
+from sottovoce.privacy.statement import RECORD, Group, PrivacyStatement, number
 
 ROWS = 4096
 """Rows that are made ready for the digest at a time."""
@@ -181,12 +181,21 @@ def digest(X: Matrix, y: NDArray[Any]) -> bytes:
     True
     """
     found = hashlib.blake2b(repr(X.shape).encode(), key=_KEY, digest_size=32)
+    columns = int(X.shape[1])
     for first in range(0, X.shape[0], ROWS):
-        some = scipy.sparse.csr_array(X[first : first + ROWS])
-        some.sum_duplicates()
-        some.eliminate_zeros()
-        for part, kind in ((some.indptr, np.int64), (some.indices, np.int64), (some.data, np.float64)):
-            found.update(np.ascontiguousarray(part, dtype=kind).tobytes())
+        some = X[first : first + ROWS]
+        if scipy.sparse.issparse(some):
+            some = scipy.sparse.csr_array(some, copy=True)
+            some.sum_duplicates()
+            some.eliminate_zeros()
+            places = np.repeat(np.arange(some.shape[0]), np.diff(some.indptr)) * columns + some.indices
+            values = some.data
+        else:
+            flat = np.ravel(some)
+            places = np.flatnonzero(flat)
+            values = flat[places]
+        for part, kind in (([len(places)], np.int64), (places, np.int64), (values, np.float64)):
+            found.update(np.ascontiguousarray(part, dtype=kind).data)
     plain = y.astype(np.float64) if y.dtype.kind in "biuf" else y.astype(np.str_)
     found.update(np.ascontiguousarray(plain).tobytes())
     return found.digest()

@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from sottovoce.engine import ENGINES
+from sottovoce.engine.cores import shared
 from sottovoce.errors import SpecError
 from sottovoce.problem.shards import Shards
 from sottovoce.run.result import Result
@@ -73,7 +74,8 @@ def sweep(
         for places in groups.values()
     ]
     # groups side by side share the cores: matrix products that each take them all would wait for each other
-    with _where(cluster), threadpool_limits(max(1, (os.cpu_count() or 1) // max(1, jobs)), user_api="blas"):
+    share = max(1, (os.cpu_count() or 1) // max(1, jobs))
+    with _where(cluster), shared(1 if cluster else jobs), threadpool_limits(share, user_api="blas"):
         done = Parallel(n_jobs=-1 if cluster else jobs, prefer=None if cluster else "threads")(work)
     results: dict[int, Result] = {}
     for places, found in zip(groups.values(), done, strict=True):

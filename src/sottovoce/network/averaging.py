@@ -80,8 +80,10 @@ class Exact(Averaging):
 
     def mix(self, W: Weights, messages: Array, unit: float = 1.0) -> Array:
         """The mean of those who are linked, as a real network sums it: all get the same bits."""
-        mixed = messages.copy()
         who = np.flatnonzero(linked(W))
+        if len(who) == len(messages):
+            return all_reduced(messages)
+        mixed = messages.copy()
         if len(who):
             mixed[who] = all_reduced(messages[who])
         return mixed
@@ -150,6 +152,8 @@ def all_reduce(n: int, i: int) -> tuple[Exchange, ...]:
 def all_reduced(values: Array) -> Array:
     """The mean of the rows, in every row, rounded as nodes that follow `all_reduce` round it.
 
+    After a doubling the two have the same bits, since ½a + ½b = ½b + ½a; so one of them goes on for both.
+
     Examples
     --------
     >>> all_reduced(np.array([[1.0], [2.0], [6.0]])).ravel().tolist()
@@ -160,9 +164,9 @@ def all_reduced(values: Array) -> Array:
     share = core / n
     held = share * values[:core] if n > core else values.astype(np.float64)
     held[: n - core] += share * values[core:]
-    for bit in range(d):
-        held = 0.5 * held + 0.5 * held[np.arange(core) ^ (1 << bit)]
-    return held[np.arange(n) % core]
+    for _ in range(d):
+        held = 0.5 * held[::2] + 0.5 * held[1::2]
+    return np.repeat(held, n, axis=0)
 
 
 @dataclass(frozen=True)

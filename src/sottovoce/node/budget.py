@@ -26,7 +26,8 @@ from sottovoce.errors import PrivacyError, StoreError
 from sottovoce.node.ledger import Row
 from sottovoce.node.store import Store
 from sottovoce.privacy.accounting import check_delta
-from sottovoce.privacy.events import ADJACENCY, Event, read_event
+from sottovoce.privacy.compound import read_event
+from sottovoce.privacy.events import ADJACENCY, Event
 from sottovoce.privacy.filter import any_of_each
 from sottovoce.privacy.release import Adversary
 from sottovoce.privacy.statement import PrivacyStatement

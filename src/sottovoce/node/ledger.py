@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sottovoce.errors import PrivacyError, StoreError
-from sottovoce.privacy.events import read_event
+from sottovoce.privacy.compound import read_event
 
 KINDS = ("nonce", "keys", "budget", "open", "release", "skip", "close", "stop")
 GENESIS = bytes(32)

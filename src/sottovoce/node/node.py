@@ -29,7 +29,7 @@ from sottovoce.node.runfile import Run
 from sottovoce.node.skips import Skips
 from sottovoce.node.store import Store
 from sottovoce.node.transport import NodeTransport, Stopwatch
-from sottovoce.privacy.events import read_event
+from sottovoce.privacy.compound import read_event
 from sottovoce.privacy.release import Draws
 from sottovoce.privacy.statement import PrivacyStatement
 from sottovoce.problem.objective import Problem

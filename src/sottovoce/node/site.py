@@ -20,8 +20,9 @@ from urllib.parse import quote
 
 import numpy as np
 
-from sottovoce.data.schema import Encoded, Schema, from_lists
+from sottovoce.data.schema import Encoded, Schema
 from sottovoce.data.sql import answer_of
+from sottovoce.data.values import from_lists
 from sottovoce.errors import DataError, SpecError
 from sottovoce.node.runfile import Run, predicts_numbers
 from sottovoce.problem.objective import Problem

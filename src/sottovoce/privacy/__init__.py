@@ -2,7 +2,8 @@
 
 from sottovoce.privacy.accounting import Account, price
 from sottovoce.privacy.calibration import NOISES
-from sottovoce.privacy.events import Event, read_event
+from sottovoce.privacy.compound import read_event
+from sottovoce.privacy.events import Event
 from sottovoce.privacy.planning import account, calibrate
 from sottovoce.privacy.release import ADVERSARIES, Release
 from sottovoce.privacy.sampling import SAMPLINGS

@@ -18,7 +18,8 @@ import scipy  # not its parts: they load when first used
 from sottovoce.errors import PrivacyError
 from sottovoce.privacy import profiles
 from sottovoce.privacy.composition import Part, compose, moments
-from sottovoce.privacy.events import Priced, WholeEvent
+from sottovoce.privacy.compound import WholeEvent
+from sottovoce.privacy.events import Priced
 from sottovoce.privacy.profiles import FixedPair, Pair
 
 FINEST = 2**20

@@ -23,7 +23,8 @@ from sottovoce.errors import PrivacyError, SpecError
 from sottovoce.notation import Choices, write
 from sottovoce.privacy.accounting import FINEST, check_delta, refine
 from sottovoce.privacy.composition import Part
-from sottovoce.privacy.events import Event, Priced, WholeEvent
+from sottovoce.privacy.compound import WholeEvent
+from sottovoce.privacy.events import Event, Priced
 from sottovoce.privacy.profiles import FixedPair, Pair, gaussian_multiplier
 from sottovoce.privacy.release import NodeTurns, Release
 from sottovoce.privacy.theorem1 import Theorem1, check_claim

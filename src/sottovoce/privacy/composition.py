@@ -282,12 +282,17 @@ class Part:
     def log_moments(self, orders: Array, top: float, cells: Cells) -> tuple[Array, float]:
         """log E[e^{λL}; no loss over top] of the rounds, from above, and the probability of a loss over top."""
         losses, masses, infinity = cells
-        mirror = masses * np.exp(-losses)
+        both = np.stack([masses, masses * np.exp(-losses)], axis=1)  # and the mirror image
         values = np.full(len(orders), math.inf)
         good = np.flatnonzero(np.abs(orders) * top < 700.0)
-        for some in np.split(good, range(_AT_ONCE, len(good), _AT_ONCE)):
-            powers = np.multiply.outer(orders[some], losses)
-            values[some] = np.expm1(powers) @ masses + np.expm1(-powers) @ mirror - infinity
+        sizes, which = np.unique(np.abs(orders[good]), return_inverse=True)
+        above, below = np.empty(len(sizes)), np.empty(len(sizes))  # for orders λ and −λ
+        for some in np.split(np.arange(len(sizes)), range(_AT_ONCE, len(sizes), _AT_ONCE)):
+            up = np.expm1(np.multiply.outer(sizes[some], losses))
+            down = up / (-1.0 - up)  # expm1 of the negative
+            rises, falls = up @ both, down @ both
+            above[some], below[some] = rises[:, 0] + falls[:, 1], falls[:, 0] + rises[:, 1]
+        values[good] = np.where(orders[good] > 0, above[which], below[which]) - infinity
         values[values < 1e-6 - 1.0] = math.inf  # too close to cancelling: no order to rely on
         return self.count * np.log1p(values), self.count * infinity
 

@@ -9,24 +9,22 @@ one, where the noise of a whole run has one price.
 `FixedEvent`, `PoissonEvent`, `FullEvent`, `CyclicEvent`: Gaussian noise, records picked in one of four ways. Noise of
 another law that comes to the same is one of these, with the equivalent σ and a `Note` of what it was.
 `ProductsEvent`: Gaussian noise on the mean of all records' products of numbers (see `statistics`).
-`LaplaceEvent`: pure ε. `TreeEvent`: Gaussian noise along a binary tree. `ObjectiveEvent`: priced as a whole.
-`JointEvent`: several of these from the same records. `SearchEvent`: the best of a random number of runs.
+`LaplaceEvent`: pure ε. `TreeEvent`: Gaussian noise along a binary tree.
 `Seldom` and `Hidden`: for planning, before there is a schedule that says in which rounds a node speaks.
+What is made of several of these, or has one price as a whole, and how events are read back: `compound`.
 
-Adjacency: one record of one node is replaced. Written down (`Event.to_dict`, `read_event`), an event has the fields of
-version 0.1, in which `rounds` is the count that is priced, and beside them what that version did not know.
+Adjacency: one record of one node is replaced. Written down (`Event.to_dict`), an event has the fields of version 0.1,
+in which `rounds` is the count that is priced, and beside them what that version did not know.
 """
 
 import itertools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
-from sottovoce import within
 from sottovoce.errors import PrivacyError
-from sottovoce.privacy import objective
 from sottovoce.privacy.composition import Part
 from sottovoce.privacy.profiles import FixedPair, Pair, PoissonPair, ResponsePair
 
@@ -110,6 +108,9 @@ def sheltered(collusion: int, exact: bool, slack: float = 0.0) -> Note:
     """
     return Note("pairs", realised=exact, secrets=True, collusion=collusion, slack=slack)
 
+
+Reader = Callable[[Mapping[str, Any]], "Event"]
+"""What reads an event that was written down: `compound.read_event`."""
 
 Levels = tuple[tuple[float, int], ...]
 """(σ, how many rounds have it), the least noise first."""
@@ -250,8 +251,8 @@ class Event(Priced):
         }
 
     @classmethod
-    def _read(cls, data: Mapping[str, Any]) -> dict[str, Any]:
-        """The fields, from those of `to_dict`.
+    def _read(cls, data: Mapping[str, Any], read: Reader) -> dict[str, Any]:
+        """The fields, from those of `to_dict`; `read` reads an event that is written down within it.
 
         Version 0.1 did not write down how often a node spoke where that is not what is priced: at least so often.
         """
@@ -334,7 +335,7 @@ class GaussianEvent(Event):
         return super().to_dict() | levels | ({} if self.before is None else {"before": self.before.to_dict()})
 
     @classmethod
-    def _read(cls, data: Mapping[str, Any]) -> dict[str, Any]:
+    def _read(cls, data: Mapping[str, Any], read: Reader) -> dict[str, Any]:
         coalition, k = data.get("coalition"), data.get("collusion")
         pairs = cancelled(None if coalition is None else tuple(coalition))
         if k is not None:
@@ -346,8 +347,8 @@ class GaussianEvent(Event):
             pairs = sheltered(k, data["exact"], slack)
         note = {note.law: note for note in (GAUSSIAN, SHAPED, pairs)}[data["law"]]
         levels = tuple((float(sigma), count) for sigma, count in data.get("levels", ()))
-        before = None if data.get("before") is None else read_event(data["before"])
-        return super()._read(data) | {"note": note, "levels": levels, "before": before}
+        before = None if data.get("before") is None else read(data["before"])
+        return super()._read(data, read) | {"note": note, "levels": levels, "before": before}
 
 
 @dataclass(frozen=True)
@@ -432,8 +433,8 @@ class ProductsEvent(FullEvent):
     Examples
     --------
     >>> event = ProductsEvent(records=100, batch=100, clip=2.0, sigma=0.1, rounds=1)
-    >>> round(event.reach, 9), read_event(event.to_dict()) == event
-    (0.028284271, True)
+    >>> round(event.reach, 9)
+    0.028284271
     """
 
     sampling: ClassVar[str] = "products"
@@ -490,8 +491,8 @@ class _InOrder(Event):
         return replace(self, rounds=max(o.rounds for o in alike), uses=max(o.uses for o in alike))
 
     @classmethod
-    def _read(cls, data: Mapping[str, Any]) -> dict[str, Any]:
-        return super()._read(data) | {"uses": data["rounds"]}
+    def _read(cls, data: Mapping[str, Any], read: Reader) -> dict[str, Any]:
+        return super()._read(data, read) | {"uses": data["rounds"]}
 
 
 @dataclass(frozen=True)
@@ -529,12 +530,12 @@ class TreeEvent(_InOrder):
         return self.uses * self.height
 
     @classmethod
-    def _read(cls, data: Mapping[str, Any]) -> dict[str, Any]:
+    def _read(cls, data: Mapping[str, Any], read: Reader) -> dict[str, Any]:
         height = cls(data["records"], data["batch"], 1.0, 1.0, 0, uses=0).height
         uses, rest = divmod(data["rounds"], height)
         if rest:
             raise PrivacyError(f"{data['rounds']} mechanisms are no whole number of paths of {height} nodes of a tree")
-        return super()._read(data) | {"uses": uses, "rounds": data.get("released", uses)}
+        return super()._read(data, read) | {"uses": uses, "rounds": data.get("released", uses)}
 
 
 @dataclass(frozen=True)
@@ -566,239 +567,6 @@ class LaplaceEvent(Event):
     def picked(self) -> str:
         """There is nothing to pick."""
         return "all records"
-
-
-class WholeEvent(Event):
-    """An event with a price of its own, which composes with nothing."""
-
-    @abstractmethod
-    def bounds(self, delta: float) -> tuple[float, float]:
-        """ε at δ, and a cross-check."""
-
-    @abstractmethod
-    def risk(self, fpr: float) -> float:
-        """The largest share of true alarms that an attacker can have at a share of false ones."""
-
-    @abstractmethod
-    def needed_multiplier(self, epsilon: float, delta: float) -> float:
-        """The least z with which an event like this one is (ε, δ)-DP."""
-
-
-@dataclass(frozen=True)
-class ObjectiveEvent(WholeEvent):
-    """The minimiser of an objective with Gaussian noise on its linear term (see `objective`)."""
-
-    extra: float = field(kw_only=True)
-    """ε that no noise covers."""
-    sampling: ClassVar[str] = "full"
-
-    def __post_init__(self) -> None:
-        """The curvature of a record always costs."""
-        super().__post_init__()
-        if not 0 < self.extra < math.inf:
-            raise PrivacyError(f"{self} is no event of a release: the extra ε of a perturbed objective is over 0")
-
-    @property
-    def note(self) -> Note:
-        """Of the objective."""
-        return Note("objective")
-
-    @property
-    def part(self) -> Part:
-        """There is none."""
-        raise PrivacyError(
-            "a perturbed objective is priced as a whole and composes with nothing: what it and others cost together "
-            "is not known; use these records once, or another method"
-        )
-
-    def bounds(self, delta: float) -> tuple[float, float]:
-        """By the formula."""
-        return objective.bounds(self.noise_multiplier, self.extra, delta)
-
-    def risk(self, fpr: float) -> float:
-        """By the same."""
-        return objective.risk(self.noise_multiplier, self.extra, fpr)
-
-    def needed_multiplier(self, epsilon: float, delta: float) -> float:
-        """By its inverse."""
-        return objective.needed_multiplier(self.extra, epsilon, delta)
-
-    def to_dict(self) -> dict[str, Any]:
-        """With the extra ε."""
-        return super().to_dict() | {"extra": self.extra}
-
-    @classmethod
-    def _read(cls, data: Mapping[str, Any]) -> dict[str, Any]:
-        return super()._read(data) | {"extra": data["extra"]}
-
-
-@dataclass(frozen=True)
-class JointEvent(Event):
-    """Several releases from the same records, all of them settled before the first; the accountant composes them.
-
-    Its own numbers are those of the first that let something out.
-    """
-
-    releases: tuple[Event, ...] = field(kw_only=True)
-    sampling: ClassVar[str] = "several"
-
-    def __post_init__(self) -> None:
-        """At least one that spoke, and no joint one among them."""
-        super().__post_init__()
-        plain = not any(isinstance(event, JointEvent | WholeEvent) for event in self.releases)
-        if not plain or self.silent:
-            raise PrivacyError(f"{self} is no event of a release: it is of one or more plain releases")
-
-    @classmethod
-    def of(cls, releases: Sequence[Event]) -> Event:
-        """All of them as one event; a single one is itself, and so is silence in all of them.
-
-        Examples
-        --------
-        >>> one = FullEvent(100, 100, 1.0, 0.2, 50)
-        >>> JointEvent.of([one]) is one, JointEvent.of([one, one]).picked
-        (True, '2 releases')
-        """
-        first = next((event for event in releases if not event.silent), releases[0])
-        if len(releases) == 1 or first.silent:
-            return first
-        return cls(first.records, first.batch, first.clip, first.sigma, first.rounds, releases=tuple(releases))
-
-    @property
-    def note(self) -> Note:
-        """Of all of them; realised where they all are."""
-        found = [event.note for event in self.releases]
-        secret = {(note.coalition, note.collusion) for note in found if note.secrets}
-        if len(secret) > 1:
-            raise PrivacyError(f"{self} is no event of a release: one coalition at a time")
-        lost = math.fsum(note.slack for note in found)
-        return Note(
-            "joint",
-            all(event.realised for event in self.releases),
-            bool(secret),
-            *(secret or {(None, None)}).pop(),
-            slack=lost,
-        )
-
-    @property
-    def silent(self) -> bool:
-        """Only if all of them are: who is silent in the first may speak in another, or have spoken before."""
-        return all(event.silent for event in self.releases)
-
-    @property
-    def noise_multiplier(self) -> float:
-        """Of the least noise."""
-        return min(event.noise_multiplier for event in self.releases if not event.silent)
-
-    @property
-    def parts(self) -> tuple[Part, ...]:
-        """Of all of them."""
-        return tuple(part for event in self.releases if not event.silent for part in event.parts)
-
-    @property
-    def part(self) -> Part:
-        """The one with the least noise; pure ones are told last."""
-        return min(self.parts, key=lambda part: (part.pair.bounded, part.pair.multiplier))
-
-    @property
-    def picked(self) -> str:
-        """How many."""
-        return f"{len(self.releases)} releases"
-
-    def to_dict(self) -> dict[str, Any]:
-        """With all of them, which say whatever else there is to say."""
-        own = {
-            name: value
-            for name, value in super().to_dict().items()
-            if name not in ("coalition", "collusion", "exact", "slack")
-        }
-        return own | {"releases": [event.to_dict() for event in self.releases]}
-
-    @classmethod
-    def _read(cls, data: Mapping[str, Any]) -> dict[str, Any]:
-        return super()._read(data) | {"releases": tuple(read_event(event) for event in data["releases"])}
-
-
-@dataclass(frozen=True)
-class SearchEvent(WholeEvent):
-    """The best of a random number of runs, each of a plan picked by chance (see `search`); an upper bound.
-
-    Its own numbers are those of the first plan.
-    """
-
-    runs: tuple[Event, ...] = field(kw_only=True)
-    """What one run of each plan lets out."""
-    eta: float = field(kw_only=True)
-    gamma: float = field(kw_only=True)
-    sampling: ClassVar[str] = "search"
-
-    def __post_init__(self) -> None:
-        """Plans, and a law of how many runs there are."""
-        super().__post_init__()
-        if not self.runs or any(isinstance(event, WholeEvent) or event.slack for event in self.runs):
-            raise PrivacyError(f"{self} is no event of a release: a search is among plain releases")
-        if not (-1 < self.eta < math.inf and 0 < self.gamma < 1):
-            raise PrivacyError(f"{self} is no event of a release: η is over −1, and γ a probability")
-
-    @classmethod
-    def of(cls, runs: Sequence[Event], eta: float, gamma: float) -> "SearchEvent":
-        """A search among these."""
-        first = runs[0]
-        numbers = first.records, first.batch, first.clip, first.sigma, first.rounds
-        return cls(*numbers, runs=tuple(runs), eta=float(eta), gamma=float(gamma))
-
-    @property
-    def note(self) -> Note:
-        """Of the search."""
-        return Note("search")
-
-    @property
-    def noise_multiplier(self) -> float:
-        """Of the least noise."""
-        return min(event.noise_multiplier for event in self.runs)
-
-    @property
-    def part(self) -> Part:
-        """There is none."""
-        raise PrivacyError(
-            "a search is priced as a whole and composes with nothing: what it and others cost together is not known; "
-            "use these records once"
-        )
-
-    @property
-    def picked(self) -> str:
-        """Among how many plans."""
-        return f"the best of a random number of runs of {len(self.runs)} plans"
-
-    @property
-    def _parts(self) -> tuple[tuple[Part, ...], ...]:
-        return tuple(dict.fromkeys(event.parts for event in self.runs))
-
-    def bounds(self, delta: float) -> tuple[float, float]:
-        """By the theorem."""
-        from sottovoce.privacy import search  # which asks the accountant, which asks events
-
-        return search.bounds(self._parts, self.eta, self.gamma, delta)
-
-    def risk(self, fpr: float) -> float:
-        """By the same."""
-        from sottovoce.privacy import search
-
-        return search.risk(self._parts, self.eta, self.gamma, fpr)
-
-    def needed_multiplier(self, epsilon: float, delta: float) -> float:
-        """A search is not calibrated as a whole, its runs are."""
-        raise PrivacyError("the runs of a search are calibrated one by one; see `search.run_multiplier`")
-
-    def to_dict(self) -> dict[str, Any]:
-        """With all plans."""
-        runs = [event.to_dict() for event in self.runs]
-        return super().to_dict() | {"runs": runs, "eta": self.eta, "gamma": self.gamma}
-
-    @classmethod
-    def _read(cls, data: Mapping[str, Any]) -> dict[str, Any]:
-        runs = tuple(read_event(event) for event in data["runs"])
-        return super()._read(data) | {"runs": runs, "eta": data["eta"], "gamma": data["gamma"]}
 
 
 @dataclass(frozen=True)
@@ -858,81 +626,3 @@ class Hidden(_Planned):
     def part(self) -> Part:
         """At a smaller rate."""
         return Part(FixedPair(self.noise_multiplier, self.event.rate * self.activity), self.count)
-
-
-_TYPES: dict[tuple[str, str], type[Event]] = {
-    **{
-        (kind.sampling, note.law): kind
-        for kind in (FixedEvent, PoissonEvent, FullEvent, CyclicEvent, ProductsEvent)
-        for note in (GAUSSIAN, SHAPED, cancelled(None))
-    },
-    ("full", "laplace"): LaplaceEvent,
-    ("cyclic", "tree"): TreeEvent,
-    ("full", "objective"): ObjectiveEvent,
-    ("several", "joint"): JointEvent,
-    ("search", "search"): SearchEvent,
-}
-
-
-def read_event(data: Mapping[str, Any]) -> Event:
-    """Read `Event.to_dict` back, of this version or of 0.1; what is not known is an error, never a guess.
-
-    Examples
-    --------
-    >>> event = PoissonEvent(1000, 64, 1.0, 0.1, 50)
-    >>> read_event(event.to_dict()) == event
-    True
-    """
-    try:
-        given = {"law": GAUSSIAN.law, "extra": 0.0, **data}
-        kind = _TYPES.get((given["sampling"], given["law"]))
-        if kind is None:
-            raise PrivacyError(f"there is no way to account for {given}: it is no event of this version")
-        for name, most in (("records", within.RECORDS), ("rounds", within.ROUNDS), ("batch", within.RECORDS)):
-            if name in given:
-                within.check_count(f"'{name}' of an event", given[name], most, 0, PrivacyError)
-        event = kind(**kind._read(given))
-        written = event.to_dict()
-        odd = [name for name in given if name not in written or written[name] != given[name]]
-        if odd:
-            raise PrivacyError(f"{given} is no event of a release: '{odd[0]}' does not go with the law '{event.law}'")
-        return event
-    except PrivacyError:  # says it already
-        raise
-    except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
-        raise PrivacyError(f"{data!r} is no event of a release ({type(error).__name__})") from None
-
-
-LEVELS = 4  # nodes that differ only in how often they spoke are accounted at this many counts, each rounded up
-
-Grouped = Sequence[tuple[Event, tuple[int, ...]]]
-"""Events, and the nodes that each belongs to."""
-
-
-@dataclass(frozen=True)
-class Group:
-    """Nodes with the same guarantee: their event, with the largest count among them, and its ε."""
-
-    nodes: tuple[int, ...]
-    event: Event
-    epsilon: float
-
-
-def grouped_by_event(events: Sequence[Event]) -> list[tuple[Event, tuple[int, ...]]]:
-    """Nodes whose events differ in their count alone, at a few counts each rounded up: more is never less private."""
-    members: dict[int, list[int]] = {}  # equal nodes share one event: a hundred thousand of them are looked at once
-    for i, event in enumerate(events):
-        members.setdefault(id(event), []).append(i)
-    kinds: dict[Event, list[list[int]]] = {}
-    for nodes in members.values():
-        kinds.setdefault(events[nodes[0]].after(0), []).append(nodes)
-    result: list[tuple[Event, tuple[int, ...]]] = []
-    for shared in kinds.values():
-        each = [events[nodes[0]] for nodes in shared]
-        counts = sorted({event.count for event in each})
-        levels = counts[len(counts) - 1 :: -max(1, math.ceil(len(counts) / LEVELS))][::-1]
-        for low, high in zip([-1, *levels], levels, strict=False):
-            mine = [nodes for nodes, event in zip(shared, each, strict=True) if low < event.count <= high]
-            covered = [events[nodes[0]] for nodes in mine]
-            result.append((covered[0].covering(covered), tuple(sorted(itertools.chain(*mine)))))
-    return result

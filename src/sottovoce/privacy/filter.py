@@ -42,7 +42,8 @@ from sottovoce._types import Array
 from sottovoce.privacy import profiles
 from sottovoce.privacy.accounting import FAINTEST, SMALLEST, check_delta, known, price
 from sottovoce.privacy.composition import Part, compose, moments
-from sottovoce.privacy.events import Priced, WholeEvent
+from sottovoce.privacy.compound import WholeEvent
+from sottovoce.privacy.events import Priced
 
 FAVOURITE, OTHER, SUM, WHOLE = 0.9, 0.05, 0.04, 0.01
 """What of δ the judge has who likes the first run better, the other one, the one who sums, and the one for searches."""

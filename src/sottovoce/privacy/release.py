@@ -36,6 +36,7 @@ import numpy as np
 from sottovoce._types import Array, IntArray
 from sottovoce.errors import PrivacyError, SpecError
 from sottovoce.notation import Choices, within
+from sottovoce.privacy.compound import ObjectiveEvent
 from sottovoce.privacy.events import (
     SHAPED,
     CyclicEvent,
@@ -44,7 +45,6 @@ from sottovoce.privacy.events import (
     GaussianEvent,
     Hidden,
     LaplaceEvent,
-    ObjectiveEvent,
     Priced,
     Seldom,
     TreeEvent,

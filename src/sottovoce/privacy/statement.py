@@ -6,6 +6,7 @@ No ε is ever shown without its δ, its adversary and its adjacency. Whose data 
 all of their rows at a node, is its `Unit`, on which its words depend.
 """
 
+import itertools
 import json
 import math
 import operator
@@ -19,7 +20,8 @@ from sottovoce._version import __version__
 from sottovoce.errors import PrivacyError
 from sottovoce.notation import Choices
 from sottovoce.privacy.accounting import check_delta, price, risk
-from sottovoce.privacy.events import ADJACENCY, Event, Group, Grouped, envelope, grouped_by_event, read_event
+from sottovoce.privacy.compound import read_event
+from sottovoce.privacy.events import ADJACENCY, Event, envelope
 from sottovoce.privacy.release import ADVERSARIES, Adversary, NodeTurns, Release, SecretPairs, refuse_unless_runnable
 from sottovoce.privacy.theorem1 import Theorem1
 
@@ -96,6 +98,41 @@ PERSON = Unit(
 UNITS: Choices[Unit] = Choices(
     "unit of privacy", {RECORD.name: lambda: RECORD, PERSON.name: lambda: PERSON}, PrivacyError
 )
+
+
+LEVELS = 4  # nodes that differ only in how often they spoke are accounted at this many counts, each rounded up
+
+Grouped = Sequence[tuple[Event, tuple[int, ...]]]
+"""Events, and the nodes that each belongs to."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Nodes with the same guarantee: their event, with the largest count among them, and its ε."""
+
+    nodes: tuple[int, ...]
+    event: Event
+    epsilon: float
+
+
+def grouped_by_event(events: Sequence[Event]) -> list[tuple[Event, tuple[int, ...]]]:
+    """Nodes whose events differ in their count alone, at a few counts each rounded up: more is never less private."""
+    members: dict[int, list[int]] = {}  # equal nodes share one event: a hundred thousand of them are looked at once
+    for i, event in enumerate(events):
+        members.setdefault(id(event), []).append(i)
+    kinds: dict[Event, list[list[int]]] = {}
+    for nodes in members.values():
+        kinds.setdefault(events[nodes[0]].after(0), []).append(nodes)
+    result: list[tuple[Event, tuple[int, ...]]] = []
+    for shared in kinds.values():
+        each = [events[nodes[0]] for nodes in shared]
+        counts = sorted({event.count for event in each})
+        levels = counts[len(counts) - 1 :: -max(1, math.ceil(len(counts) / LEVELS))][::-1]
+        for low, high in zip([-1, *levels], levels, strict=False):
+            mine = [nodes for nodes, event in zip(shared, each, strict=True) if low < event.count <= high]
+            covered = [events[nodes[0]] for nodes in mine]
+            result.append((covered[0].covering(covered), tuple(sorted(itertools.chain(*mine)))))
+    return result
 
 
 FORMAT = 2

@@ -10,9 +10,8 @@ from xml.etree.ElementTree import Element
 
 from bokeh.models import ColumnDataSource
 
-from sottovoce.privacy.events import Group
-from sottovoce.privacy.release import ADVERSARIES
-from sottovoce.privacy.statement import PrivacyStatement, number
+from sottovoce.privacy.release import ADVERSARIES, Central, HiddenParticipation, SecretPairs
+from sottovoce.privacy.statement import Group, PrivacyStatement, number
 from sottovoce.report.budget import terms
 from sottovoce.report.document import Plot, Section, pairs, table, tag
 from sottovoce.report.history import QUANTITIES, SIMULATION, Quantity
@@ -40,7 +39,10 @@ def badge(statement: PrivacyStatement) -> str:
     return ", ".join(word for word in (statement.kind, words) if word)
 
 
-def verdict(statement: PrivacyStatement) -> Element:
+VERIFIED = "before this page was drawn: planned and priced again, from the spec and public numbers alone"
+
+
+def verdict(statement: PrivacyStatement, verified: bool = False) -> Element:
     """The verdict in one line, coloured, and below it everything that an ε may not be shown without."""
     found = level(statement)
     lines = [tag("p", statement.verdict(), class_="verdict-line")]
@@ -49,6 +51,7 @@ def verdict(statement: PrivacyStatement) -> Element:
     adversary = ADVERSARIES.read(statement.adversary)
     about = {
         "Adversary": f"{adversary}: sees {adversary.sees}",
+        "Trusted": trusted(statement),
         "Neighbouring data": statement.adjacency,
         "Unit": statement.unit,
     }
@@ -56,9 +59,27 @@ def verdict(statement: PrivacyStatement) -> Element:
         about["If others colluded"] = statement.collusion
     if statement.software:
         about["Software"] = statement.software
+    if verified:
+        about["Verified"] = VERIFIED
     if statement.simulation:
         about["Simulation"] = "a seed was given, and whoever knows it can remove the noise"
     return banner(found, [*lines, pairs(about)])
+
+
+def trusted(said: PrivacyStatement) -> str:
+    """Whom the owners of the records have to trust for it, beside their own nodes."""
+    adversary = ADVERSARIES.read(said.adversary)
+    if isinstance(adversary, SecretPairs):
+        nodes = sum(len(group.nodes) for group in said.groups)
+        k = adversary.among(nodes).k
+        if k is None:
+            return "the other nodes, but for the coalition that the statement names, and nobody on the network"
+        return f"that no more than {k} of {nodes} nodes, whichever, collude; nobody on the network"
+    if isinstance(adversary, Central):
+        return "the one place that holds all records"
+    if isinstance(adversary, HiddenParticipation):
+        return "whoever could tell which node sent a message"
+    return "nobody: neither the other nodes nor the network"
 
 
 def banner(found: Level, content: Sequence[Element]) -> Element:

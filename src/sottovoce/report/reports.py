@@ -13,6 +13,7 @@ from sottovoce.report.budget import burn_down, claims
 from sottovoce.report.document import Section, download, page, tag
 from sottovoce.report.graph import network, node_names
 from sottovoce.report.guarantee import (
+    VERIFIED,
     Level,
     banner,
     conditions,
@@ -27,7 +28,7 @@ from sottovoce.report.guarantee import (
 from sottovoce.report.history import curves
 from sottovoce.report.model import weights
 from sottovoce.report.settings import Setting, settings_of
-from sottovoce.report.tables import compared, evaluated, what_was_run
+from sottovoce.report.tables import FIGURES, compared, evaluated, what_was_run
 from sottovoce.run.result import History, Result, write_atomically
 
 __all__ = ["write"]
@@ -40,6 +41,7 @@ def write(
     labels: Sequence[str] | None = None,
     evaluation: Mapping[str, Any] | None = None,
     audit: Mapping[str, Any] | None = None,
+    verified: bool = False,
 ) -> Path:
     """Write one self-contained HTML file about a run or about several.
 
@@ -52,13 +54,17 @@ def write(
     labels : names of the results, one for each; results of one name are shown together
     evaluation : of a single result, what a private evaluation found (`Evaluation.to_dict`)
     audit : of a single result, what an attack on it found (`Audit.to_dict`)
+    verified : whether `Result.verify` was called first, so that the page may say so
 
     Returns
     -------
     path : where the report is
     """
     settings = settings_of([_public(each) for each in ([results] if isinstance(results, Result) else results)], labels)
-    text = _one(settings[0], title, evaluation, audit) if len(settings) == 1 else _several(settings, title)
+    if len(settings) == 1:
+        text = _one(settings[0], title, evaluation, audit, verified)
+    else:
+        text = _several(settings, title, verified)
     path = Path(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -76,7 +82,11 @@ def _public(result: Result) -> Result:
 
 
 def _one(
-    setting: Setting, title: str | None, evaluation: Mapping[str, Any] | None, audit: Mapping[str, Any] | None
+    setting: Setting,
+    title: str | None,
+    evaluation: Mapping[str, Any] | None,
+    audit: Mapping[str, Any] | None,
+    verified: bool,
 ) -> str:
     result = setting.first
     problem = result.spec.problem
@@ -99,11 +109,11 @@ def _one(
     return page(
         heading,
         [s for s in sections if s is not None],
-        [_subtitle(setting), verdict(setting.statement), _tiles(setting)],
+        [_subtitle(setting), verdict(setting.statement, verified), _tiles(setting, evaluation)],
     )
 
 
-def _several(settings: Sequence[Setting], title: str | None) -> str:
+def _several(settings: Sequence[Setting], title: str | None, verified: bool) -> str:
     runs = sum(len(s.runs) for s in settings)
     sections = [
         compared(settings),
@@ -117,7 +127,7 @@ def _several(settings: Sequence[Setting], title: str | None) -> str:
         what_was_run(settings),
     ]
     heading = title or f"{len(settings)} settings compared in {runs} runs"
-    head = [tag("p", _sizes(settings), class_="subtitle"), _verdict_of_all(settings)]
+    head = [tag("p", _sizes(settings), class_="subtitle"), _verdict_of_all(settings, verified)]
     return page(heading, [s for s in sections if s is not None], head)
 
 
@@ -152,7 +162,7 @@ def _subtitle(setting: Setting) -> Element:
     return tag("p", _sizes([setting]) + seeds + (f"; run on {date}" if date else ""), class_="subtitle")
 
 
-def _tiles(setting: Setting) -> Element:
+def _tiles(setting: Setting, evaluation: Mapping[str, Any] | None) -> Element:
     """The figures that a reader looks for first."""
     said = setting.statement
     what = f"{said.kind}: ε" if said.kind else "true ε"
@@ -169,10 +179,30 @@ def _tiles(setting: Setting) -> Element:
                 f"{kind} {setting.score} of the mean model (not private)",
             ),
         ]
+    else:
+        tiles += _public_tiles(setting, evaluation)
     return tag("div", *(tag("div", tag("b", value), tag("span", text)) for value, text in tiles), class_="tiles")
 
 
-def _verdict_of_all(settings: Sequence[Setting]) -> Element:
+def _public_tiles(setting: Setting, evaluation: Mapping[str, Any] | None) -> list[tuple[str, str]]:
+    """Of a run that nobody looked at: public numbers, and what was let out."""
+    said, public = setting.statement, setting.first.public
+    tiles = []
+    if said.private:
+        alarm = "of cases are noticed at most, by whoever raises a false alarm once in a hundred times"
+        tiles.append((f"{100 * said.risk(0.01):.2g} %", alarm))
+    tiles.append((f"{max(group.event.rounds for group in said.groups):,}", "releases of the node that spoke most"))
+    figures = {} if evaluation is None else evaluation["figures"]
+    score = next((name for name in ("accuracy", "r2") if name in figures), None)
+    if score is None:
+        tiles.append((f"{sum(public['records']):,}", f"records of {public['n']:,} nodes"))
+    else:
+        words = f"{FIGURES.get(score, score)} on held-out records, noise included"
+        tiles.append((f"{float(figures[score]['value']):.4f}", words))
+    return tiles
+
+
+def _verdict_of_all(settings: Sequence[Setting], verified: bool) -> Element:
     found = [level(s.statement) for s in settings]
     bad = [s.label for s, one in zip(settings, found, strict=True) if one == "bad"]
     kinds = {s.statement.kind for s in settings if s.statement.kind}
@@ -189,6 +219,8 @@ def _verdict_of_all(settings: Sequence[Setting]) -> Element:
     lines = [tag("p", line, class_="verdict-line")]
     if any(s.statement.simulation for s in settings):
         lines.append(tag("p", "A simulation: seeds were given, and whoever knows a seed can remove its noise."))
+    if verified:
+        lines.append(tag("p", f"Verified {VERIFIED}."))
     return banner(whole, lines)
 
 

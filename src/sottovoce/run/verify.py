@@ -25,9 +25,9 @@ from sottovoce.errors import PrivacyError, SottovoceError
 from sottovoce.network.activation import Edges
 from sottovoce.network.schedule import Schedule
 from sottovoce.privacy.calibration import Private
-from sottovoce.privacy.events import Event, grouped_by_event
+from sottovoce.privacy.events import Event
 from sottovoce.privacy.sampling import Cyclic
-from sottovoce.privacy.statement import PERSON, PrivacyStatement, others_of
+from sottovoce.privacy.statement import PERSON, PrivacyStatement, grouped_by_event, others_of
 from sottovoce.problem.shards import Shards
 from sottovoce.run.build import Prepared, Public, prepare, scheme_of
 from sottovoce.run.spec import Spec

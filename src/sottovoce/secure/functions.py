@@ -58,8 +58,13 @@ def lengths(values: Array) -> Array:
     """Euclidean lengths over the last axis, to (log₂ n + 4)·2⁻⁵³, also where squares would overflow."""
     largest = np.max(np.abs(values), axis=-1, initial=0.0)
     scale = np.where(largest > 0, largest, 1.0)
-    ratios = values / scale[..., None]
-    return scale * np.sqrt(halved_sum(ratios * ratios))
+    squares = values / scale[..., None]
+    squares *= squares
+    while squares.shape[-1] > 1:  # as `halved_sum`, in place
+        half = (squares.shape[-1] + 1) // 2
+        squares[..., : squares.shape[-1] - half] += squares[..., half:]
+        squares = squares[..., :half]
+    return scale * np.sqrt(squares[..., 0] if squares.shape[-1] else np.zeros_like(scale))
 
 
 def logistic_slope(u: Array, y: Array) -> Array:

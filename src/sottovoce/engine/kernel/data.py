@@ -22,13 +22,14 @@ from sottovoce.engine import kernel
 from sottovoce.engine.kernel.arguments import INSIDE, compiled, exact, folded, inlined, njit
 from sottovoce.engine.kernel.draws import ALL
 from sottovoce.engine.kernel.steps import point
+from sottovoce.engine.kernel.vectors import add_rows, dot
 from sottovoce.problem import losses
 from sottovoce.rows import TINY
 
 u64 = np.uint64  # an index that Numba can see to be non-negative: else every entry of a row is looked at for its sign
 SOON = 8
 """Records of a batch by which memory is asked for a dense row before it is read."""
-NEAREST = 1 << 14
+NEAR = 1 << 16
 """Bytes of dense rows that are gone through twice."""
 SMALLEST = TINY * TINY  # squares of a mean that has cancelled to nothing
 
@@ -211,26 +212,25 @@ def _ask_for(data, row):
 
 @inlined
 def _block(data, most):
-    """How many rows are gone through twice while the first of them is still in the nearest cache."""
+    """How many rows are gone through twice while the first of them is still in a near cache."""
     if data.sparse:
         return most
-    return max(4, min(most, NEAREST // max(1, data.X.shape[1] * data.X.itemsize)))
+    return max(4, min(most, NEAR // max(1, data.X.shape[1] * data.X.itemsize)))
 
 
 @compiled
-def clipped_sum(data, node, count, records, x, code, k, clip, g, rows, pulls):
-    """g = Σ clip(∂l(x, ξ)) over the given records of a node; memory is read once.
+def clipped_sum(data, node, count, records, begin, end, x, code, k, clip, g, rows, pulls):
+    """g = Σ clip(∂l(x, ξ)) over the given records of a node, from `begin` to before `end`; memory is read once.
 
     A block of rows at a time: all margins, all slopes, and then those rows that pull at all, told apart without a
     branch, because whether a record pulls is what no processor can foresee.
     """
     g[:] = 0.0
-    every, features = count == ALL, data.X.shape[1]
-    total = data.offsets[node + 1] - data.offsets[node] if every else count
+    every, features, total = count == ALL, data.X.shape[1], end
     ask = not every and not data.sparse  # rows one after the other come without being asked for
     bias = data.intercept * x[len(x) - 1] if data.intercept != 0.0 else 0.0
     block, slopes = _block(data, len(rows)), 0.0
-    for first in range(0, total, block):
+    for first in range(begin, total, block):
         size = min(block, total - first)
         for e in range(size):
             rows[e] = row_at(data, node, first + e if every else records[first + e])
@@ -242,7 +242,7 @@ def clipped_sum(data, node, count, records, x, code, k, clip, g, rows, pulls):
                 for place in range(u64(data.indptr[rows[e]]), u64(data.indptr[rows[e] + 1])):
                     u += data.values[place] * x[u64(data.indices[place])]
             else:
-                u += _dense_dot(data.X[rows[e]], x)
+                u += dot(data.X[rows[e]], x)
             pulls[e] = u
         for e in range(size):
             row = rows[e]
@@ -253,12 +253,12 @@ def clipped_sum(data, node, count, records, x, code, k, clip, g, rows, pulls):
             slopes += pull
             pulls[found], rows[found] = pull, rows[e]
             found += pull != 0.0
+        if not data.sparse:
+            add_rows(g[:features], pulls[:found], rows[:found], data.X)
+            continue
         for e in range(found):
-            if data.sparse:
-                for place in range(u64(data.indptr[rows[e]]), u64(data.indptr[rows[e] + 1])):
-                    g[u64(data.indices[place])] += pulls[e] * data.values[place]
-            else:
-                _axpy(g[:features], pulls[e], data.X[rows[e]])
+            for place in range(u64(data.indptr[rows[e]]), u64(data.indptr[rows[e] + 1])):
+                g[u64(data.indices[place])] += pulls[e] * data.values[place]
     if data.intercept != 0.0:
         g[len(g) - 1] += slopes * data.intercept
 
@@ -408,13 +408,25 @@ def _add_measured(data, first, last, longest, clip, slopes, mean, kept, g):
             _take(mean, j, factor, g)
 
 
+@folded
+def units_of(data, node, count):
+    """How many units a count stands for."""
+    return data.offsets[node + 1] - data.offsets[node] if count == ALL else count
+
+
 @compiled
 def joint_sum(data, node, count, model, clip, scratch):
     """scratch.g = Σ clip(∂l(scratch.x, ·)) over the given units of a node."""
-    g, slopes = scratch.g, scratch.slopes
+    joint_part(data, node, count, 0, units_of(data, node, count), model, clip, scratch.g, scratch)
+
+
+@compiled
+def joint_part(data, node, count, begin, end, model, clip, g, scratch):
+    """g = the same over those from `begin` to before `end`."""
+    slopes = scratch.slopes
     g[:] = 0.0
     every = count == ALL
-    for e in range(data.offsets[node + 1] - data.offsets[node] if every else count):
+    for e in range(begin, end):
         unit = data.offsets[node] + (e if every else scratch.records[e])
         first, last = unit, unit + 1
         if len(data.starts) > 0:

@@ -32,6 +32,10 @@ T0, T1, T2, T3, T4, T5, T6, T7 = ROTATIONS
 
 SQRT_HALF = f32(math.sqrt(0.5)).view(i32).item()  # its bits
 NEAR_ONE = math.ceil(math.sqrt(0.5) * 2**32)  # from this word on u has no exponent, and 1 − u is taken
+ROOT_HALF = np.float64(math.sqrt(0.5)).view(np.int64).item()
+LN2 = math.log(2.0)
+DOUBT = 1e-9
+"""Where a gap is so close to a whole number, relatively, it is made again by the library's logarithm."""
 WORD = f32(2.0**-32)
 RADIAN = f32(2.0 * math.pi * 2.0**-32)
 OCTAVE = f32(-2.0 * math.log(2.0))
@@ -229,15 +233,43 @@ def _fixed(k0, k1, q, b, records, taken):
 
 
 @exact
-def _poisson(k0, k1, q, gap_scale, records):
-    """Geometric gaps from one chosen record to the next."""
+def _gaps(k0, k1, first, gap_scale, gaps):
+    """The gaps at counters from `first` on, less 1, side by side; −1 where the last bits of a logarithm decide.
+
+    The logarithm is a series, to 1e-11: it stands for the library's wherever both have the same whole number below.
+    """
+    for j in range(len(gaps)):
+        w0, w1 = threefry(k0, k1, u32(first + j), u32(0))
+        u = (((np.uint64(w0) << np.uint64(20)) | np.uint64(w1 >> u32(12))) + 0.5) * 2.0**-52
+        bits = np.float64(u).view(np.int64)
+        exponent = (bits - ROOT_HALF) >> np.int64(52)  # so that the mantissa lies in [√½, √2)
+        f = np.int64(bits - (exponent << np.int64(52))).view(np.float64) - 1.0
+        s = f / (2.0 + f)
+        v = s * s
+        series = (((((v / 13 + 1 / 11) * v + 1 / 9) * v + 1 / 7) * v + 1 / 5) * v + 1 / 3) * v + 1.0
+        gap = (exponent * LN2 + 2.0 * s * series) * gap_scale
+        whole = math.floor(gap)
+        unsure = DOUBT * (gap + 1.0)
+        gaps[j] = np.int64(whole) if unsure < gap - whole < 1.0 - unsure else np.int64(-1)
+
+
+@exact
+def _poisson(k0, k1, q, b, gap_scale, records):
+    """Geometric gaps from one chosen record to the next; of many, LANES are made side by side, in their places."""
     at, count = -1.0, 0
     while True:
-        at += math.floor(math.log(uniform(k0, k1, count)) * gap_scale) + 1.0
-        if at >= q:
-            return count
-        records[count] = int(at)
-        count += 1
+        many = 2 * b >= LANES and count + LANES <= len(records)
+        if many:
+            _gaps(k0, k1, count, gap_scale, records[count : count + LANES])
+        for _ in range(LANES if many else 1):
+            gap = np.float64(records[count]) if many else -1.0
+            if gap < 0.0:
+                gap = math.floor(math.log(uniform(k0, k1, count)) * gap_scale)
+            at += gap + 1.0
+            if at >= q:
+                return count
+            records[count] = int(at)
+            count += 1
 
 
 @exact
@@ -270,4 +302,4 @@ def draw_records(kind, key, node, t, q, b, gap_scale, records, taken):
     k0, k1 = pair_key(key, node, t)
     if kind == FIXED:
         return _fixed(k0, k1, q, b, records, taken)
-    return _poisson(k0, k1, q, gap_scale, records)
+    return _poisson(k0, k1, q, b, gap_scale, records)

@@ -22,6 +22,7 @@ from numba.core import event
 from sottovoce import rows, streams
 from sottovoce.engine.kernel import MATRIX
 from sottovoce.engine.kernel.arguments import BLOCK, NONE, OUTSIDE, Part, njit
+from sottovoce.engine.kernel.crew import claim, meet
 from sottovoce.engine.kernel.data import RUNGS
 from sottovoce.engine.kernel.speak import bound, settle, settle_part, shrink_part, speak_part
 from sottovoce.engine.kernel.wake import look, look_ahead, take, wake
@@ -50,9 +51,26 @@ def _entry(sources: int):
 
     @njit(**OUTSIDE)
     def run_rounds(
-        data, plan, model, steps, noise, few, tiles, robust, pairs, joint, bent, scratch, z, total, since, start, stop
+        data,
+        plan,
+        model,
+        steps,
+        noise,
+        few,
+        tiles,
+        robust,
+        pairs,
+        joint,
+        bent,
+        crew,
+        scratch,
+        z,
+        total,
+        since,
+        start,
+        stop,
     ):
-        """Run rounds start … stop; z, total and since are updated in place.
+        """Run rounds start … stop; z, total and since are updated in place, by all threads of the crew together.
 
         Injected places count from the first one of round `start`. Of `few` … `bent`, which is which kind of a run it
         is (`Kind`), those that are None are not compiled.
@@ -94,7 +112,11 @@ def _entry(sources: int):
                         W = plan.weights[corner : corner + size * size].reshape(size, size)
                         speakers = min(size, max(0, plan.speakers - g * size))
                         place = begin + g * size - plan.starts[start - 1]
-                        for p in range(0 if part.later else size):
+                        p = NONE - 1
+                        while not part.later:
+                            p = p + 1 if crew.parts > 1 else claim(crew, p)
+                            if p >= size:
+                                break
                             i, at, speaks, count = nodes[p], spot + p, p < speakers, 0
                             if few is not None:
                                 count = scratch.count[at]
@@ -110,6 +132,7 @@ def _entry(sources: int):
                                 few,
                                 joint,
                                 bent,
+                                crew,
                                 t,
                                 i,
                                 speaks,
@@ -132,11 +155,21 @@ def _entry(sources: int):
                         if few is not None:
                             quick = size == 2 and mixes and not shared
                         how = (quick, shared, mixes, flat)
+                        if not meet(crew):
+                            return
                         if robust is not None:
                             if model.after and not mixes:
-                                bound(plan, steps, t, nodes, W, Z, scratch)
+                                if crew.me == 0:
+                                    bound(plan, steps, t, nodes, W, Z, scratch)
+                                if not meet(crew):
+                                    return
                         here = Part(low, high - low, part.half, part.copies, part.later, part.known)
-                        for first in range(low, high, BLOCK):
+                        taken = NONE - 1
+                        while True:
+                            taken = claim(crew, taken)
+                            first = low + taken * BLOCK
+                            if first >= high:
+                                break
                             here = Part(first, min(BLOCK, high - first), part.half, part.copies, part.later, part.known)
                             speak_part(
                                 data,
@@ -160,16 +193,25 @@ def _entry(sources: int):
                                 total,
                                 scratch,
                             )
+                        if not meet(crew):
+                            return
                         if robust is not None:
                             if not model.after and not mixes:
-                                bound(plan, steps, t, nodes, W, Z, scratch)
+                                if crew.me == 0:
+                                    bound(plan, steps, t, nodes, W, Z, scratch)
+                                if not meet(crew):
+                                    return
                         if few is not None:
                             if tiles is not None:
                                 if part.later:
                                     settle_part(data, model, tiles, nodes, W, spot, here, Z, scratch)
                             if not part.later:
                                 settle(data, model, nodes, W, its_where, spot, Z, scratch)
-                        shrink_part(model, steps, bent, t, nodes, speakers, here, Z)
+                        if model.descent:
+                            if crew.me == 0:
+                                shrink_part(model, steps, bent, t, nodes, speakers, here, Z)
+                            if not meet(crew):
+                                return
                         spot += size
                     if not looked:
                         spot = NONE

@@ -20,13 +20,15 @@ import math
 
 from sottovoce.engine.kernel import INJECTED, L2_BALL, SEPARABLE
 from sottovoce.engine.kernel.arguments import FEW, NONE, compiled, exact
+from sottovoce.engine.kernel.crew import meet
 from sottovoce.engine.kernel.data import (
     clipped_slope,
     clipped_sum,
-    joint_sum,
+    joint_part,
     margin_of_dual,
     row_at,
     stored,
+    units_of,
     weight_of,
 )
 from sottovoce.engine.kernel.draws import ALL, QUARTER, draw_records, pair_key, put
@@ -103,30 +105,57 @@ def _round_by_round(model, steps, bent, t, before, r, z, total, x, scratch):
 
 
 @compiled
-def _wake_whole(data, model, steps, joint, bent, t, before, r, node, count, z, total, factor, scratch):
-    """The whole row at once: x, rounds slept, gradient; leaves what ĝ_i adds to the message in the scratch."""
-    q, at = steps.which[r], before if model.frozen else t - 1
-    here = shifted(model, steps, r, at, z, scratch.y)
-    primal(model, steps, bent, r, at, here, scratch.x)
+def _sum_up(data, model, joint, r, node, count, begin, end, g, scratch):
+    """g = Σ clip(∂l(scratch.x, ·)) over the units of a node that were drawn, from `begin` to before `end`."""
     single = True
     if joint is not None:
         single = model.outputs == 1 and len(data.starts) == 0
         if not single:
-            joint_sum(data, node, count, model, model.clip[r], scratch)
+            joint_part(data, node, count, begin, end, model, model.clip[r], g, scratch)
     if single:
         clipped_sum(
             data,
             node,
             count,
             scratch.records,
+            begin,
+            end,
             scratch.x,
             model.loss,
             model.parameter,
             model.clip[r],
-            scratch.g,
+            g,
             scratch.block,
             scratch.pulls,
         )
+
+
+@compiled
+def _sum_in_parts(data, model, joint, crew, r, node, count, scratch):
+    """scratch.g of the first thread = the sum over all units that were drawn, of which each thread sums some parts."""
+    total, parts = units_of(data, node, count), crew.parts
+    for v in range(crew.me, parts, crew.size):
+        _sum_up(data, model, joint, r, node, count, total * v // parts, total * (v + 1) // parts, crew.sums[v], scratch)
+    if not meet(crew):
+        return
+    if crew.me == 0:
+        put(scratch.g, crew.sums[0])
+        for v in range(1, parts):
+            add_scaled(scratch.g, 1.0, crew.sums[v])
+
+
+@compiled
+def _wake_whole(data, model, steps, joint, bent, crew, t, before, r, node, count, z, total, factor, scratch):
+    """The whole row at once: x, rounds slept, gradient; leaves what ĝ_i adds to the message in the scratch."""
+    q, at = steps.which[r], before if model.frozen else t - 1
+    here = shifted(model, steps, r, at, z, scratch.y)
+    primal(model, steps, bent, r, at, here, scratch.x)
+    if crew.parts > 1:
+        _sum_in_parts(data, model, joint, crew, r, node, count, scratch)
+        if crew.me > 0:
+            return
+    else:
+        _sum_up(data, model, joint, r, node, count, 0, units_of(data, node, count), scratch.g, scratch)
     for j in range(len(z)):
         scratch.g[j] = factor[0] * scratch.g[j] - factor[1] * scratch.x[j]
     if model.frozen:
@@ -191,7 +220,7 @@ def look(data, model, noise, few, pairs, t, node, k, speaks, place, m, spot, sin
 
 
 @exact
-def wake(data, model, steps, noise, few, joint, bent, t, node, speaks, count, where, spot, z, total, scratch):
+def wake(data, model, steps, noise, few, joint, bent, crew, t, node, speaks, count, where, spot, z, total, scratch):
     """The slopes of an active node's records, for all runs."""
     before = scratch.before[spot]
     for r in range(len(z)):
@@ -208,11 +237,14 @@ def wake(data, model, steps, noise, few, joint, bent, t, node, speaks, count, wh
         if not glance:
             factors = (push / noise.batch[node], push * model.curvature)
             mine, its = z[r, node], total[r, node]
-            _wake_whole(data, model, steps, joint, bent, t, before, r, node, count, mine, its, factors, scratch)
-            if model.after:
-                put(scratch.held[r, spot], scratch.g)
-            else:
-                add_scaled(z[r, node], 1.0, scratch.g)
+            _wake_whole(data, model, steps, joint, bent, crew, t, before, r, node, count, mine, its, factors, scratch)
+            if crew.parts == 1 or crew.me == 0:
+                if model.after:
+                    put(scratch.held[r, spot], scratch.g)
+                else:
+                    add_scaled(z[r, node], 1.0, scratch.g)
+            if crew.parts > 1 and not meet(crew):  # now the others may read z
+                return
 
 
 @compiled
