@@ -6,9 +6,11 @@
 """
 
 import argparse
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -24,6 +26,11 @@ from laws import cells_of, counted, expected, p_value
 from measure import HEADS, Line, Target, Work, in_turn, row
 from sottovoce import PrivateClassifier
 from sottovoce.data.fetch import load_real
+from sottovoce.data.synthetic import sparse_text, two_gaussians
+from sottovoce.data.tables import Table
+from sottovoce.engine import reference
+from sottovoce.engine.cores import shared
+from sottovoce.run.build import prepare
 from sottovoce.secure import balls, noise
 from sottovoce.secure.functions import logistic_slope
 from sottovoce.secure.generator import Generator, Purpose, fresh
@@ -31,20 +38,24 @@ from sottovoce.secure.grids import choose_grids, on_grid
 from sottovoce.secure.noise import Law, Layer, Noise, release_grid
 from sottovoce.secure.sampling import poisson
 from sottovoce.secure.sums import clipped_sum
+from workloads import alone
 
 RELEASE = Target(high=40, unit=" ns")
 TWICE = Target(high=2)
 SUM_GRID = 2.0**-41
+TEXT = "CSR, 20,000 × 47,236"
 
 
 def lines(quick: bool, repeats: int) -> Iterator[Line]:
-    """A release, an exact sum and a batch, each beside the plain one."""
+    """A release, an exact sum, a batch, rounds and whole fits, each beside the plain one."""
     for m in (124, 2000, 47_237):
         yield from _release(m, 4 if quick else 1, repeats)
     for name, dense in (("dense, 4,000 × 500", True), ("CSR, 20,000 × 124 with 14", False)):
         yield _sum(name, dense, repeats)
     yield _batch(repeats)
-    yield from _fits(quick, repeats)
+    with shared(os.cpu_count() or 1):  # on one thread
+        yield from _rounds(quick, min(repeats, 5))
+        yield from _fits(quick, repeats)
 
 
 def _layer(generator: Generator, rows: int, scale: float, first: int = 0) -> Layer:
@@ -125,6 +136,43 @@ def _batch(repeats: int) -> Line:
     works = {"exact": Work(lambda: poisson(generator, pairs, pairs, sizes, batches), 200), "plain": Work(plain, 200)}
     times = in_turn(works, repeats)
     return Line("Poisson batch of 256 of 32,561", "exact / by floats, a batch", times["exact"], times["plain"], "µs")
+
+
+def _sets(quick: bool) -> Iterator[tuple[str, Callable[[], Table], float]]:
+    """Records that dominate a round, and text on which noise does; with the public bound of a row."""
+    yield "a9a", partial(load_real, "a9a"), 4.0
+    yield "CSR, 37,000 × 300", partial(sparse_text, 37_000, 300, 14, seed=0), 1.0
+    yield "dense, 37,000 × 300", partial(two_gaussians, 37_000, 300, seed=0), 1.0
+    rows = 5000 if quick else 20_000
+    yield f"dense, {rows:,} × 2,000", partial(two_gaussians, rows, 2000, seed=0), 1.0
+    yield TEXT, partial(sparse_text, 20_000, 47_236, 73, seed=0), 1.0
+
+
+def _rounds(quick: bool, repeats: int) -> Iterator[Line]:
+    """Rounds of what the estimator plans for one owner and for twenty, without a seed and with one."""
+    for name, load, row_norm in _sets(quick):
+        table = load()
+        X = table.X.astype(np.float32)
+        for owners in (1, 20):
+            model = PrivateClassifier(row_norm=row_norm, classes=(-1, 1), n_nodes=owners, random_state=0)
+            run = model._prepare(X, table.y, None, None)
+            job, secure = (prepare(run.spec.but(seed=seed), run.shards).job for seed in (0, None))
+            sums = replace(secure.draws.sums, compiled=True)
+            secure = replace(secure, draws=replace(secure.draws, sums=sums, compiled=True))
+            state, rounds = secure.start(), min(run.spec.algorithm.rounds, 8)
+            reference.run(secure, state, 1, 1)
+            works = {
+                "secure": Work(partial(reference.run, secure, state, 1, rounds), rounds),
+                "seeded": alone(job, rounds),
+            }
+            times = in_turn(works, repeats)
+            what, ours = f"{name}, {owners} owner{'s' * (owners > 1)}", times["secure"]
+            compared = "a round without a seed / with one"
+            if name == TEXT and owners > 1:
+                each = 1e3 * ours / (owners * job.problem.m)
+                yield Line(what, f"{compared}; ns a normal", ours, times["seeded"], "µs", RELEASE, each)
+            else:
+                yield Line(what, compared, ours, times["seeded"], "µs", TWICE)
 
 
 def _fits(quick: bool, repeats: int) -> Iterator[Line]:

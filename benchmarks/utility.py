@@ -42,7 +42,10 @@ PAIRS = (
     ("majority", "noisier"),
     ("majority", "centre"),
     ("centre", "first"),
+    ("pairs", "first"),
+    ("pairs", "first nodes"),
     ("pairs", "first pairs"),
+    ("planned", "first nodes"),
 )
 """Methods whose difference is judged, seed by seed."""
 BEGIN, END = "<!-- made by benchmarks/utility.py -->", "<!-- end -->"

@@ -30,7 +30,7 @@ from sottovoce.experiments.data import Dataset
 from sottovoce.experiments.facts import Facts as Public
 from sottovoce.experiments.table import Row
 from sottovoce.planner import Facts, choose, predict
-from sottovoce.planner.trust import AllBut, Majority, Trust
+from sottovoce.planner.trust import AllBut, Majority, Nobody, Trust
 from sottovoce.privacy.calibration import Private
 from sottovoce.privacy.profiles import gaussian_multiplier
 from sottovoce.privacy.release import Adversary
@@ -211,14 +211,14 @@ def first(data: Dataset, n: int, epsilon: float, seed: int) -> Row:
     return run(first_spec(shards, data, epsilon), shards, data, epsilon, seed)
 
 
-def first_trusting(trust: Trust) -> Callable[[Dataset, int, float, int], Row]:
-    """The same with secrets between pairs, which version 0.1 did not have."""
+def first_nodes(trust: Trust) -> Callable[[Dataset, int, float, int], Row]:
+    """The same with many nodes; with secrets between pairs, which version 0.1 did not have, where trust says so."""
 
-    def secrets(data: Dataset, n: int, epsilon: float, seed: int) -> Row:
+    def several(data: Dataset, n: int, epsilon: float, seed: int) -> Row:
         shards = data.deal(n, seed)
         return run(first_spec(shards, data, epsilon, trust.adversary(n)), shards, data, epsilon, seed)
 
-    return secrets
+    return several
 
 
 def first_spec(shards: Shards, data: Dataset, epsilon: float, adversary: Adversary | str = "transcript") -> Spec:
@@ -306,7 +306,8 @@ METHODS: dict[str, Method] = {
     "centre": Method(centre, "trusted centre", "a trusted centre, same algorithm"),
     "noisier": Method(noisier(Majority()), "trusted centre", "the same, noise × √(n/(n − k)) of the majority"),
     "first": Method(first, "trusted centre", "a trusted centre, defaults of version 0.1"),
-    "first pairs": Method(first_trusting(AllBut(1)), "secret_pairs(1)", "the same, defaults of version 0.1"),
+    "first nodes": Method(first_nodes(Nobody()), "transcript", "defaults of version 0.1"),
+    "first pairs": Method(first_nodes(AllBut(1)), "secret_pairs(1)", "secrets between pairs, defaults of version 0.1"),
     "dpsgd": Method(baseline("dpsgd"), "trusted centre", "DP-SGD"),
     "objective": Method(baseline("objective"), "trusted centre", "objective perturbation"),
     "output": Method(baseline("output"), "trusted centre", "output perturbation"),

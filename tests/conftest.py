@@ -1,6 +1,7 @@
-"""Shared by all tests: small problems, a browser, and Hypothesis settings that fit a slow shared machine."""
+"""Shared by all tests: small problems, the command, a browser, and settings of Hypothesis that fit a slow machine."""
 
 import shutil
+import sys
 
 import numpy as np
 import pytest
@@ -53,6 +54,24 @@ def make_shards():
         return Shards.of(kind(X), y, offsets, order, intercept, ids)
 
     return make
+
+
+@pytest.fixture
+def sottovoce(monkeypatch, capsys):
+    """Run the command in this process: (exit code, stdout, stderr)."""
+    from sottovoce.cli import main as cli
+
+    def call(*args):
+        monkeypatch.setattr(sys, "argv", ["sottovoce", *map(str, args)])
+        code = 0
+        try:
+            cli.main()
+        except SystemExit as stop:
+            code = stop.code or 0
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""The command, run in this process, and a small file to train on."""
+"""A small file to train on; `attempts` is a module beside the tests, not a package."""
 
 import sys
 from pathlib import Path
@@ -7,26 +7,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import dump_svmlight_file
 
-from sottovoce.cli import main as cli
-
-sys.path.insert(0, str(Path(__file__).parent))  # `attempts` is a module beside the tests
-
-
-@pytest.fixture
-def sottovoce(monkeypatch, capsys):
-    """Run the command in this process: (exit code, stdout, stderr)."""
-
-    def call(*args):
-        monkeypatch.setattr(sys, "argv", ["sottovoce", *map(str, args)])
-        code = 0
-        try:
-            cli.main()
-        except SystemExit as stop:
-            code = stop.code or 0
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
+sys.path.insert(0, str(Path(__file__).parent))
 
 
 @pytest.fixture

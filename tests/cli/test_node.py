@@ -6,10 +6,10 @@ import sqlite3
 
 import numpy as np
 import pytest
+from attempts import Alone, Nobody
 
 from sottovoce.cli import node as node_command
 from sottovoce.node.store import Store
-from sottovoce.node.transport import NodeTransport
 from sottovoce.run.result import Result
 
 RUN = """
@@ -30,31 +30,6 @@ h = "l2(0.1)"
 sampling = "poisson(8)"
 noise = "private(1.0)"
 """
-
-
-class Alone:
-    """A communicator of one rank."""
-
-    def Get_size(self):
-        return 1
-
-    def Get_rank(self):
-        return 0
-
-
-class Nobody(NodeTransport):
-    """A network with nobody to write to."""
-
-    def __init__(self, links, skips, comm):
-        super().__init__(links, skips)
-
-    def send(self, peer, payload):
-        raise AssertionError("there is no peer")
-
-    wait = send
-
-    def flush(self):
-        pass
 
 
 @pytest.fixture

@@ -41,10 +41,10 @@ def records(rng, n, m, scale):
     return np.clip(X, -1e30, 1e30)
 
 
-def sums_of(X, y, loss="hinge", clip=0.8, intercept=0.5, sizes=(40, 23), order=None, weights=None, bound=1.0):
+def sums_of(X, y, loss="hinge", clip=0.8, intercept=0.5, sizes=(40, 23), order=None, weights=None, outputs=1):
     offsets = np.concatenate([[0], np.cumsum(sizes)])
     shards = Shards.of(X, y, offsets, order, intercept, weights=weights)
-    return ExactSums(Problem(LOSSES.read(loss), l2(0.1), shards), clip, bound, intercept, max(sizes))
+    return ExactSums(Problem(LOSSES.read(loss), l2(0.1), shards, outputs=outputs), clip, 1.0, intercept, max(sizes))
 
 
 def both(plain, nodes, x, chosen):
@@ -88,6 +88,51 @@ def test_compiled_sums_are_the_same_bits(kind, seed, loss, scale, size, clip, in
     assert np.array_equal(again, found[[0, 3]])
     everyone = plain.totals(np.array([0]), x[4:], [None])
     assert np.array_equal(everyone[0], found[4])  # all of them in another order
+
+
+@pytest.mark.parametrize("kind", ["dense", "CSR"])
+@given(
+    seed=st.integers(0, 10**6),
+    loss=st.sampled_from(["softmax", "logistic", "hinge", "squared_hinge"]),
+    outputs=st.integers(2, 6),
+    scale=SIZES,
+    size=SIZES,
+    clip=st.sampled_from([0.8, 1e-6, 1e4]),
+    intercept=st.sampled_from([0.0, 0.5]),
+    rows=st.integers(1, 70),
+)
+@settings(max_examples=30)
+def test_sums_of_several_outputs_are_the_same_bits(kind, seed, loss, outputs, scale, size, clip, intercept, rows):
+    rng = np.random.default_rng(seed)
+    X, y = KINDS[kind](records(rng, 63, 9, scale)), rng.integers(0, outputs, 63).astype(float)
+    order, weights = (rng.permutation(63) if seed % 2 else None), (rng.random(63) if seed % 3 else None)
+    plain = sums_of(X, y, loss, clip, intercept, (40, 23), order, weights, outputs=outputs)
+    x = rng.normal(size=(4, outputs * (9 + (intercept > 0)))) * size
+    x[1, 3:] *= 1e-12
+    chosen = [None, rng.permutation(23)[:17], np.empty(0, dtype=np.int64), rng.permutation(40)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exact, "ROWS", rows)
+        _, found = both(plain, np.array([0, 1, 1, 0]), x, chosen)
+    assert np.array_equal(plain.totals(np.array([0]), x[3:], [None])[0], found[3])
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 7])
+@pytest.mark.parametrize("nodes", [1, 2, 5])
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_no_bit_depends_on_how_many_threads_there_are(threads, nodes, outputs, monkeypatch):
+    """Which share nodes, or the rows of each; also where there are fewer rows than threads."""
+    monkeypatch.setattr(exact, "available", lambda: threads)
+    monkeypatch.setattr(exact, "SHARE", 1)
+    rng, started = np.random.default_rng(nodes), []
+    real = exact._side_by_side
+    monkeypatch.setattr(exact, "_side_by_side", lambda works: started.append(len(works)) or real(works))
+    for X in (np.asarray(records(rng, 63, 9, 1.0)), csr(records(rng, 63, 9, 1.0))):
+        y = rng.integers(0, 3, 63).astype(float) if outputs > 1 else np.sign(rng.normal(size=63))
+        plain = sums_of(X, y, "hinge", outputs=outputs, order=rng.permutation(63))
+        x, who = rng.normal(size=(nodes, 10 * outputs)), rng.integers(0, 2, nodes)
+        both(plain, who, x, [None] * nodes)
+        both(plain, who, x, [rng.permutation(23)[: rng.integers(0, 20)] for _ in range(nodes)])
+    assert max(started) == threads
 
 
 @pytest.mark.parametrize("kind", [np.asarray, csr], ids=["dense", "CSR"])

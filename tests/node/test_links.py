@@ -292,11 +292,11 @@ def test_a_refusal_that_cannot_be_read_is_refused(box, junk):
 # -- vouchers --
 
 
-LONG = run_of(rounds=150, nodes={"north": 12, "east": 9}, network__activation="everyone")
+LONG = run_of(rounds=2 * STRETCH + 22, nodes={"north": 12, "east": 9}, network__activation="everyone")
 
 
 def test_every_message_is_signed_for_in_stretches():
-    """64 on a link under one signature, the last ones too; a restarted sender signs the same from its ledger."""
+    """128 on a link under one signature, the last ones too; a restarted sender signs the same from its ledger."""
     one, other = envelopes(LONG)
     digests = {}
     mine, theirs = linked(LONG, 0, one, EMPTY, digests.get), linked(LONG, 1, other, EMPTY)

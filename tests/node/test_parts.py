@@ -218,14 +218,14 @@ def test_nodes_that_die_at_every_point_go_on_as_if_nothing_had_happened(n, avera
 
 
 def test_a_restarted_node_signs_for_what_it_has_long_dropped(tmp_path, monkeypatch):
-    """A voucher is for 64 messages of a link, and a folder keeps the last few, and the hashes of all."""
+    """A voucher is for 128 messages of a link, and a folder keeps the last few, and the hashes of all."""
     monkeypatch.setattr("net.DurableNode", Doomed)
-    run = run_with(2, "gossip(3)", rounds=25)
+    run = run_with(2, "gossip(6)", rounds=25)
     tables, net, past, only = records(run), Tapped(), set(), {(0, "passed", 20, 2), (1, "heard", 20, 1)}
     ends = lives(run, tables, tmp_path, net, past=past, only=only)
     check(run, tmp_path, ends, tables, net.wire)
     store = Store(tmp_path / "north", reading=True)
-    assert past == only and len(store.vouchers(run.digest)) == 2  # of 75 messages
+    assert past == only and len(store.vouchers(run.digest)) == 2  # of 150 messages
     kept = store.load(run.digest)
     assert len(kept.outbox) + len(kept.parts) <= 2 * 4 + 2 and store.said(run.digest, 1, 2) is not None
     store.close()

@@ -5,6 +5,7 @@ import json
 import urllib.error
 import urllib.request
 
+import numpy as np
 import pytest
 from browsing import fits, serving, settled
 from hypothesis import given, settings
@@ -43,6 +44,17 @@ def test_the_page_says_what_its_command_prints(question):
         command["adversary"],
     )
     assert page["loss_low"] < page["loss"] < page["loss_high"]
+
+
+@pytest.mark.parametrize("trust", ["nobody", "1", "majority"])
+def test_the_lines_of_the_page_run(trust, capsys):
+    question = Question(4, 500, 3, 2.0, trust=trust)
+    rng = np.random.default_rng(1)
+    X = rng.uniform(-0.5, 0.5, (2000, 3))
+    known = {"X": X, "y": X[:, 0] > X[:, 1], "owners": np.arange(2000) % 4}
+    exec(question.python, known)
+    assert known["model"].privacy_.adversary == str(question.facts.adversary.among(4))
+    assert "It rests on this" in capsys.readouterr().out
 
 
 def test_more_budget_costs_less_accuracy():

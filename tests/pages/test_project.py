@@ -6,6 +6,8 @@ import tomllib
 import yaml
 from commands import ROOT
 
+from sottovoce import __version__
+
 
 def text(name):
     return (ROOT / name).read_text(encoding="utf-8")
@@ -20,6 +22,13 @@ def test_pythons_are_those_that_are_tested():
     assert said == set(WORKFLOW["jobs"]["test"]["strategy"]["matrix"]["python"]) == {"3.11", "3.12", "3.13"}
     assert PROJECT["requires-python"] == ">=3.11"
     assert [step["run"] for step in WORKFLOW["jobs"]["test"]["steps"] if "run" in step] == [".ci/run"]
+
+
+def test_the_version_is_the_newest_one_that_was_released():
+    """In the changelog, and in the citation once that names one; what is unreleased is not a version yet."""
+    released = re.findall(r"^## (\d+\.\d+\.\d+)", text("CHANGELOG.md"), re.MULTILINE)
+    assert released and released[0] == __version__
+    assert yaml.safe_load(text("CITATION.cff")).get("version", __version__) == __version__
 
 
 def test_a_commit_is_checked_as_make_lint_checks():

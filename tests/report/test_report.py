@@ -4,7 +4,6 @@ import base64
 import hashlib
 import json
 import re
-import sys
 from dataclasses import replace
 from html.parser import HTMLParser
 
@@ -195,22 +194,6 @@ def test_a_place_that_cannot_be_written_is_an_error_in_one_sentence(one, tmp_pat
 
 
 class TestCommand:
-    @pytest.fixture
-    def sottovoce(self, monkeypatch, capsys):
-        from sottovoce.cli import main as cli
-
-        def call(*args):
-            monkeypatch.setattr(sys, "argv", ["sottovoce", *map(str, args)])
-            code = 0
-            try:
-                cli.main()
-            except SystemExit as stop:
-                code = stop.code or 0
-            captured = capsys.readouterr()
-            return code, captured.out, captured.err
-
-        return call
-
     def test_one_run_several_runs_and_folders_of_runs(self, sottovoce, several, tmp_path, monkeypatch):
         for k, result in enumerate(several[:2]):
             result.save(tmp_path / "runs" / str(k))

@@ -59,12 +59,15 @@ def test_models_are_brought_to_a_grid_of_their_own():
         grids.model(np.array([1.0, np.inf]))
 
 
-@given(st.integers(1, 300), st.integers(-400, 300), st.integers(0, 10**6))
-def test_compiled_models_have_the_same_bits(m, octave, seed):
-    x = np.random.default_rng(seed).normal(size=m) * 2.0**octave
-    out = np.empty(m)
-    put_on_grid(x, out)
-    assert np.array_equal(out, choose_grids(10, 1.0, 1.0).model(x))
+@given(st.integers(1, 300), st.integers(1, 4), st.integers(-400, 300), st.integers(0, 10**6))
+def test_compiled_models_have_the_same_bits(m, outputs, octave, seed):
+    x = np.random.default_rng(seed).normal(size=(outputs, m)) * 2.0**octave
+    out = np.empty(outputs * m)
+    assert put_on_grid(x.ravel(), m, out) == np.abs(x).max()
+    assert np.array_equal(out.reshape(outputs, m), choose_grids(10, 1.0, 1.0).model(x))
+    for wrong in (np.nan, np.inf, -np.inf):
+        x[0, 0] = wrong
+        assert put_on_grid(x.ravel(), m, out) == np.inf
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

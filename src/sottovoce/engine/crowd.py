@@ -14,7 +14,7 @@ from sottovoce.algorithm.method import State
 from sottovoce.engine.job import Job
 from sottovoce.engine.kernel import MATRIX
 from sottovoce.engine.kernel.arguments import BLOCK, Data, Model, Noise, Plan, Steps, make_scratch
-from sottovoce.engine.kernel.crowd import make_lanes, make_picked, run_alike, run_apart
+from sottovoce.engine.kernel.crowd import make_lanes, make_picked, make_rows, run_alike, run_apart
 from sottovoce.errors import SpecError
 from sottovoce.network.mixing import Gossip, Weights, linked
 from sottovoce.network.schedule import Compact
@@ -54,11 +54,13 @@ def run(
         W, mixes = _weights(weights, schedule.pattern)
         times = schedule.averaging.k if isinstance(schedule.averaging, Gossip) else 1
         links = W.starts.astype(np.int64), W.places.astype(np.int64), W.values.astype(np.float64), float(W.level)
-        one, sums = np.stack([state.z for state in states]), np.stack([state.total for state in states])
-        other, x, level = np.empty_like(one), np.zeros(m), np.zeros((R, m))
+        one, other, sums = make_rows((R, n, m)), make_rows((R, n, m)), np.stack([state.total for state in states])
+        for rows, state in zip(one, states, strict=True):
+            rows[:, :m] = state.z
+        x, level = np.zeros(m), np.zeros(one[:, 0].shape)
         given = data, links, mixes, times, model, steps, noise, scratch, lanes
         there = run_apart(*given, x, level, one, other, sums, before, start, stop)
-        z, total = list(one if there else other), list(sums)
+        z, total = [rows[:, :m].copy() for rows in (one if there else other)], list(sums)
     return [State(z[r], total[r], since.copy(), state.memory.copy()) for r, state in enumerate(states)]
 
 

@@ -9,6 +9,7 @@ Grids come from public numbers alone: the largest node's units, the clip and the
 their grid when they are first asked for, once, and kept in float32; a row over the bound is brought to it, by itself.
 """
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -39,6 +40,9 @@ WORTH = 1 << 24
 """Numbers of noise in a run from which on it pays to load the compiled noise."""
 READS = 1 << 29
 """Numbers of records in a run from which on it pays to load the compiled sums: seconds of matrix products."""
+LOADED = 1 << 25
+"""The same where an earlier run has loaded them."""
+COMPILED = "sottovoce.engine.kernel.exact"
 COPYING = 50
 """What it takes to copy a row out, in numbers."""
 COPIED = 1 << 31
@@ -191,13 +195,14 @@ class ExactSums:
         return clipped_sum(rows, model, shards.y, self.slope, mine, counts, shards.weights).ravel()
 
     def totals(self, nodes: IntArray, x: Array, records: Sequence[IntArray | None]) -> IntArray:
-        """Of several pairs (node, round); compiled, rows are read once."""
-        if not self.compiled or self.problem.outputs > 1 or self.shards.starts is not None:
+        """Of several pairs (node, round); compiled loops know no people, nor CSR of several outputs."""
+        several = self.problem.outputs > 1 and is_sparse(self.shards.X)
+        if not self.compiled or several or self.shards.starts is not None:
             return _each(self, nodes, x, records)
         from sottovoce.engine.kernel.exact import clipped_sums  # Numba takes long to load: only when used
 
         rows = self.rows
-        return clipped_sums(rows, self.shards, self.problem.loss, nodes, x, records)
+        return clipped_sums(rows, self.shards, self.problem.joint, nodes, x, records)
 
 
 def _bytes(X: Matrix) -> int:
@@ -275,7 +280,7 @@ def exact_sums(
     numbers = problem.shards.X.shape[1]
     if not isinstance(problem.shards.X, np.ndarray):
         numbers = problem.shards.X.nnz / max(1, problem.shards.X.shape[0])
-    compiled = reads * (numbers + COPYING) >= READS
+    compiled = reads * (numbers + COPYING) >= (LOADED if COMPILED in sys.modules else READS)
     return ExactSums(problem, release.clip, row_norm, intercept, largest, compiled)
 
 

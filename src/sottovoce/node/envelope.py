@@ -28,7 +28,7 @@ back. Should the system's bytes repeat, as in a copy of a virtual machine, then 
 and so equal envelopes. A letter that is sent again is sealed again: an envelope that comes twice is a replay.
 
 *What is signed.* Opening an envelope proves to its receiver who sealed it, at 3 µs for 16 kB, where signing and
-checking a signature takes 170. So single messages are not signed: a *voucher* signs a stretch of them on a link
+checking a signature takes 150. So single messages are not signed: a *voucher* signs a stretch of them on a link
 (`links.py`), and what a third party must believe (a promise to leave an edge out) is signed by itself.
 """
 
@@ -312,7 +312,7 @@ class Envelope:
 
     def seal(self, peer: int, topic: str, about: bytes, message: bytes, reply: bool = False) -> bytes:
         """A letter for one node: what goes with a message, and the message, which ends with its own checksum."""
-        pair, context = self._known(peer), _context(topic, reply)
+        pair, context = self._pairs.get(peer) or self._known(peer), _context(topic, reply)
         hedged = pair.nonces.copy()
         hedged.update(os.urandom(NONCE) + context + about + message[-CHECK:])
         nonce = hedged.digest()

@@ -23,9 +23,9 @@ itself, and stops for good. A claim without a proof stops nobody: it is refused.
 very process: each process has a *question*, some bytes of chance that it says in its hellos, and a hello in answer says
 them back. Else a relay could play back to an old copy what its peers once said to the folder, before it was copied.
 
-*Vouchers.* With the last message of every stretch of 64 on a link goes a signature of the hashes of all of them, and a
+*Vouchers.* With the last message of every stretch of 128 on a link goes a signature of the hashes of all of them, and a
 receiver takes the message in only if they are those that it got. So every message is signed for, with the sender's run
-key, at the cost of one signature for 64; receivers keep vouchers, and can show them to anybody.
+key, at the cost of one signature for 128; receivers keep vouchers, and can show them to anybody.
 """
 
 import json
@@ -33,15 +33,15 @@ import math
 import os
 import struct
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from hashlib import blake2b
+from hashlib import blake2b, sha256
 from threading import Condition, RLock
 from typing import Any
 
 from sottovoce._version import __version__
 from sottovoce.errors import NetworkError, OldCopy, SottovoceError, Stranger
-from sottovoce.node.envelope import INTRODUCES, LONGEST, OVERHEAD, SIGNATURE, Envelope
+from sottovoce.node.envelope import INTRODUCES, LONGEST, OVERHEAD, SIGNATURE, Envelope, joined
 from sottovoce.node.message import (
     CHECK,
     Code,
@@ -60,7 +60,7 @@ from sottovoce.node.store import Mark, Saved
 
 KEPT = 2
 """Messages on a link that a peer may still lack."""
-STRETCH = 64
+STRETCH = 128
 """Messages of a link that one voucher is for."""
 NOISE_TOLERANCE = 0.01  # σ comes from a search; processors may differ in its last digits
 MEETING = -1
@@ -149,14 +149,16 @@ class Links:
         self._latest = {j: run.step(mark.round, mark.part) for j, mark in saved.seen.items()}
         self._inbox: dict[int, dict[int, bytes]] = {j: {} for j in self.peers}
         self._notices: dict[int, set[int]] = {j: set() for j in self.peers}
-        self._unvouched = {j: dict(saved.unvouched.get(j, {})) for j in self.peers}
-        self._unkept: dict[tuple[int, int], str] = {}  # those of them that are not on the disk
+        kept = {j: saved.unvouched.get(j, {}) for j in self.peers}
+        self._unvouched = {j: {t: bytes.fromhex(digest) for t, digest in got.items()} for j, got in kept.items()}
+        self._unkept: dict[int, dict[int, bytes]] = {j: {} for j in self.peers}  # those that are not on the disk
         self._vouchers: list[tuple[int, int, bytes]] = []
         self._outbox: dict[int, bytes] = {}
         self._abouts: dict[int, bytes] = {}
-        self._own: dict[int, str] = {}  # round -> hash of what this node said lately
+        self._own: dict[int, bytes] = {}  # round -> hash of what this node said lately
         self._last: dict[int, list[int]] = {j: [] for j in self.peers}
         self._lacked: dict[int, int] = {}  # step -> how many peers may lack what this node said at it
+        self._stale: list[int] = []  # those that nobody can lack any more
         self._strangers: dict[int, Stranger] = {}
         self.question = os.urandom(QUESTION).hex()
         """What a hello must say back to count."""
@@ -177,22 +179,31 @@ class Links:
     def post(self, t: int, payload: bytes) -> None:
         """Hand a message out from now on; it is on the disk already."""
         with self._lock:
-            for old in self.stale(t):
-                del self._outbox[old], self._abouts[old], self._lacked[old]
+            if not self.run.at(t)[1]:
+                for old in self._stale:
+                    del self._outbox[old], self._abouts[old], self._lacked[old]
+                self._stale = []
             self._keep(t, payload)
 
     def _keep(self, t: int, payload: bytes) -> None:
         """Hold a message for those who may lack it, each until two later ones of its link are held."""
-        whom, digest = self._whom.get(t, ()), payload[-CHECK:].hex()
+        whom, digest, lacked = self._whom.get(t, ()), payload[-CHECK:], self._lacked
         for peer in whom:
             last = self._last[peer]
             last.append(t)
             if len(last) > KEPT:
-                self._lacked[last.pop(0)] -= 1
-        self._lacked[t] = len(whom)
-        self._outbox[t], self._own[t], self._said = payload, digest, max(t, self._said)
+                old = last.pop(0)
+                lacked[old] -= 1
+                if not lacked[old]:
+                    self._stale.append(old)
+        lacked[t] = len(whom)
+        if not whom:
+            self._stale.append(t)
+        self._outbox[t], self._own[t] = payload, digest
+        if t > self._said:
+            self._said = t
         proof = self._proving.copy()
-        proof.update(f"{t} {digest}".encode())
+        proof.update(f"{t} {digest.hex()}".encode())
         self._abouts[t] = _ABOUT.pack(proof.digest(), 0)
         if len(self._own) > 2 * STRETCH:
             del self._own[next(iter(self._own))]  # the ledger has it
@@ -200,7 +211,7 @@ class Links:
     def stale(self, t: int) -> list[int]:
         """Which kept messages no peer can lack any more; they go with the release of a step."""
         with self._lock:
-            return [] if self.run.at(t)[1] else [step for step, peers in self._lacked.items() if not peers]
+            return [] if self.run.at(t)[1] else list(self._stale)
 
     def hello(self, peer: int) -> bytes:
         """Who this node is, what it saw from the peer, and what the peer may lack."""
@@ -258,12 +269,13 @@ class Links:
         return about[:PROOF] + len(voucher).to_bytes(2, "little") + voucher
 
     def _voucher(self, peer: int, stretch: list[int]) -> bytes:
-        found = (self._own.get(r) or self._released(r) or _NEVER for r in stretch)
-        hashes = bytes.fromhex("".join(found))
+        own, kept = self._own.get, self._released
+        hashes = b"".join([own(r) or bytes.fromhex(kept(r) or _NEVER) for r in stretch])
         return self.envelope.sign(*self._vouched(self.run.nodes[peer], stretch, hashes)) + hashes
 
-    def _vouched(self, receiver: str, stretch: list[int], hashes: bytes) -> tuple[bytes | str | int, ...]:
-        return "voucher", receiver, json.dumps([self._shape, stretch]), hashes
+    def _vouched(self, receiver: str, stretch: Sequence[int], hashes: bytes) -> tuple[bytes | str | int, ...]:
+        what = sha256(joined(_packed(self._shape), _packed(stretch), hashes))
+        return "voucher", receiver, what.digest()
 
     # -- what others say --
 
@@ -377,10 +389,9 @@ class Links:
 
     def _take(self, peer: int, letter: bytes) -> int:
         """One letter: what goes with a message, and the message."""
-        try:
-            proof, length = _ABOUT.unpack_from(letter)
-        except struct.error:
-            raise Refused(Code.FORMAT, f"node {peer} sent a letter without a message; refused") from None
+        if len(letter) < _ABOUT.size:
+            raise Refused(Code.FORMAT, f"node {peer} sent a letter without a message; refused")
+        proof, length = _ABOUT.unpack_from(letter)
         start = _ABOUT.size + length
         voucher, payload = letter[_ABOUT.size : start] if length else b"", letter[start:]
         t = round_of(payload)
@@ -406,43 +417,42 @@ class Links:
             self._notices[peer].add(t)
 
     def _take_message(self, peer: int, t: int, payload: bytes, proof: bytes, voucher: bytes) -> None:
-        run, name, when = self.run, self.run.nodes[peer], self.run.when
-        spoken = t in self._whence[peer]
+        run, when, spoken = self.run, self.run.when, t in self._whence[peer]
         bound = run.bound(peer, t) if spoken else math.inf
-        digest = expect(payload, Header(self._mark, t, peer), self._shape, bound, when).digest.hex()
+        digest = expect(payload, Header(self._mark, t, peer), self._shape, bound, when)
         if not spoken:
-            raise Refused(
-                Code.ROUND, f"node '{name}' sent a message for {when(t)}, in which the two do not speak; refused"
-            )
-        steps, mine, box, latest = self.hears[peer], self.peers[peer], self._inbox[peer], self._latest.get(peer, 0)
-        if (latest == t and self._seen[peer].message != digest) or self._unvouched[peer].get(t, digest) != digest:
+            raise self._untimely(peer, f"a message for {when(t)}, in which the two do not speak")
+        box, latest, got = self._inbox[peer], self._latest.get(peer, 0), self._unvouched[peer]
+        if (t == latest and self._seen[peer].message != digest.hex()) or got.get(t, digest) != digest:
+            name = run.nodes[peer]
             raise Refused(Code.SECOND, f"node '{name}' sent a second, different message for {when(t)}; refused")
         if t <= self._mixed or t in box:
             return  # a duplicate of what was mixed or waits to be
+        steps, mine = self.hears[peer], self.peers[peer]
         due = steps[bisect_right(steps, max(self._mixed, *box) if box else self._mixed)]
         if t != due:
-            raise Refused(Code.ROUND, f"node '{name}' sent {when(t)} before {when(due)}; refused")
+            raise self._untimely(peer, f"{when(t)} before {when(due)}")
         before = bisect_left(mine, t)
         if before and mine[before - 1] > self._said:
-            needed = when(mine[before - 1])
-            raise Refused(Code.ROUND, f"node '{name}' sent {when(t)}, which needs this node's of {needed}; refused")
-        self._check_voucher(peer, t, digest, voucher)
+            raise self._untimely(peer, f"{when(t)}, which needs this node's of {when(mine[before - 1])}")
+        if voucher or t in self._signed[peer]:
+            self._check_voucher(peer, t, digest, voucher)
+        else:
+            got[t] = self._unkept[peer][t] = digest
         box[t] = payload
         if t > latest:
             at, part = run.at(t)
-            self._seen[peer], self._latest[peer] = Mark(at, digest, proof.hex(), part), t
+            self._seen[peer], self._latest[peer] = Mark(at, digest.hex(), proof.hex(), part), t
 
-    def _check_voucher(self, peer: int, t: int, digest: str, voucher: bytes) -> None:
+    def _untimely(self, peer: int, what: str) -> Refused:
+        return Refused(Code.ROUND, f"node '{self.run.nodes[peer]}' sent {what}; refused")
+
+    def _check_voucher(self, peer: int, t: int, digest: bytes, voucher: bytes) -> None:
         """Every stretch is signed for, and what is signed is what came."""
-        stretch, got = self._signed[peer].get(t, []), self._unvouched[peer]
-        if not stretch and not voucher:
-            got[t] = self._unkept[peer, t] = digest
-            return
-        hashes, signature = voucher[SIGNATURE:], voucher[:SIGNATURE]
-        text, came = hashes.hex(), got | {t: digest}
-        places = {r: text[2 * CHECK * i : 2 * CHECK * (i + 1)] for i, r in enumerate(stretch) if r not in came}
-        said = "".join([came.get(r) or places[r] for r in stretch])  # what was skipped did not come
-        right = len(hashes) == CHECK * len(stretch) > 0 and said == text
+        stretch, signature, hashes = self._signed[peer].get(t, ()), voucher[:SIGNATURE], voucher[SIGNATURE:]
+        came = self._unvouched[peer] | {t: digest}
+        said = [came.get(r) or hashes[CHECK * i : CHECK * (i + 1)] for i, r in enumerate(stretch)]  # or it was skipped
+        right = len(hashes) == CHECK * len(stretch) > 0 and b"".join(said) == hashes
         mine = self._vouched(self.run.nodes[self.me], stretch, hashes)
         if not right or not self.envelope.verify(peer, signature, *mine):
             raise Refused(
@@ -450,8 +460,7 @@ class Links:
                 f"node '{self.run.nodes[peer]}' does not sign for what it sent up to {self.run.when(t)}; it is refused,"
                 " and its message not used",
             )
-        self._unvouched[peer] = {}
-        self._unkept = {at: what for at, what in self._unkept.items() if at[0] != peer}
+        self._unvouched[peer], self._unkept[peer] = {}, {}
         self._vouchers.append((peer, t, voucher))
 
     def _welcome(self, peer: int, value: Any, attached: tuple[bytes, ...]) -> None:
@@ -516,13 +525,13 @@ class Links:
     # -- the exchange --
 
     def heard(self, t: int, peer: int) -> bytes | None:
-        """The peer's message of a step, if it is here; an error if this node must stop."""
-        with self._lock:
-            if self._failure is not None or peer in self._strangers:
-                raise self._failure or self._strangers[peer]
-            if t == MEETING:
-                return _HERE if self.envelope.knows(peer) else None
-            return self._inbox[peer].get(t) or (_HERE if t in self._notices[peer] else None)
+        """The peer's message of a step, if it is here; an error if this node must stop. Single looks: no lock."""
+        error = self._failure or self._strangers.get(peer)
+        if error is not None:
+            raise error
+        if t == MEETING:
+            return _HERE if self.envelope.knows(peer) else None
+        return self._inbox[peer].get(t) or (_HERE if t in self._notices[peer] else None)
 
     def wait(self, seconds: float) -> None:
         """Until something changes, at most so long."""
@@ -549,7 +558,8 @@ class Links:
         """All messages up to a step are mixed and can be forgotten; at the end, once they are on the disk."""
         with self._lock:
             self._mixed = t
-            self._said = max(t, self._said)
+            if t > self._said:
+                self._said = t
             for box in self._inbox.values():
                 if box:
                     for old in [r for r in box if r <= t]:
@@ -570,7 +580,9 @@ class Links:
     def unvouched(self) -> list[tuple[int, int, str]]:
         """(peer, step, hash) of what came since this was last asked and is not signed for yet."""
         with self._lock:
-            found, self._unkept = [(*at, digest) for at, digest in self._unkept.items()], {}
+            found = [(peer, t, digest.hex()) for peer, got in self._unkept.items() for t, digest in got.items()]
+            for got in self._unkept.values():
+                got.clear()
             return found
 
 
@@ -578,6 +590,10 @@ def _stretches(steps: list[int]) -> dict[int, list[int]]:
     """The steps of one direction by the vouchers that are for them, each by its last one, with which it comes."""
     found = [steps[first : first + STRETCH] for first in range(0, len(steps), STRETCH)]
     return {stretch[-1]: stretch for stretch in found}
+
+
+def _packed(numbers: Sequence[int]) -> bytes:
+    return struct.pack(f"<{len(numbers)}Q", *numbers)
 
 
 def _about_size(letter: bytes) -> int:

@@ -32,13 +32,14 @@ MAGIC = b"svoc"
 VERSION = 1
 CHECK = 32
 RUN = 16  # bytes of the run's digest that go into every message
-FLOATS = np.dtype("<f8")
+FLOATS, BYTES = np.dtype("<f8"), np.dtype("|u1")
 DTYPES = ("<f8", "|u1")
 DIMENSIONS = 4
 ATTACHED = 64
 """Messages that may be attached to a notice."""
 _HEAD = struct.Struct("<4sH4sHIQ16s")
-_ROUND = 16  # where the round stands
+_KIND = struct.Struct("<4sH")
+_DTYPE, _ROUND = 6, 16  # where dtype and dimensions stand, and the round
 _LENGTHS = [struct.Struct(f"<{ndim}Q") for ndim in range(DIMENSIONS + 1)]
 
 
@@ -104,9 +105,11 @@ def pack(header: Header, array: NDArray[Any]) -> bytes:
     (104, array([[1., 2.]]))
     """
     before, after, dtype = _around(header.run, header.sender, array.dtype, array.shape)
-    body = array if dtype is array.dtype else array.astype(dtype)
-    whole = b"".join((before, header.round.to_bytes(8, "little"), after, np.ascontiguousarray(body).data))
-    return whole + sha256(whole).digest()
+    head = before + header.round.to_bytes(8, "little") + after
+    body = np.ascontiguousarray(array if dtype is array.dtype else array.astype(dtype)).data
+    digest = sha256(head)
+    digest.update(body)
+    return b"".join((head, body, digest.digest()))
 
 
 @lru_cache(maxsize=1024)
@@ -171,10 +174,9 @@ def _checksum(payload: bytes) -> bytes:
 
 def array_of(payload: bytes) -> NDArray[Any]:
     """The array of a message that is known to be whole; no copy."""
-    _, _, kind, ndim, _, _, _ = _HEAD.unpack_from(payload)
-    start, dtype = _HEAD.size + 8 * ndim, FLOATS if kind == b"<f8\0" else np.dtype(np.uint8)
-    count = (len(payload) - start - CHECK) // dtype.itemsize
-    return np.frombuffer(payload, dtype, count, start).reshape(_LENGTHS[ndim].unpack_from(payload, _HEAD.size))
+    kind, ndim = _KIND.unpack_from(payload, _DTYPE)
+    shape = _LENGTHS[ndim].unpack_from(payload, _HEAD.size)
+    return np.ndarray(shape, FLOATS if kind == b"<f8\0" else BYTES, payload, _HEAD.size + 8 * ndim)
 
 
 def round_of(payload: bytes) -> int:
@@ -252,21 +254,27 @@ def expect(
     shape: tuple[int, ...],
     bound: float = math.inf,
     when: Callable[[int], str] = "round {}".format,
-) -> Message:
-    """A message of numbers that is whole and exactly what is expected; anything else is refused with the reason.
+) -> bytes:
+    """The checksum of a message of numbers that is exactly what is expected; anything else is refused with the reason.
 
     What begins as it must, byte for byte, need not be taken apart: then only checksum and numbers are looked at.
     """
-    before, after, _ = _around(expected.run, expected.sender, FLOATS, shape)
+    before, after, size, count = _numbers(expected.run, expected.sender, shape)
     head = before + expected.round.to_bytes(8, "little") + after
-    if len(payload) == size_of(shape) and payload.startswith(head):
+    if len(payload) == size and payload.startswith(head):
         digest = _checksum(payload)
-        array = np.frombuffer(payload, FLOATS, math.prod(shape), len(head)).reshape(shape)
-        _refuse_unless_within(expected, array, bound, when)
-        return Message(expected, array, digest)
+        _refuse_unless_within(expected, np.frombuffer(payload, FLOATS, count, len(head)), bound, when)
+        return digest
     message = read(payload)
     check(message, expected, shape, bound=bound, when=when)
-    return message
+    return message.digest
+
+
+@lru_cache(maxsize=1024)
+def _numbers(run: bytes, sender: int, shape: tuple[int, ...]) -> tuple[bytes, bytes, int, int]:
+    """What stands around the round in a message of numbers, how many bytes it has, and how many numbers."""
+    before, after, _ = _around(run, sender, FLOATS, shape)
+    return before, after, size_of(shape), math.prod(shape)
 
 
 def unpack(payload: bytes, expected: Header, shape: tuple[int, ...]) -> NDArray[Any]:
@@ -279,7 +287,8 @@ def unpack(payload: bytes, expected: Header, shape: tuple[int, ...]) -> NDArray[
     ...
     sottovoce.node.message.Refused: node 2 sent round 6 where round 7 is expected
     """
-    return expect(payload, expected, shape).array
+    expect(payload, expected, shape)
+    return array_of(payload)
 
 
 def pack_text(header: Header, value: Any, attached: tuple[bytes, ...] = ()) -> bytes:

@@ -15,8 +15,10 @@ nodes know each other by the keys in the run file, or trust on first use. Across
 node's folder stands.
 """
 
+import os
 import time
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
@@ -151,6 +153,7 @@ class NodeTransport(ABC):
 class Stopwatch:
     """Seconds of waiting, not counting what this process slept through while it was stopped."""
 
+    __slots__ = ("_last", "_waited")
     LONGEST = 10 * LOOK  # no look at the clock comes later than this, unless the process was stopped
 
     def __init__(self) -> None:
@@ -191,13 +194,16 @@ class RequestTransport(NodeTransport):
 
 
 TAG = 7
-HELD = 32  # messages that may be on their way before it is looked whether some have left
+HELD = 32  # messages that may be on their way behind one that has not left before it is looked which of them have
 SPIN = 0.001  # seconds of polling before a waiting rank begins to sleep, so that many ranks can share a core
 NAP = 0.0002
+AT_ONCE = 32768
+"""Bytes that ranks of one machine hand over in one step; longer messages are asked for by their receiver first."""
 
 
 def world() -> Any:
     """The communicator of all ranks."""
+    os.environ.setdefault("OMPI_MCA_btl_sm_eager_limit", str(AT_ONCE))  # Open MPI reads it when it starts
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
@@ -216,9 +222,8 @@ class MpiTransport(NodeTransport):
         from mpi4py import MPI
 
         super().__init__(links, skips)
-        self._mpi, self._comm = MPI, comm
-        self._status = MPI.Status()
-        self._sending: list[tuple[Any, bytes]] = []
+        self._comm, self._status, self._anybody, self._bytes = comm, MPI.Status(), MPI.ANY_SOURCE, MPI.BYTE
+        self._sending: deque[tuple[Any, bytes]] = deque()
         self._buffer = memoryview(bytearray(links.limit))  # the links keep nothing of it
         self._introduced: set[int] = set()
 
@@ -227,9 +232,8 @@ class MpiTransport(NodeTransport):
         data = self.links.sealed(peer, payload)
         if data is self.links.envelope.introduction:
             self._introduced.add(peer)
+        self._let_go()
         self._sending.append((self._comm.Isend(data, peer, TAG), data))
-        if len(self._sending) > HELD:
-            self._sending = [(r, p) for r, p in self._sending if not r.Test()]
 
     def wait(self, seconds: float) -> None:
         """Take in whatever has come, from whomever; polling also moves this rank's own sends along."""
@@ -245,13 +249,21 @@ class MpiTransport(NodeTransport):
         """Wait until every message has left; their receivers have said that they are done, so it is a moment."""
         while self._sending:
             self._receive()
-            self._sending = [(r, p) for r, p in self._sending if not r.Test()]
+            self._let_go(held=0)
+
+    def _let_go(self, held: int = HELD) -> None:
+        """Forget what has left: the oldest first, and where one waits, those behind it once they are many."""
+        while self._sending and self._sending[0][0].Test():
+            self._sending.popleft()
+        if len(self._sending) > held:
+            self._sending = deque((request, data) for request, data in self._sending if not request.Test())
 
     def _receive(self) -> bool:
-        message = self._comm.Improbe(self._mpi.ANY_SOURCE, TAG, self._status)
+        status = self._status
+        message = self._comm.Improbe(self._anybody, TAG, status)
         if message is None:
             return False
-        size, peer = self._status.Get_count(self._mpi.BYTE), self._status.Get_source()
+        size, peer = status.Get_count(self._bytes), status.Get_source()
         if size > self.links.limit:  # it can't be left where it is, and nothing honest is so long
             self.links.fail(
                 NetworkError(f"rank {peer} sent {size} bytes, and {self.links.limit} are the most; stopped")
@@ -259,12 +271,12 @@ class MpiTransport(NodeTransport):
             return True
         data = self._buffer[:size]
         message.Recv(data)
-        with suppress(NetworkError):  # the links keep the reason; whoever waits goes on waiting
+        try:
             t = self.links.deliver(peer, data)
-            if t > 0:
-                return True
             if t == MEETING and peer not in self._introduced:
                 self.send(peer, self.links.envelope.introduction)  # known here from before, and not yet there
             elif t == 0 and self.links.owes_hello(peer):
                 self.send(peer, self.links.hello(peer))
+        except NetworkError:
+            pass  # the links keep the reason; whoever waits goes on waiting
         return True

@@ -46,7 +46,8 @@ function element(name, attributes, text) {
 }
 
 function draw(found) {
-  const svg = at("curve"), left = 46, right = 630, top = 12, bottom = 212;
+  const svg = at("curve"), narrow = window.innerWidth <= 760;  // letters are larger there, as the style says
+  const [left, right, top, bottom, below] = narrow ? [64, 616, 14, 190, 28] : [46, 630, 12, 212, 18];
   const most = Math.max(0.02, ...found.curve.map((p) => Math.min(p[3], 0.5)));
   const ends = [Math.log(found.curve[0][0]), Math.log(found.curve[found.curve.length - 1][0])];
   const x = (e) => left + (Math.log(e) - ends[0]) / (ends[1] - ends[0]) * (right - left);
@@ -56,8 +57,8 @@ function draw(found) {
     svg.append(element("line", {class: "grid", x1: left, x2: right, y1: y(share * most), y2: y(share * most)}));
     svg.append(element("text", {x: left - 6, y: y(share * most) + 4, "text-anchor": "end"}, number(100 * share * most)));
   }
-  for (const [e] of found.curve) svg.append(element("text", {x: x(e), y: bottom + 18, "text-anchor": "middle"}, String(e)));
-  svg.append(element("text", {x: (left + right) / 2, y: bottom + 35, "text-anchor": "middle"}, "ε"));
+  for (const [e] of found.curve) svg.append(element("text", {x: x(e), y: bottom + below, "text-anchor": "middle"}, String(e)));
+  svg.append(element("text", {x: (left + right) / 2, y: bottom + 2 * below, "text-anchor": "middle"}, "ε"));
   const up = found.curve.map((p) => `${x(p[0])},${y(p[3])}`), down = found.curve.map((p) => `${x(p[0])},${y(p[2])}`).reverse();
   svg.append(element("polygon", {class: "band", points: up.concat(down).join(" ")}));
   svg.append(element("polyline", {class: "curve", points: found.curve.map((p) => `${x(p[0])},${y(p[1])}`).join(" ")}));

@@ -102,9 +102,9 @@ class Question:
         trust = self.trust if self.trust.isdigit() else repr(self.trust)
         return (
             "from sottovoce import PrivateClassifier\n\n"
-            f"model = PrivateClassifier(epsilon={self.epsilon:g}, delta={self.delta:g}, trust={trust}, "
-            "row_norm=1.0, classes=[False, True])\n"
-            "model.fit(X, y, nodes=owners)      # rows of length 1 at most: see PublicScaler and schemas\n"
+            f"model = PrivateClassifier(epsilon={self.epsilon:g}, delta={self.delta:g}, trust={trust},\n"
+            "                          row_norm=1.0, classes=[False, True])\n"
+            "model.fit(X, y, nodes=owners)  # rows of length 1 at most: see PublicScaler\n"
             "print(model.privacy_.paragraph())"
         )
 

@@ -39,7 +39,7 @@ def frame(agreement: Agreement) -> dict[str, Any]:
         "digest": agreement.run.digest,
         "records": {site.name: site.records for site in agreement.sites},
         "verdict": promised.verdict(),
-        "paragraph": promised.paragraph(),
+        "paragraph": promised.paragraph().removeprefix(promised.verdict()).strip(),
         "epsilon": promised.epsilon,
         "delta": promised.delta,
         "terms": f"δ = {promised.delta:g}, against '{promised.adversary}'",

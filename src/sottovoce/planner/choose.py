@@ -57,7 +57,7 @@ class Facts:
     lost : the share of releases that will never appear, a public guess; what pairs share with them stays uncancelled
     sparse : whether records are stored sparse; they stay so, which they would not with their mean taken off
     free : what of 'loss' (a hinge) and 'penalty' (l2), of two classes, the planner may choose better than it is told
-    rarest : the share of the rarest class in the weight of all records, by a public prior; None where there is none
+    rarest : the share of the rarest class among records or in their weight, by a public prior; None without one
     """
 
     sizes: tuple[int, ...]
@@ -205,7 +205,8 @@ FAINTEST = 0.5
 of wide data half of one cost a point of accuracy on rcv1 at ε = 0.2: in texts many words say a little each."""
 RARE = 0.1
 """Share of a class that is rare. Of the problems of the fit, those with 7 % positives are ordered better by a logistic
-loss beside noise (AUC +0.1 to +0.8 points, as accurate), those with 25 % are not."""
+loss beside noise (AUC +0.1 to +0.8 points, as accurate), those with 25 % are not. So are classes that are balanced by
+weights: covtype with 1 % positives +0.9 points of AUC and +1.8 of balanced accuracy, a rare topic of rcv1 the same."""
 STRONG = 0.1
 """Share of the shrinkage 1/τ that is given to h as μ; the rest is γ. Which of the two hardly matters."""
 WORK = 5e9
@@ -334,7 +335,7 @@ def _with_loss(facts: Facts, given: dict[str, Any]) -> Facts:
 
 
 def is_rare(facts: Facts) -> bool:
-    """Whether a public prior says that one of two classes has few records, or little weight."""
+    """Whether a public prior says that one class has few of the records, or little of their weight."""
     return facts.rarest is not None and facts.rarest <= RARE
 
 

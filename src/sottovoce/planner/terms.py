@@ -141,8 +141,13 @@ class Weighing:
 
     @property
     def rarest(self) -> float | None:
-        """The least of them."""
-        return None if self.shares is None else float(np.min(self.shares))
+        """The share of the rarest class, among the records or in their weight, whichever is less; None without a prior.
+
+        Weights that balance classes make none of them less rare: what is known of it comes from as few records.
+        """
+        if self.prior is None or self.shares is None:
+            return None
+        return float(min(np.min(self.prior), np.min(self.shares)))
 
     def of_classes(self, numbers: Any) -> Array | None:
         """What records of these class numbers count, at most 1; None where all count the same."""

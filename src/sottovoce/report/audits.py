@@ -32,7 +32,7 @@ def audited(told: Mapping[str, Any], title: str = "Attacked") -> Section:
     """A section about an audit, from `Audit.to_dict`."""
     text = (
         "The run was attacked by somebody who chooses all records, knows all but one, and sees what the adversary "
-        f"sees. {told['verdict']}. The attack was the score '{told['score']}'; it was chosen on other runs than those "
+        f"sees: {told['verdict']}. The attack was the score '{told['score']}'; it was chosen on other runs than those "
         "that count."
     )
     return Section(title, (tag("p", text), *shown(picture(told)), tag("ul", *(tag("li", n) for n in told["notes"]))))

@@ -28,7 +28,7 @@ from sottovoce.report.guarantee import (
 from sottovoce.report.history import curves
 from sottovoce.report.model import weights
 from sottovoce.report.settings import Setting, settings_of
-from sottovoce.report.tables import compared, evaluated, what_was_run
+from sottovoce.report.tables import FIGURES, compared, evaluated, what_was_run
 from sottovoce.run.result import History, Result, write_atomically
 
 __all__ = ["write"]
@@ -109,7 +109,7 @@ def _one(
     return page(
         heading,
         [s for s in sections if s is not None],
-        [_subtitle(setting), verdict(setting.statement, verified), _tiles(setting)],
+        [_subtitle(setting), verdict(setting.statement, verified), _tiles(setting, evaluation)],
     )
 
 
@@ -162,7 +162,7 @@ def _subtitle(setting: Setting) -> Element:
     return tag("p", _sizes([setting]) + seeds + (f"; run on {date}" if date else ""), class_="subtitle")
 
 
-def _tiles(setting: Setting) -> Element:
+def _tiles(setting: Setting, evaluation: Mapping[str, Any] | None) -> Element:
     """The figures that a reader looks for first."""
     said = setting.statement
     what = f"{said.kind}: ε" if said.kind else "true ε"
@@ -179,7 +179,27 @@ def _tiles(setting: Setting) -> Element:
                 f"{kind} {setting.score} of the mean model (not private)",
             ),
         ]
+    else:
+        tiles += _public_tiles(setting, evaluation)
     return tag("div", *(tag("div", tag("b", value), tag("span", text)) for value, text in tiles), class_="tiles")
+
+
+def _public_tiles(setting: Setting, evaluation: Mapping[str, Any] | None) -> list[tuple[str, str]]:
+    """Of a run that nobody looked at: public numbers, and what was let out."""
+    said, public = setting.statement, setting.first.public
+    tiles = []
+    if said.private:
+        alarm = "of cases are noticed at most, by whoever raises a false alarm once in a hundred times"
+        tiles.append((f"{100 * said.risk(0.01):.2g} %", alarm))
+    tiles.append((f"{max(group.event.rounds for group in said.groups):,}", "releases of the node that spoke most"))
+    figures = {} if evaluation is None else evaluation["figures"]
+    score = next((name for name in ("accuracy", "r2") if name in figures), None)
+    if score is None:
+        tiles.append((f"{sum(public['records']):,}", f"records of {public['n']:,} nodes"))
+    else:
+        words = f"{FIGURES.get(score, score)} on held-out records, noise included"
+        tiles.append((f"{float(figures[score]['value']):.4f}", words))
+    return tiles
 
 
 def _verdict_of_all(settings: Sequence[Setting], verified: bool) -> Element:

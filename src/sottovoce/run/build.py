@@ -251,9 +251,7 @@ def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None, secure
         bounds = longest, spec.problem.intercept, int(shards.sizes.max())
         sums = exact_sums(problem, release, *bounds, reads=float(spoken @ batches))
         drawn = int(schedule.starts[-1]) * numbers
-        draws = SecureDraws(
-            release, sums, keys, shards.sizes, numbers, compiled=drawn >= WORTH or getattr(sums, "compiled", False)
-        )
+        draws = SecureDraws(release, sums, keys, shards.sizes, numbers, compiled=drawn >= WORTH or sums.compiled)
     job = Job(problem, method, schedule, release, draws)
     mapped = (shape, origin) if shape is not None else ()
     return Prepared(spec, job, public, tuple(claims), streams.seeded, *mapped)

@@ -194,8 +194,10 @@ def truncated(slope, cap, inverse):
 
 
 @exact
-def put_on_grid(x, out):
-    """A model of one output on its own grid, as `Grids.model`; gives its largest weight, ∞ where one is no number.
+def put_on_grid(x, columns, out):
+    """A model, flat, of one output or several, on its own grid as `Grids.model`; gives its largest weight.
+
+    That is ∞ where one is no number; then nothing is done.
 
     Sizes are compared by their bits, as whole numbers, of which a processor takes many at a time.
     """
@@ -204,7 +206,7 @@ def put_on_grid(x, out):
         bits = max(bits, i64(f64(x[j]).view(i64) & i64(SIZE)))
     if bits >= i64(INFINITE):
         return math.inf
-    while (1 << (2 * half)) < len(x):
+    while (1 << (2 * half)) < columns:
         half += 1
     largest = i64(bits).view(f64)
     octave = max(math.frexp(largest)[1] + half - MODEL_BITS, TINIEST)

@@ -23,11 +23,13 @@ from sottovoce.engine.kernel.data import add_row, clipped_slope, joint_sum, marg
 from sottovoce.engine.kernel.draws import ALL, _direction, _radius, draw_records, pair_key, put, threefry
 from sottovoce.engine.kernel.rounds import _fingerprint
 from sottovoce.engine.kernel.steps import add_scaled, ball_weight, primal, shifted, shrink, square_norm
-from sottovoce.engine.kernel.vectors import add_rows, dot
+from sottovoce.engine.kernel.vectors import add_rows, add_times, dot
 from sottovoce.engine.kernel.wake import _round_by_round, catch_up
 from sottovoce.streams import TAIL
 
 u32, f32 = np.uint32, np.float32
+LINE = 8
+"""Numbers in a line of memory."""
 
 
 @fast
@@ -138,15 +140,21 @@ def _draw(noise, t, first, last, low, chunk, lanes):
 @compiled
 def _add_noise(row, loud, normals, at, low, chunk, half):
     """Add loud·ν at counters low … to a row, whose second half has the sines."""
-    add_scaled(row[low : low + chunk], loud, normals[0, at : at + chunk])
-    end = max(half + low, min(half + low + chunk, len(row)))
-    add_scaled(row[half + low : end], loud, normals[1, at : at + chunk])
+    add_times(row[low:], loud, normals[0, at : at + chunk])
+    add_times(row[half + low :], loud, normals[1, at : at + min(chunk, len(row) - half - low)])
 
 
 @folded
 def _simple(data, model):
     """Whether a record is a row with one slope."""
     return model.outputs == 1 and len(data.starts) == 0
+
+
+@folded
+def _dense_margin(data, row, x):
+    """⟨c, x⟩."""
+    u = dot(data.X[row], x)
+    return u + data.intercept * x[len(x) - 1] if data.intercept != 0.0 else u
 
 
 @compiled
@@ -172,23 +180,17 @@ def _pull(data, model, noise, t, i, r, factor, x, g, scratch):
     every = count == ALL
     for e in range(q if every else count):
         row = row_at(data, i, e if every else scratch.records[e])
-        u = margin(data, row, x)
+        u = margin(data, row, x) if data.sparse else _dense_margin(data, row, x)
         found = clipped_slope(
             model.loss, model.parameter, u, data.y[row], data.norms[row], model.clip[r], weight_of(data, row)
         )
         if found != 0.0:
-            pull = factor * found
-            if data.sparse or data.intercept != 0.0:
-                add_row(data, row, pull, g)
-            else:
-                add_scaled(g, pull, data.X[row])
-
-
-@folded
-def _dense_margin(data, row, x):
-    """⟨c, x⟩."""
-    u = dot(data.X[row], x)
-    return u + data.intercept * x[len(x) - 1] if data.intercept != 0.0 else u
+            if data.sparse:
+                add_row(data, row, factor * found, g)
+                continue
+            add_times(g, factor * found, data.X[row])
+            if data.intercept != 0.0:
+                g[len(g) - 1] += factor * found * data.intercept
 
 
 @compiled
@@ -321,8 +323,7 @@ def _gather(links, mixes, sums, s, i, row):
             row[j] = level * sums[j]
     else:
         row[:] = 0.0
-    for e in range(starts[i], starts[i + 1]):
-        add_scaled(row, values[e], s[places[e]])
+    add_rows(row, values[starts[i] : starts[i + 1]], places[starts[i] : starts[i + 1]], s)
 
 
 @compiled
@@ -352,19 +353,22 @@ def _apart(sources: int):
     def run_apart(
         data, links, mixes, times, model, steps, noise, scratch, lanes, x, sums, s, other, total, before, start, stop
     ):
-        """Rounds start … stop of nodes that hold rows s (R, n, m); gives whether they end in `s`, else in `other`.
+        """Rounds start … stop of nodes that hold rows s (R, n, width); gives whether they end in `s`, else in `other`.
+
+        A row is as wide as lines of memory are, so that neighbours' rows are read in as few of them as can be: beyond
+        its m numbers it holds zeros.
 
         Parameters
         ----------
         links : W, as `network.wide.Wide` has it: starts, places, values, level
         mixes : (T,) whether messages are sent in a round
         times : how often they are mixed
-        x, sums : working memory, (m,) and (R, m)
+        x, sums : working memory, (m,) and (R, width)
         before : up to which round running sums are complete, in all rows
         """
         if sources < 0:
             return True
-        R, n, m = s.shape
+        R, n, m = total.shape
         half, here = (m + 1) // 2, True
         chunk, group = _chunk(half)
         for t in range(start, stop + 1):
@@ -379,11 +383,11 @@ def _apart(sources: int):
                 last = min(first + group, n)
                 for i in range(first, last):
                     for r in range(R):
-                        row, push = other[r, i], steps.push[steps.which[r], t - 1] * noise.scale[r, i]
-                        _gather(links, now, sums[r], s[r], i, row)
+                        row, push = other[r, i][:m], steps.push[steps.which[r], t - 1] * noise.scale[r, i]
+                        _gather(links, now, sums[r], s[r], i, other[r, i])
                         if fused and model.descent:
                             shrink(model, True, r, -steps.push[steps.which[r], t - 2], row)
-                        held = s[r, i] if model.after else row
+                        held = s[r, i][:m] if model.after else row
                         _stand(model, steps, t, before, r, held, total[r, i], x, scratch)
                         if model.curvature != 0.0:
                             add_scaled(row, -push * model.curvature, x)
@@ -395,17 +399,17 @@ def _apart(sources: int):
                         for r in range(R):
                             loud = steps.push[steps.which[r], t - 1] * noise.scale[r, i] * noise.sigma[r, i]
                             if loud != 0.0:
-                                _add_noise(other[r, i], loud, lanes[2], (i - first) * size, low, size, half)
+                                _add_noise(other[r, i][:m], loud, lanes[2], (i - first) * size, low, size, half)
                 for i in range(first, last if model.after else first):
                     for r in range(R):
-                        shrink(model, True, r, -steps.push[steps.which[r], t - 1], other[r, i])
+                        shrink(model, True, r, -steps.push[steps.which[r], t - 1], other[r, i][:m])
             s, other, here, before = other, s, not here, t
         if not model.after:
             s, other = _mix_all(links, mixes[stop - 1], times, sums[0], s, other)
             here = here if not mixes[stop - 1] or times % 2 == 0 else not here
             for i in range(n if model.descent else 0):
                 for r in range(R):
-                    shrink(model, True, r, -steps.push[steps.which[r], stop - 1], s[r, i])
+                    shrink(model, True, r, -steps.push[steps.which[r], stop - 1], s[r, i][:m])
         return here
 
     return run_apart
@@ -420,6 +424,15 @@ def make_lanes() -> tuple[NDArray[Any], ...]:
     keys = np.zeros((4, BLOCK), u32)
     keys[3] = np.arange(BLOCK)
     return keys, np.zeros((2, BLOCK), u32), np.zeros((2, BLOCK), f32)
+
+
+def make_rows(shape: tuple[int, int, int]) -> NDArray[np.float64]:
+    """Zeros for (R, n, m) numbers, in rows that begin where a line of memory does, and end there."""
+    R, n, m = shape
+    width = -(-m // LINE) * LINE
+    whole = np.zeros(R * n * width + LINE)
+    first = -whole.ctypes.data // whole.itemsize % LINE
+    return whole[first : first + R * n * width].reshape(R, n, width)
 
 
 def make_picked(runs: int) -> tuple[NDArray[Any], ...]:

@@ -22,13 +22,14 @@ from sottovoce.engine import kernel
 from sottovoce.engine.kernel.arguments import INSIDE, compiled, exact, folded, inlined, njit
 from sottovoce.engine.kernel.draws import ALL
 from sottovoce.engine.kernel.steps import point
+from sottovoce.engine.kernel.vectors import add_rows, dot
 from sottovoce.problem import losses
 from sottovoce.rows import TINY
 
 u64 = np.uint64  # an index that Numba can see to be non-negative: else every entry of a row is looked at for its sign
 SOON = 8
 """Records of a batch by which memory is asked for a dense row before it is read."""
-NEAREST = 1 << 14
+NEAR = 1 << 16
 """Bytes of dense rows that are gone through twice."""
 SMALLEST = TINY * TINY  # squares of a mean that has cancelled to nothing
 
@@ -211,10 +212,10 @@ def _ask_for(data, row):
 
 @inlined
 def _block(data, most):
-    """How many rows are gone through twice while the first of them is still in the nearest cache."""
+    """How many rows are gone through twice while the first of them is still in a near cache."""
     if data.sparse:
         return most
-    return max(4, min(most, NEAREST // max(1, data.X.shape[1] * data.X.itemsize)))
+    return max(4, min(most, NEAR // max(1, data.X.shape[1] * data.X.itemsize)))
 
 
 @compiled
@@ -241,7 +242,7 @@ def clipped_sum(data, node, count, records, begin, end, x, code, k, clip, g, row
                 for place in range(u64(data.indptr[rows[e]]), u64(data.indptr[rows[e] + 1])):
                     u += data.values[place] * x[u64(data.indices[place])]
             else:
-                u += _dense_dot(data.X[rows[e]], x)
+                u += dot(data.X[rows[e]], x)
             pulls[e] = u
         for e in range(size):
             row = rows[e]
@@ -252,12 +253,12 @@ def clipped_sum(data, node, count, records, begin, end, x, code, k, clip, g, row
             slopes += pull
             pulls[found], rows[found] = pull, rows[e]
             found += pull != 0.0
+        if not data.sparse:
+            add_rows(g[:features], pulls[:found], rows[:found], data.X)
+            continue
         for e in range(found):
-            if data.sparse:
-                for place in range(u64(data.indptr[rows[e]]), u64(data.indptr[rows[e] + 1])):
-                    g[u64(data.indices[place])] += pulls[e] * data.values[place]
-            else:
-                _axpy(g[:features], pulls[e], data.X[rows[e]])
+            for place in range(u64(data.indptr[rows[e]]), u64(data.indptr[rows[e] + 1])):
+                g[u64(data.indices[place])] += pulls[e] * data.values[place]
     if data.intercept != 0.0:
         g[len(g) - 1] += slopes * data.intercept
 
