@@ -106,7 +106,7 @@ def draw_report() -> None:
     )
     with tempfile.TemporaryDirectory() as folder:
         path = write(result, Path(folder) / "report.html", "Breast cancer: five hospitals, one model")
-        photograph(path.as_uri(), "report.png", 2020)
+        photograph(path.as_uri(), "report", 2020)
 
 
 def draw_pages() -> None:
@@ -121,18 +121,31 @@ def draw_pages() -> None:
     rows[first]["waits"] = {"round": rows[first]["round"] + 1, "for": second, "seconds": 7.0}
     status = Status("2f1b", "RUNNING", rows)
     views = {
-        "planner.png": planner.page(),
-        "watch.png": watch.page(partial(watch.of_run, agreement, status, []), agreement),
+        "planner": planner.page(),
+        "watch": watch.page(partial(watch.of_run, agreement, status, []), agreement),
     }
     for name, view in views.items():
         with Served(view) as served:
             threading.Thread(target=served.serve_forever, daemon=True).start()
-            photograph(served.address, name, 1300 if name == "planner.png" else 620)
+            photograph(served.address, name, 1300 if name == "planner" else 620)
             served.shutdown()
 
 
+def draw_site() -> None:
+    """The site's first page, where `make docs` has built it."""
+    index = Path(__file__).parents[1] / "build" / "docs" / "index.html"
+    if index.exists():
+        photograph(index.as_uri(), "site", 1240)
+    else:
+        print("site.png is left as it is: `make docs` has built no site here")
+
+
+WIDTHS = {"": 1280, "-narrow": 420}
+"""Of a desk and of a telephone, in pixels, and what their pictures' names end with."""
+
+
 def photograph(address: str, name: str, height: int) -> None:
-    """A page as a browser shows it, from its top; the picture is left as it is where there is no Chromium."""
+    """A page from its top, as a desk and a telephone show it; pictures stay as they are where there is no Chromium."""
     from playwright.sync_api import sync_playwright
 
     chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -141,10 +154,12 @@ def photograph(address: str, name: str, height: int) -> None:
         return
     with sync_playwright() as api:
         browser = api.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
-        page = browser.new_page(viewport={"width": 1100, "height": 900}, device_scale_factor=0.8)
-        page.goto(address)
-        page.wait_for_timeout(5000)
-        page.screenshot(path=IMAGES / name, full_page=True, clip={"x": 0, "y": 0, "width": 1100, "height": height})
+        for end, width in WIDTHS.items():
+            page = browser.new_page(viewport={"width": width, "height": 900}, device_scale_factor=0.8)
+            page.goto(address)
+            page.wait_for_timeout(5000)
+            clip = {"x": 0, "y": 0, "width": width, "height": height}
+            page.screenshot(path=IMAGES / f"{name}{end}.png", full_page=True, clip=clip)
         browser.close()
 
 
@@ -154,3 +169,4 @@ if __name__ == "__main__":
     draw_theorem1()
     draw_report()
     draw_pages()
+    draw_site()

@@ -14,6 +14,7 @@ import pytest
 from sottovoce import Facts, PrivateRegressor, plan
 from sottovoce.errors import PrivacyError, SpecError
 from sottovoce.planner.regression import EXPLAINED, SPREAD
+from sottovoce.problem.least_squares import USUAL_MEAN, NoisyLeastSquares
 
 BOUNDS = {"row_norm": 1.0, "target_bounds": (-1, 1)}
 
@@ -148,6 +149,25 @@ def test_intervals_cover_new_records_however_many_columns_there_are(rows, column
     assert np.mean(covered) > 0.9 - 2.5 * np.std(covered, ddof=1) / math.sqrt(8) - 0.01, covered
     if columns < 10 and epsilon != 1.0:  # and no wider than they must be
         assert np.mean(covered) < 0.93
+
+
+@pytest.mark.parametrize("deviation", [0.05, 0.2, 0.5, 2.0])
+def test_a_noisy_mean_is_hardly_worse_than_the_middle_and_better_where_it_is_known(deviation):
+    """Squared errors over 400 draws of the noise, which alone would cost deviation²: 4.0 in the last case."""
+    rng, B = np.random.default_rng(1), 0.5
+    s = deviation * math.sqrt(2.0) * B**2
+    errors = {}
+    for mean in (0.0, 0.2, 0.6):
+        found = []
+        for cross, square in zip(*rng.normal(0.0, s, (2, 400)).tolist(), strict=True):
+            told = B * mean + cross / (math.sqrt(2.0) * B), mean**2 + 0.05 + square / B**2
+            fit = NoisyLeastSquares(np.array([[B**2]]), np.array(told[:1]), told[1], s, B, B).solve()
+            found.append((B * fit.x[0] - mean) ** 2)
+        errors[mean] = np.mean(found)
+    assert errors[0.0] < min(deviation**2, 0.25 * USUAL_MEAN**2)
+    assert errors[0.2] < 1.05 * 0.2**2 and errors[0.6] < 1.05 * 0.6**2
+    if deviation < 0.1:
+        assert errors[0.6] < 2 * deviation**2
 
 
 def test_more_noise_is_never_foreseen_to_be_better():

@@ -10,15 +10,17 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from net import SIZES, keys, records, run_file, simulated
+from net import SIZES, envelopes, keys, linked, records, run_file, run_of, simulated
 
 from sottovoce.cli.main import main
 from sottovoce.errors import SottovoceError
 from sottovoce.node.runfile import make_run
-from sottovoce.node.store import Store
+from sottovoce.node.store import Saved, Store
+from sottovoce.node.transport import AT_ONCE, HELD, MpiTransport, world
 from sottovoce.run.result import Result
 
 BESIDE = Path(sys.executable).parent / "mpirun"
@@ -83,6 +85,51 @@ def released(folder):
         return {row.round: row.message for row in store.rows() if row.kind == "release"}
     finally:
         store.close()
+
+
+class Request:
+    """A message on its way."""
+
+    def __init__(self, left):
+        self.left = left
+
+    def Test(self):
+        return self.left
+
+
+@pytest.fixture
+def mpi(monkeypatch):
+    """In place of the library, which would start in this very process."""
+    made = SimpleNamespace(Status=object, ANY_SOURCE=-1, BYTE=None, COMM_WORLD="all")
+    monkeypatch.setitem(sys.modules, "mpi4py", SimpleNamespace(MPI=made))
+
+
+def test_what_has_left_is_forgotten_and_what_has_not_is_held(mpi):
+    """One that never leaves holds few others up: a slow peer costs no memory."""
+    run, sent = run_of(rounds=30), []
+
+    def Isend(data, peer, tag):
+        sent.append((Request(left=len(sent) > 0), data))
+        return sent[-1][0]
+
+    comm = SimpleNamespace(Isend=Isend, Improbe=lambda *_: None)
+    links = linked(run, 0, envelopes(run)[0], Saved(0, None, {}, {}, {}))
+    transport = MpiTransport(links, SimpleNamespace(), comm)
+    for _ in range(3 * HELD):
+        transport.send(1, links.hello(1))
+        assert sent[0] in transport._sending and len(transport._sending) <= HELD + 1
+    sent[0][0].left = True
+    transport.flush()
+    assert not transport._sending and len(sent) == 3 * HELD
+
+
+@pytest.mark.parametrize(("given", "then"), [(None, str(AT_ONCE)), ("4096", "4096")])
+def test_messages_are_handed_over_at_once_unless_the_environment_says_otherwise(mpi, monkeypatch, given, then):
+    name = "OMPI_MCA_btl_sm_eager_limit"
+    monkeypatch.setenv(name, given or "")
+    if given is None:
+        monkeypatch.delenv(name)
+    assert world() == "all" and os.environ[name] == then
 
 
 @needs_mpi

@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 
 from sottovoce.errors import DataError
+from sottovoce.figure import Curve, Figure, Panel
 from sottovoce.network.graphs import GRAPHS, positions
 from sottovoce.privacy.statement import PrivacyStatement
 from sottovoce.report import burn_down, claims, curves, network, settings_of, statement, verdict, weights
 from sottovoce.report.document import csv_text, data_block, render, tag
+from sottovoce.report.figures import shown
 from sottovoce.report.graph import node_rows
 from sottovoce.report.guarantee import VERIFIED, badge, level, meaning, tradeoff, trusted
 from sottovoce.report.theme import plain
@@ -74,6 +76,14 @@ class TestSettings:
         other = replace(one, history=History([one.history.last | {"round": 7.5}]))
         with pytest.raises(DataError, match="give each its own label"):
             settings_of([one, other], ["a", "a"])[0].band("objective")
+
+
+def test_a_switch_is_there_where_it_does_something():
+    curve = Curve("a line", {"x": np.array([0.0, 1.0])}, np.array([0.5, 1.0]))
+    for log, said in ((None, None), (False, "off"), (True, "on")):
+        figure = Figure("f", "", ((Panel("p", "", "y", (curve,), log=log),),), {"x": "x"})
+        switch = shown(figure)[0].find(".//input[@data-log-y-of]")
+        assert said == (None if switch is None else "off" if switch.get("checked") is None else "on")
 
 
 class TestStatement:

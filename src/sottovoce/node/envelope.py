@@ -28,7 +28,7 @@ back. Should the system's bytes repeat, as in a copy of a virtual machine, then 
 and so equal envelopes. A letter that is sent again is sealed again: an envelope that comes twice is a replay.
 
 *What is signed.* Opening an envelope proves to its receiver who sealed it, at 3 µs for 16 kB, where signing and
-checking a signature takes 170. So single messages are not signed: a *voucher* signs a stretch of them on a link
+checking a signature takes 150. So single messages are not signed: a *voucher* signs a stretch of them on a link
 (`links.py`), and what a third party must believe (a promise to leave an edge out) is signed by itself.
 """
 

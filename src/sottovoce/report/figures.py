@@ -17,7 +17,8 @@ def shown(figure: Figure) -> list[Part]:
     """The parts of a page that show a figure: a group of plots for each row, with one choice of axes for all curves."""
     parts: list[Part] = []
     if figure.axes:
-        parts.append(controls(figure.name, figure.axes, log_x=figure.log_x))
+        logs = [panel.log for row in figure.rows for panel in row if isinstance(panel, Panel) and panel.log is not None]
+        parts.append(controls(figure.name, figure.axes, any(logs) if logs else None, figure.log_x))
     for row in figure.rows:
         parts.append(tuple(_plot(figure, panel) for panel in row))
     return [*parts, tag("p", figure.note, class_="caption")] if figure.note else parts
@@ -104,8 +105,8 @@ def panel(
     return plot
 
 
-def controls(key: str, axes: Mapping[str, str], log: bool = True, log_x: bool = False) -> Element:
-    """The choice of the horizontal axis and the two log switches, for all figures under `key`."""
+def controls(key: str, axes: Mapping[str, str], log: bool | None = True, log_x: bool = False) -> Element:
+    """The choice of the horizontal axis and the log switches, for all figures under `key`; None: all stay linear."""
     checked = ["" if wanted else None for wanted in (log_x, log)]
     options = [tag("option", text, value=column, data_label=text) for column, text in axes.items()]
     choice = tag("label", "against ", tag("select", *options, data_x_of=key, autocomplete="off"))
@@ -117,7 +118,9 @@ def controls(key: str, axes: Mapping[str, str], log: bool = True, log_x: bool = 
             tag("input", type="checkbox", data_log_x_of=key, checked=checked[0], autocomplete="off"),
             " log x axis",
         ),
-        tag(
+        None
+        if log is None
+        else tag(
             "label",
             tag("input", type="checkbox", data_log_y_of=key, checked=checked[1], autocomplete="off"),
             " log y axis",
