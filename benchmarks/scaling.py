@@ -97,7 +97,7 @@ def _records(n: int, records: int, features: int) -> Shards:
 def _many(repeats: int) -> Iterator[Line]:
     """The whole of a run, statement and all, and its rounds, beside the sum of both floors."""
     lib, features, rounds = build_floor(), 50, 20
-    for n in (20, 1000, 20_000):
+    for n in (20, 1000, 5000, 20_000):
         shards = _records(n, 200_000, features)
         one = prepare(MANY, shards).job
         floors = Work(lambda s=shards, n=n: (batches(lib, s)(), _normals(lib, n, features)()), 1)

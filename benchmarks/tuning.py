@@ -1,6 +1,6 @@
 """Private tuning against the defaults, at the same total (ε, δ): where it pays, and where it does not.
 
-    python benchmarks/tuning.py                       # all of it: some minutes
+    python benchmarks/tuning.py                       # all of it: an hour
     python benchmarks/tuning.py --data mushrooms --epsilon 1 --seeds 3
 
 Needs the folder of real data sets in SOTTOVOCE_DATA. One owner. Accuracies are on test records and not private; the
@@ -41,7 +41,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", nargs="+", default=list(CASES), choices=list(CASES))
     parser.add_argument("--epsilon", nargs="+", type=float, default=[0.2, 1.0, 4.0])
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--runs", type=float, default=5.0)
     given = parser.parse_args()
     print("| data | ε | default | tuned | ε of a run | default, ε of a run, 80 % | best plan, hindsight |")

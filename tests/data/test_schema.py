@@ -273,6 +273,16 @@ def test_a_row_is_encoded_by_itself(tmp_path):
         assert np.array_equal(alone.X[0], whole[k])
 
 
+def test_a_column_of_numbers_stays_one_where_a_spreadsheet_wrote_that_it_has_none(tmp_path):
+    path = tmp_path / "ages.csv"
+    path.write_text("age,sick\n41,no\nn/a,yes\n60,no\n#N/A,yes\n")
+    text = draft(path, label="sick")
+    assert 'type = "number"' in text and 'missing = "?"' in text
+    for place, number in (("low", 0), ("high", 120), ("missing", 60)):
+        text = text.replace(f'{place} = "?"', f"{place} = {number}")
+    assert schema_of(tomllib.loads(text)).read(path).X[:, 0].tolist() == pytest.approx([-19 / 60, 0, 0, 0])
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [

@@ -42,6 +42,8 @@ IGNORED = "ignored"
 """The type of a column that is known, and not used."""
 LABELS = ("label", "y", "target", "class", "outcome")
 
+EMPTY = (*MISSING, "N/A", "n/a", "#N/A")
+"""What a draft takes for an empty cell: what schemas do by themselves, and what spreadsheets write."""
 READ_OFF = "read off the data; compare it with what is publicly known"
 FILL = "fill in a public bound: from the column's meaning, never from the records"
 
@@ -95,7 +97,7 @@ def draft(
     >>> with TemporaryDirectory() as folder:
     ...     path = Path(folder, "patients.csv")
     ...     _ = path.write_text("age;ward;sick\n51;A;no\n60;B;yes\n42;A;no\n")
-    ...     print("\n".join(draft(path, label="sick").splitlines()[7:15]))
+    ...     print("\n".join(draft(path, label="sick").splitlines()[8:16]))
     [label]
     column = "sick"
     classes = ["no", "yes"]  # the last is the positive one; read off the data; compare it with what is publicly known
@@ -110,7 +112,7 @@ def draft(
         raise SpecError(f"{path}: {kind} files have no named columns to draft a schema from; use CSV or Parquet")
     with one_sentence(path, kind):
         dialect = found(path, dialect or Dialect()) if kind != "parquet" else Dialect()
-        blocks = arrow_blocks(path, kind, dialect, {}, null_values=list(MISSING), strings_can_be_null=True)
+        blocks = arrow_blocks(path, kind, dialect, {}, null_values=list(EMPTY), strings_can_be_null=True)
         table = next(blocks)  # some tens of thousands of records, which are enough for a draft
         blocks.close()  # type: ignore[attr-defined]
     columns = {str(name): table.column(j) for j, name in enumerate(table.column_names)}
@@ -152,6 +154,7 @@ def _head(
         why = f"looks like numbers of records or people; {READ_OFF}" if ignored else "from the codebook"
         lines.append(f"ignored = [{listed}]  # {why}")
     if kind == "csv" or kind == "tsv":
+        lines.append(f"missing_values = [{', '.join(map(_quoted, EMPTY))}]  # what stands for an empty cell")
         lines += ["", "[dialect]", f"separator = {_quoted(dialect.separator or ',')}"]
         lines += [f"decimal = {_quoted(dialect.decimal or '.')}", f"encoding = {_quoted(dialect.encoding or 'utf-8')}"]
     return lines

@@ -151,7 +151,7 @@ def _numbers(values: Any, column: str, name: str, missing: set[str], before: int
     if wrong:
         raise DataError(
             f"{name}: column '{column}' is a number in the schema, but record {before + wrong[0] + 1} holds "
-            "something else; mend the record, or correct the schema"
+            "something else; mend the record, or correct the schema (missing_values are what stands for an empty cell)"
         )
     return out.astype(np.float64)
 

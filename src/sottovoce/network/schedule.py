@@ -372,32 +372,37 @@ def draw_schedule(
         return _draw_wide(graph, activation, rule, choice, averaging)
     known: dict[bytes, int] = {}
     patterns: list[Array] = []
-    active, sizes, numbers = [], [], []
-    room = MEMORY
+    active, numbers = [], []
+    sizes: list[IntArray] = []
+    room, last = MEMORY, np.empty(0, dtype=np.bool_)
+    which: Compact = np.empty(0, dtype=np.int32)  # of a block's rounds: their patterns, and orders of their nodes
+    order: IntArray = np.empty((0, 0), dtype=np.int64)
     for nodes, links in activation.spread(graph, choice):
         counts = np.count_nonzero(nodes >= 0, axis=1)
-        first, shape = _distinct(links, counts)
-        order = _listing(links[first], counts[first])
-        if activation.speakers:  # who speaks is told by the order
-            order = np.broadcast_to(np.arange(links.shape[1]), order.shape)
-        listed = np.take_along_axis(nodes, order[shape], axis=1)
-        number = np.empty(len(first), dtype=np.int32)
-        for at, (row, place) in enumerate(zip(first.tolist(), order, strict=True)):
-            k = int(counts[row])
-            drawn = links[row][np.ix_(place[:k], place[:k])]
-            key = k.to_bytes(4, "little") + np.packbits(drawn).tobytes()
-            if key not in known:
-                known[key] = len(patterns)
-                patterns.append(rule(drawn))
-                check_doubly_stochastic(patterns[-1])
-                averaging.refuse(patterns[-1])
-                room -= patterns[-1].nbytes
-                if room < 0:
-                    raise _too_many(graph, activation, len(patterns))
-            number[at] = known[key]
+        if not (np.array_equal(links, last) and np.array_equal(counts, sizes[-1])):  # matchings are all alike
+            first, shape = _distinct(links, counts)
+            order = _listing(links[first], counts[first])
+            if activation.speakers:  # who speaks is told by the order
+                order = np.broadcast_to(np.arange(links.shape[1]), order.shape)
+            number = np.empty(len(first), dtype=np.int32)
+            for at, (row, place) in enumerate(zip(first.tolist(), order, strict=True)):
+                k = int(counts[row])
+                drawn = links[row][np.ix_(place[:k], place[:k])]
+                key = k.to_bytes(4, "little") + np.packbits(drawn).tobytes()
+                if key not in known:
+                    known[key] = len(patterns)
+                    patterns.append(rule(drawn))
+                    check_doubly_stochastic(patterns[-1])
+                    averaging.refuse(patterns[-1])
+                    room -= patterns[-1].nbytes
+                    if room < 0:
+                        raise _too_many(graph, activation, len(patterns))
+                number[at] = known[key]
+            last, which, order = links, number[shape], order[shape]
+        listed = np.take_along_axis(nodes, order, axis=1)
         active.append(listed[listed >= 0].astype(np.int32))
         sizes.append(counts)
-        numbers.append(number[shape])
+        numbers.append(which)
     starts = np.concatenate([[0], np.cumsum(np.concatenate(sizes))])
     flat = np.concatenate(active), np.concatenate(numbers)
     return Schedule(graph.n, starts, *flat, tuple(patterns), activation.speakers, averaging)

@@ -164,13 +164,22 @@ class NoisyLeastSquares:
     def _ridge(self, least: float) -> Fit:
         """The best of ridges from `least` on, of the targets' mean and of the constant."""
         values, vectors = self._spectrum
-        b, s, k = vectors.T @ self.cross, self.noise, self.weight**-2
+        b, s = vectors.T @ self.cross, self.noise
         solid = max(EDGE * s * math.sqrt(2.0 * self.m), SOLID * max(float(values[-1]), 1e-300))
         low = max(least, solid - float(values[0]))
         if s == 0:
             ridge = least if least + float(values[0]) >= solid else low
             x = vectors @ (b / (values + ridge))
             return Fit(x, ridge, max(self.error(x), 0.0))
+        fits = [Fit(np.zeros(self.m), math.inf, self.square)]
+        fits += [self._mean()] if self.intercept else []
+        fits += [self._best_ridge(low)] if self.m > bool(self.intercept) else []  # a constant has no columns to weigh
+        return min(fits, key=lambda fit: fit.risk + CAUTION * self._doubt(fit.x))
+
+    def _best_ridge(self, low: float) -> Fit:
+        """The one with the least estimated error, of those from `low` on."""
+        values, vectors = self._spectrum
+        b, s, k = vectors.T @ self.cross, self.noise, self.weight**-2
         ridges = low + np.concatenate([[0.0], np.geomspace(1e-3 * s, 1e2, RIDGES)])
         a = values + ridges[:, None]
         theta = b / a
@@ -180,10 +189,7 @@ class NoisyLeastSquares:
         fitted = np.sum(theta**2 / a, axis=1) + np.sum(1.0 / a, axis=1) * (lengths + k) - public
         risks = np.sum(values * theta**2, axis=1) - 2.0 * theta @ b + self.square + s**2 * fitted
         best = int(np.argmin(risks))
-        fits = [Fit(vectors @ theta[best], float(ridges[best]), float(risks[best]))]
-        fits += [self._mean()] if self.intercept else []
-        fits.append(Fit(np.zeros(self.m), math.inf, self.square))
-        return min(fits, key=lambda fit: fit.risk + CAUTION * self._doubt(fit.x))
+        return Fit(vectors @ theta[best], float(ridges[best]), float(risks[best]))
 
     def _mean(self) -> Fit:
         """The best share of the targets' mean, and no more than what is usual lets one believe beside this noise."""

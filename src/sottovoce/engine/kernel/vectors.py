@@ -1,8 +1,8 @@
 """Products and sums of rows, eight numbers at a time and what is left over under a mask.
 
-LLVM makes vectors of a loop by itself, thirty-two numbers a turn; what is left over is done one by one. Of rows of 50
-numbers, or of 25, that is most of the time. These three are written in its language instead: reading in float32 or
-float64, summing in float64, in an order that depends on the length alone.
+LLVM makes vectors of a loop by itself, thirty-two numbers a turn; what is left over it does in fours, and the last ones
+one by one. Of rows of 50 numbers, or of 25, that is most of the time. These three are written in its language instead:
+reading in float32 or float64, summing in float64, in an order that depends on the length alone.
 """
 
 from typing import Any

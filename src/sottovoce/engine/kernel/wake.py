@@ -132,13 +132,13 @@ def _sum_up(data, model, joint, r, node, count, begin, end, g, scratch):
 
 @compiled
 def _sum_in_parts(data, model, joint, crew, r, node, count, scratch):
-    """scratch.g of the first thread = the sum over all units that were drawn, of which each thread sums some parts."""
+    """scratch.g = the sum over all units that were drawn; where it has parts, each thread sums some, the first adds."""
     total, parts = units_of(data, node, count), crew.parts
-    for v in range(crew.me, parts, crew.size):
-        _sum_up(data, model, joint, r, node, count, total * v // parts, total * (v + 1) // parts, crew.sums[v], scratch)
-    if not meet(crew):
-        return
-    if crew.me == 0:
+    first, step = (crew.me, crew.size) if parts > 1 else (0, 1)
+    for v in range(first, parts, step):
+        g = crew.sums[v] if parts > 1 else scratch.g
+        _sum_up(data, model, joint, r, node, count, total * v // parts, total * (v + 1) // parts, g, scratch)
+    if parts > 1 and meet(crew) and crew.me == 0:
         put(scratch.g, crew.sums[0])
         for v in range(1, parts):
             add_scaled(scratch.g, 1.0, crew.sums[v])
@@ -150,12 +150,9 @@ def _wake_whole(data, model, steps, joint, bent, crew, t, before, r, node, count
     q, at = steps.which[r], before if model.frozen else t - 1
     here = shifted(model, steps, r, at, z, scratch.y)
     primal(model, steps, bent, r, at, here, scratch.x)
-    if crew.parts > 1:
-        _sum_in_parts(data, model, joint, crew, r, node, count, scratch)
-        if crew.me > 0:
-            return
-    else:
-        _sum_up(data, model, joint, r, node, count, 0, units_of(data, node, count), scratch.g, scratch)
+    _sum_in_parts(data, model, joint, crew, r, node, count, scratch)
+    if crew.parts > 1 and crew.me > 0:
+        return
     for j in range(len(z)):
         scratch.g[j] = factor[0] * scratch.g[j] - factor[1] * scratch.x[j]
     if model.frozen:
