@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from net import keys, models, open_node, records, run_file, simulated, whole_run
 
+from sottovoce import __version__
 from sottovoce.errors import StoreError
 from sottovoce.node.budget import contradictions, export, overview, read_export
 from sottovoce.node.entropy import older_streams, own_secret
@@ -44,7 +45,8 @@ def test_a_folder_opens_and_verifies(folders, name):
 def test_its_overview_and_its_export_are_what_they_were(folders):
     store = Store(folders / "north", reading=True)
     kept = read_export(KEPT / "north.json")
-    assert json.loads(json.dumps(export(store))) == kept
+    assert kept["sottovoce"] == "0.1.0"
+    assert json.loads(json.dumps(export(store))) == kept | {"sottovoce": __version__}  # who writes it now
     assert overview(store)["runs"] == KNOWN["overview"]["runs"]
     (each,), (was,) = overview(store)["datasets"], KNOWN["overview"]["datasets"]
     assert was["epsilon"] < each["epsilon"] < 1.05 * was["epsilon"]  # two runs, one after the other: by a filter now

@@ -1,4 +1,4 @@
-"""What the project says of itself, in places that have to agree: Pythons, checks, and no address that is none."""
+"""What the project says of itself, in places that have to agree: release, Pythons, checks, no address that is none."""
 
 import re
 import tomllib
@@ -15,6 +15,13 @@ def text(name):
 
 PROJECT = tomllib.loads(text("pyproject.toml"))["project"]
 WORKFLOW = yaml.safe_load(text(".github/workflows/test.yml"))
+
+
+def test_the_changelog_the_citation_and_the_package_are_of_one_release():
+    released = re.findall(r"^## (\d+\.\d+\.\d+) — (\d{4}-\d\d-\d\d)$", text("CHANGELOG.md"), re.MULTILINE)
+    cited = yaml.safe_load(text("CITATION.cff"))
+    assert released[0] == (__version__, str(cited["date-released"])) and cited["version"] == __version__
+    assert released == sorted(released, key=lambda r: tuple(map(int, r[0].split("."))), reverse=True)
 
 
 def test_pythons_are_those_that_are_tested():
