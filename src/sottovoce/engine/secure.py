@@ -382,8 +382,8 @@ class SecureDrawn(NamedTuple):
 
     @property
     def noise(self) -> Array:
-        """What is left to be added to what `gradient` gives: nothing."""
-        return np.zeros((len(self.nodes), self.draws.m))
+        """What is left to be added to what `gradient` gives: nothing, not to be written to."""
+        return np.broadcast_to(0.0, (len(self.nodes), self.draws.m))
 
     def at(self, places: slice) -> "SecureDrawn":
         """Of some of the pairs."""
