@@ -72,3 +72,13 @@ def test_what_fails_leaves_no_folder(table, sottovoce, tmp_path):
         assert code != 0 and err and not (tmp_path / "deep").exists()
     assert sottovoce("train", tmp_path / "none.csv", "--out", tmp_path / "deep" / "run")[0] != 0
     assert not (tmp_path / "deep").exists()
+
+
+def test_an_evaluation_that_does_not_belong_to_a_run_is_not_in_its_report(train, sottovoce, tmp_path):
+    out = tmp_path / "run"
+    assert train(out)[0] == 0
+    found = {"figures": {"accuracy": {"value": 0.9999}}, "records": 100, "noise": 1.0}
+    (out / "evaluation.json").write_text(json.dumps(found))
+    code, _, err = sottovoce("report", out)
+    assert code == 0, err
+    assert "held-out records" not in (out / "report.html").read_text()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from net import envelopes, linked, run_of, secret_of
 
-from sottovoce.errors import OldCopy, Paused, Stranger
+from sottovoce.errors import OldCopy, Paused, StoreError, Stranger
 from sottovoce.node import transport
 from sottovoce.node.envelope import Envelope, RunKeys
 from sottovoce.node.identity import OwnKey
@@ -351,7 +351,7 @@ def test_what_came_before_a_restart_is_signed_for_too(tmp_path):
         theirs.deliver(0, one.seal(1, MESSAGE, letter(b""), payloads[t]))
         theirs.mixed(t)
         with store.transaction():
-            store.keep_vouchers(run, theirs.vouchers(), theirs.unvouched())
+            store.keep_vouchers(run, *theirs.signed())
     theirs.post(STRETCH, pack(Header(LONG.mark, STRETCH, 1), np.zeros((1, 3))))
     hashes = b"".join(payloads[t][-CHECK:] for t in stretch)
     lie = bytes(CHECK) + hashes[CHECK:]  # of the very first
@@ -360,8 +360,39 @@ def test_what_came_before_a_restart_is_signed_for_too(tmp_path):
     voucher = one.sign(*theirs._vouched("east", stretch, hashes)) + hashes
     theirs.deliver(0, one.seal(1, MESSAGE, letter(b"", voucher), payloads[STRETCH]))
     with store.transaction():
-        store.keep_vouchers(run, theirs.vouchers(), theirs.unvouched())
+        store.keep_vouchers(run, *theirs.signed())
     assert store.load(run).unvouched == {} and [t for _, t, _ in store.vouchers(run)] == [STRETCH]
+    store.close()
+
+
+def test_the_first_voucher_of_a_stretch_counts_and_no_later_one(tmp_path):
+    """It comes before this node has mixed: after a restart a second one, for what was never sent, is not kept."""
+    one, other = envelopes(LONG)
+    store, run, stretch = Store(tmp_path), LONG.digest, list(range(1, STRETCH + 1))
+    store.enter(run, "long", "east", LONG.nodes, ["fingerprint"])
+    last = pack(Header(LONG.mark, STRETCH, 0), np.ones((1, 3)))
+    theirs = linked(LONG, 1, other, EMPTY._replace(round=STRETCH - 1))
+    vouchers = []
+    for first in (3, 7):
+        hashes = bytes([first]) * (CHECK * (STRETCH - 1)) + last[-CHECK:]
+        vouchers.append(one.sign(*theirs._vouched("east", stretch, hashes)) + hashes)
+        theirs.post(STRETCH, pack(Header(LONG.mark, STRETCH, 1), np.zeros((1, 3))))
+        theirs.deliver(0, one.seal(1, MESSAGE, letter(b"", vouchers[-1]), last))
+        with store.transaction():
+            store.keep_vouchers(run, *theirs.signed())
+        theirs = linked(LONG, 1, other, store.load(run)._replace(round=STRETCH - 1))
+    assert [kept for *_, kept in store.vouchers(run)] == vouchers[:1]
+    store.close()
+
+
+@pytest.mark.parametrize("damaged", ["zz", "aa"])
+def test_damaged_hashes_are_told_in_a_sentence(damaged, tmp_path):
+    store = Store(tmp_path)
+    store.enter(LONG.digest, "long", "east", LONG.nodes, ["fingerprint"])
+    with store.transaction():
+        store.keep_vouchers(LONG.digest, [], [(0, 3, damaged)])
+    with pytest.raises(StoreError, match="is damaged"):
+        store.load(LONG.digest)
     store.close()
 
 

@@ -123,6 +123,40 @@ def test_what_has_left_is_forgotten_and_what_has_not_is_held(mpi):
     assert not transport._sending and len(sent) == 3 * HELD
 
 
+def test_who_asks_and_never_receives_is_answered_once(mpi, monkeypatch):
+    """As many hellos as it likes: one answer is on its way at a time, and the next when that has left."""
+    run, sent, coming = run_of(rounds=30), [], []
+
+    class Status:
+        def Get_count(self, kind):
+            return len(coming[0])
+
+        def Get_source(self):
+            return 1
+
+    class Coming:
+        def Recv(self, buffer):
+            buffer[:] = coming.pop(0)
+
+    def Isend(data, peer, tag):
+        sent.append(Request(left=False))
+        return sent[-1]
+
+    monkeypatch.setattr(sys.modules["mpi4py"].MPI, "Status", Status)
+    comm = SimpleNamespace(Isend=Isend, Improbe=lambda *_: Coming() if coming else None)
+    nodes = [linked(run, i, envelope, Saved(0, None, {}, {}, {})) for i, envelope in enumerate(envelopes(run))]
+    transport = MpiTransport(nodes[0], SimpleNamespace(), comm)
+    for _ in range(5):
+        nodes[1].question = os.urandom(8).hex()
+        coming.append(nodes[1].sealed(0, nodes[1].hello(0)))
+        transport.wait(0.0)
+        transport.wait(0.0)
+    assert not coming and len(sent) == 1 and nodes[0].owes_hello(1)
+    sent[0].left = True
+    transport.wait(0.0)
+    assert len(sent) == 2 and not nodes[0].owes_hello(1)
+
+
 @pytest.mark.parametrize(("given", "then"), [(None, str(AT_ONCE)), ("4096", "4096")])
 def test_messages_are_handed_over_at_once_unless_the_environment_says_otherwise(mpi, monkeypatch, given, then):
     name = "OMPI_MCA_btl_sm_eager_limit"

@@ -113,6 +113,7 @@ class TestStatement:
             ("hidden_participation", "which node sent"),
         ):
             assert words_ in trusted(replace(one.statement, adversary=adversary))
+        assert "everybody" in trusted(replace(one.statement, epsilon=np.inf))
         assert trusted(one.statement) in " ".join(verdict(one.statement).itertext())
 
     def test_only_what_was_verified_says_so(self, one):

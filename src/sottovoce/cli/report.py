@@ -9,7 +9,7 @@ import typer
 
 from sottovoce.cli import screen
 from sottovoce.errors import DataError, PrivacyError
-from sottovoce.run.result import EVALUATION, Result
+from sottovoce.run.result import EVALUATION, Result, belonging
 
 NAME = "report.html"
 AUDITED = "audit.json"
@@ -79,11 +79,11 @@ def _audit(folder: Path) -> dict[str, Any] | None:
 
 def _evaluation(folder: Path) -> dict[str, Any] | None:
     """What `sottovoce evaluate` left beside a result."""
-    path = folder / EVALUATION
-    if not path.exists():
+    path, text = folder / EVALUATION, belonging(folder, EVALUATION)
+    if text is None:
         return None
     try:
-        found = json_.loads(path.read_text())
+        found = json_.loads(text)
         if not {"figures", "records", "noise"} <= set(found):
             raise ValueError
         return dict(found)

@@ -357,7 +357,7 @@ class Split(NamedTuple):
             first = max(1, round(share * len(each)))
             if first >= len(each):
                 raise DataError(
-                    f"node '{names[node]}' has too few records to hold some of them out (n_samples = {len(mine)}); "
+                    f"node '{names[node]}' has too few records to hold some of them out (n_samples = {len(each)}); "
                     "give it more"
                 )
             test += [row for unit in each[:first] for row in unit]

@@ -585,6 +585,11 @@ class Links:
                 got.clear()
             return found
 
+    def signed(self) -> tuple[list[tuple[int, int, bytes]], list[tuple[int, int, str]]]:
+        """Both at one moment: a voucher that came between them would take with it the hashes that it is for."""
+        with self._lock:
+            return self.vouchers(), self.unvouched()
+
 
 def _stretches(steps: list[int]) -> dict[int, list[int]]:
     """The steps of one direction by the vouchers that are for them, each by its last one, with which it comes."""

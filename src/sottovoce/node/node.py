@@ -247,7 +247,7 @@ class DurableNode(Node):
         """Write down what this node holds, which is a function of messages that are out; afterwards it may be seen."""
         self._refuse_unless_finite(t, held)
         payload, run = pack(self._header(t, part), held), self.run.digest
-        seen, signed = self.links.seen, (self.links.vouchers(), self.links.unvouched())
+        seen, signed = self.links.seen, self.links.signed()
         with self.store.transaction():
             self.store.keep_seen(run, seen)
             self.store.keep_vouchers(run, *signed)
@@ -280,7 +280,7 @@ class DurableNode(Node):
         payload, step = pack(self._header(t), message), self.run.step(t)
         run, ledger = self.run.digest, self.store.ledger
         seen, drop = self.links.seen, map(self.run.at, self.links.stale(step))
-        signed = self.links.vouchers(), self.links.unvouched()
+        signed = self.links.signed()
         with self.store.transaction():
             if not self._opened:
                 self._refuse_unless_affordable()  # others may have opened runs on these records since
@@ -317,7 +317,7 @@ class DurableNode(Node):
     def finish(self) -> None:
         """Write the last state down and close the run in the ledger."""
         if not self.finished:
-            seen, signed = self.links.seen, (self.links.vouchers(), self.links.unvouched())
+            seen, signed = self.links.seen, self.links.signed()
             with self.store.transaction():
                 self.store.keep_state(self.run.digest, self._round, self._state._asdict(), seen)
                 self.store.keep_vouchers(self.run.digest, *signed)

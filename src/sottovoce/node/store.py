@@ -418,6 +418,8 @@ class Store(Folder):
                 parts[at, part] = payload
             unvouched: dict[int, dict[int, str]] = {}
             for peer, step, message in self._of("unvouched", "peer, step, message", run):
+                if len(bytes.fromhex(message)) != CHECK:
+                    raise StoreError(self._damaged(f"the hash of what node {peer} has still to sign for"))
                 unvouched.setdefault(peer, {})[step] = message
             return Saved(t, state or None, outbox, seen, skips, parts, unvouched)
 
@@ -449,7 +451,8 @@ class Store(Folder):
     ) -> None:
         """What peers signed, and what they have still to sign for; inside a transaction."""
         for peer, step, voucher in vouchers:
-            self._db.execute("INSERT OR REPLACE INTO vouchers VALUES (?, ?, ?, ?)", (run, peer, step, voucher))
+            # the first counts: what a second one would be compared with is gone, once the first is kept
+            self._db.execute("INSERT OR IGNORE INTO vouchers VALUES (?, ?, ?, ?)", (run, peer, step, voucher))
             self._db.execute("DELETE FROM unvouched WHERE run = ? AND peer = ? AND step <= ?", (run, peer, step))
         rows = [(run, *message) for message in unvouched]
         self._db.executemany("INSERT OR REPLACE INTO unvouched VALUES (?, ?, ?, ?)", rows)

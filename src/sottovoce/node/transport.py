@@ -226,6 +226,8 @@ class MpiTransport(NodeTransport):
         self._sending: deque[tuple[Any, bytes]] = deque()
         self._buffer = memoryview(bytearray(links.limit))  # the links keep nothing of it
         self._introduced: set[int] = set()
+        self._hellos: dict[int, Any] = {}  # the last answer to each peer's hello: one is on its way at a time
+        self._owed: set[int] = set()
 
     def send(self, peer: int, payload: bytes) -> None:
         """Start a message; its bytes are held until MPI is done with them."""
@@ -258,7 +260,17 @@ class MpiTransport(NodeTransport):
         if len(self._sending) > held:
             self._sending = deque((request, data) for request, data in self._sending if not request.Test())
 
+    def _answer(self) -> None:
+        """Hellos to those who are owed one, and have taken the last: who asks and never receives costs no memory."""
+        for peer in [j for j in self._owed if j not in self._hellos or self._hellos[j].Test()]:
+            self._owed.discard(peer)
+            if self.links.owes_hello(peer):
+                self.send(peer, self.links.hello(peer))
+                self._hellos[peer] = self._sending[-1][0]
+
     def _receive(self) -> bool:
+        if self._owed:
+            self._answer()
         status = self._status
         message = self._comm.Improbe(self._anybody, TAG, status)
         if message is None:
@@ -276,7 +288,8 @@ class MpiTransport(NodeTransport):
             if t == MEETING and peer not in self._introduced:
                 self.send(peer, self.links.envelope.introduction)  # known here from before, and not yet there
             elif t == 0 and self.links.owes_hello(peer):
-                self.send(peer, self.links.hello(peer))
+                self._owed.add(peer)
+                self._answer()
         except NetworkError:
             pass  # the links keep the reason; whoever waits goes on waiting
         return True

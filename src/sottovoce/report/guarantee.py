@@ -68,6 +68,8 @@ def verdict(statement: PrivacyStatement, verified: bool = False) -> Element:
 
 def trusted(said: PrivacyStatement) -> str:
     """Whom the owners of the records have to trust for it, beside their own nodes."""
+    if not math.isfinite(said.epsilon):
+        return "everybody who sees a message or the model: there is no noise"
     adversary = ADVERSARIES.read(said.adversary)
     if isinstance(adversary, SecretPairs):
         nodes = sum(len(group.nodes) for group in said.groups)

@@ -1,5 +1,6 @@
 """write(results, path): the report of a run, or of several."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -190,7 +191,8 @@ def _public_tiles(setting: Setting, evaluation: Mapping[str, Any] | None) -> lis
     tiles = []
     if said.private:
         alarm = "of cases are noticed at most, by whoever raises a false alarm once in a hundred times"
-        tiles.append((f"{100 * said.risk(0.01):.2g} %", alarm))
+        lead = f"{said.kind}: " if said.kind else ""
+        tiles.append((f"{math.ceil(1000 * said.risk(0.01)) / 10:.3g} %", lead + alarm))
     tiles.append((f"{max(group.event.rounds for group in said.groups):,}", "releases of the node that spoke most"))
     figures = {} if evaluation is None else evaluation["figures"]
     score = next((name for name in ("accuracy", "r2") if name in figures), None)
