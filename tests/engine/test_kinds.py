@@ -7,10 +7,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from contract import BASE, cloud, difference, job_of
+from numba.core.codegen import JITCodeLibrary
 
 from sottovoce.engine import compiled
 from sottovoce.engine.kernel import rounds, speak, wake
-from sottovoce.engine.kernel.arguments import Kind, make_scratch
+from sottovoce.engine.kernel.arguments import OUTSIDE, Kind, exact, make_scratch, njit
 
 ROUNDS = 12
 EVERYONE = {"activation": "everyone", "noise": "gaussian(0.1)"}
@@ -57,6 +58,30 @@ def test_kinds_have_the_numbers_of_the_complete_kernel(name, complete, monkeypat
     found = compiled.run(job, job.start(), 1, ROUNDS)
     assert difference(found, expected) < 1e-14 and np.all(np.isfinite(found.z))
     assert (len(wake.joint_part.signatures), len(speak.bound.signatures)) == before  # neither people nor liars
+
+
+def test_machine_code_is_made_of_entry_points_alone(monkeypatch):
+    made, finalize = [], JITCodeLibrary._finalize_specific
+
+    def finalizing(library):
+        made.append(library.name.split(".")[-1])
+        finalize(library)
+
+    @exact
+    def inner(x):
+        return 3.0 * x
+
+    @exact
+    def middle(x):
+        return inner(x) + inner(x + 1.0)
+
+    @njit(**OUTSIDE | {"cache": False})
+    def entry(x):
+        return middle(x) - 1.0
+
+    monkeypatch.setattr(JITCodeLibrary, "_finalize_specific", finalizing)
+    assert entry(2.0) == 14.0
+    assert "entry" in made and not {"inner", "middle"} & {*made}
 
 
 @pytest.mark.parametrize("looked_at", [True, False])

@@ -3,7 +3,8 @@
 And how its functions are compiled. Only entry points are cached on disk: the cache of a caller does not notice that a
 callee was edited. No function of the kernel allocates; so none needs to count references (`_nrt`), which costs
 microseconds a round: each call would count every array that it is handed, atomically. None is called from C; so none
-needs a wrapper for that (`no_cfunc_wrapper`), which takes time to compile.
+needs a wrapper for that (`no_cfunc_wrapper`), which takes time to compile; and what only others of the kernel call is
+finished by them (`inside`).
 """
 
 import math
@@ -15,10 +16,11 @@ from numpy.typing import NDArray
 
 from sottovoce.engine.kernel import CYCLIC, FIXED, INJECTED, L2_BALL, MATRIX, POISSON, SEPARABLE
 from sottovoce.engine.kernel.bundles import bundle
+from sottovoce.engine.kernel.inside import Inside
 
 njit: Any = numba.njit  # its types do not know of all of these
 OUTSIDE = {"nogil": True, "_nrt": False, "no_cfunc_wrapper": True, "error_model": "numpy", "cache": True}
-INSIDE = {**OUTSIDE, "no_cpython_wrapper": True, "cache": False}
+INSIDE = {**OUTSIDE, "no_cpython_wrapper": True, "cache": False, "pipeline_class": Inside}
 inlined = njit(inline="always", _nrt=False)
 exact = njit(**INSIDE, fastmath=False)
 """Every rounding as in NumPy; it must be said, or Numba gives a function the liberties of its caller."""
