@@ -12,7 +12,7 @@ protects nobody.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Protocol
 
 import scipy  # not its parts: they load when first used
@@ -106,6 +106,7 @@ def _least(units: tuple[Part, ...], epsilon: float, delta: float, fixed: tuple[P
     if fixed and _over(fixed, epsilon, delta, FINEST) >= 0:
         return _nothing_left(epsilon)
 
+    @cache  # the ends of a bracket are asked for more than once
     def over(log_z: float, finest: int) -> float:
         z = math.exp(log_z)
         trial = [replace(unit, pair=replace(unit.pair, multiplier=z * unit.pair.multiplier)) for unit in units]

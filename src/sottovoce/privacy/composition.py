@@ -287,7 +287,8 @@ class Part:
         good = np.flatnonzero(np.abs(orders) * top < 700.0)
         sizes, which = np.unique(np.abs(orders[good]), return_inverse=True)
         above, below = np.empty(len(sizes)), np.empty(len(sizes))  # for orders λ and −λ
-        for some in np.split(np.arange(len(sizes)), range(_AT_ONCE, len(sizes), _AT_ONCE)):
+        for first in range(0, len(sizes), _AT_ONCE):
+            some = slice(first, first + _AT_ONCE)
             up = np.expm1(np.multiply.outer(sizes[some], losses))
             down = up / (-1.0 - up)  # expm1 of the negative
             rises, falls = up @ both, down @ both

@@ -37,7 +37,7 @@ from sottovoce.privacy.release import Release, Setting
 from sottovoce.privacy.sampling import Full
 from sottovoce.problem.objective import ByRecords, Problem
 from sottovoce.problem.shards import Shards
-from sottovoce.rows import is_sparse
+from sottovoce.rows import csr_stretches, is_sparse, row_norms
 from sottovoce.run.spec import Spec
 from sottovoce.secure.functions import lengths
 from sottovoce.secure.generator import Generator, Purpose
@@ -178,8 +178,32 @@ def _units(moments: Moments, shards: Shards, node: int, bound: float) -> Any:
 
 def means(moments: Moments, shards: Shards, bound: float) -> Array:
     """(n, width) every node's mean of φ."""
-    totals = [sum(part.sum(axis=0) for part in _units(moments, shards, i, bound)) for i in range(shards.n)]
+    if is_sparse(shards.X):
+        totals = [_sparse_total(moments, shards, i, bound) for i in range(shards.n)]
+    else:
+        totals = [sum(part.sum(axis=0) for part in _units(moments, shards, i, bound)) for i in range(shards.n)]
     return np.stack(totals) / shards.sizes[:, None]
+
+
+def _sparse_total(moments: Moments, shards: Shards, node: int, bound: float) -> Array:
+    """The sum of φ over a node's units, from the entries of its rows alone; to rounding, so not for exact sums."""
+    X, counts = shards.X[shards.rows(node)], shards.counts(node)
+    whole, features = X.shape
+    shares = np.ones(whole) if counts is None else np.repeat(1.0 / counts, counts)
+    shorter = 1.0 / np.maximum(row_norms(X), bound)
+    sums = np.zeros((2, features))
+    for first, last in csr_stretches(X, ROWS):
+        some = slice(int(X.indptr[first]), int(X.indptr[last]))
+        entries = np.repeat(np.arange(first, last), np.diff(X.indptr[first : last + 1]))
+        x = X.data[some] * shorter[entries]
+        for total in sums:  # of x, of x²
+            total += np.bincount(X.indices[some], shares[entries] * x, minlength=features)
+            x *= x
+    length, centre, scale = moments.factors
+    parts = [[sums[1].sum() * length]] if length else []
+    parts += [sums[0] * centre] if centre else []
+    parts += [sums[1] * scale] if scale else []
+    return np.concatenate(parts)
 
 
 def exact_sums(moments: Moments, shards: Shards, bound: float, grid: float) -> IntArray:
