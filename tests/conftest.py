@@ -1,6 +1,7 @@
 """Shared by all tests: small problems, the command, a browser, and settings of Hypothesis that fit a slow machine."""
 
 import shutil
+import signal
 import sys
 
 import numpy as np
@@ -9,6 +10,8 @@ from hypothesis import settings
 
 from sottovoce.problem.shards import Shards
 
+# what a shell starts in its background ignores interrupts, and so would every command that a test starts and interrupts
+signal.signal(signal.SIGINT, signal.default_int_handler)
 settings.register_profile("sottovoce", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("sottovoce")
 
