@@ -29,7 +29,8 @@ def lines(quick: bool, repeats: int) -> Iterator[Line]:
         def work() -> None:
             pair = (next(seeds), next(seeds))
             base = paper_l2(rounds)
-            specs = [base.but(privacy__noise=f"private({e})", seed=s) for s in pair for e in EPSILONS]
+            # seeds may have equal numbers of turns, and so equal accounts: each has budgets of its own
+            specs = [base.but(privacy__noise=f"private({e + 1e-6 * s})", seed=s) for s in pair for e in EPSILONS]
             sweep(specs, shards, execution=how, jobs=jobs)
 
         return work
