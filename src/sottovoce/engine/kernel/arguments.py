@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from sottovoce.engine.kernel import CYCLIC, FIXED, INJECTED, L2_BALL, MATRIX, POISSON, SEPARABLE
 from sottovoce.engine.kernel.bundles import bundle
-from sottovoce.engine.kernel.inside import Inside
+from sottovoce.engine.kernel.inside import UNFINISHED
 
 njit: Any = numba.njit  # its types do not know of all of these
 OUTSIDE = {"nogil": True, "_nrt": False, "no_cfunc_wrapper": True, "error_model": "numpy", "cache": True}
-INSIDE = {**OUTSIDE, "no_cpython_wrapper": True, "cache": False, "pipeline_class": Inside}
+INSIDE = {**OUTSIDE, "no_cpython_wrapper": True, "cache": False, **UNFINISHED}
 inlined = njit(inline="always", _nrt=False)
 exact = njit(**INSIDE, fastmath=False)
 """Every rounding as in NumPy; it must be said, or Numba gives a function the liberties of its caller."""
