@@ -1,5 +1,6 @@
 """What a node takes in: every message that does not fit is refused with its reason, and never handed on."""
 
+import threading
 import time
 
 import numpy as np
@@ -383,6 +384,28 @@ def test_the_first_voucher_of_a_stretch_counts_and_no_later_one(tmp_path):
         theirs = linked(LONG, 1, other, store.load(run)._replace(round=STRETCH - 1))
     assert [kept for *_, kept in store.vouchers(run)] == vouchers[:1]
     store.close()
+
+
+def test_vouchers_and_what_waits_for_one_are_told_at_one_moment(monkeypatch):
+    """A message that comes meanwhile waits: else a voucher could be missed, and the hashes that it is for let go."""
+    theirs = linked(LONG, 1, envelopes(LONG)[1], EMPTY)
+    free = []
+
+    def look():
+        if theirs._lock.acquire(timeout=0.2):
+            free.append(True)
+            theirs._lock.release()
+
+    def meanwhile():
+        other = threading.Thread(target=look)
+        other.start()
+        other.join()
+        return []
+
+    monkeypatch.setattr(theirs, "vouchers", meanwhile)
+    assert theirs.signed() == ([], []) and not free
+    meanwhile()
+    assert free
 
 
 @pytest.mark.parametrize("damaged", ["zz", "aa"])
