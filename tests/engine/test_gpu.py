@@ -14,7 +14,7 @@ from sottovoce.engine.gpu.formulas import written
 from sottovoce.engine.gpu.judge import judge_on
 from sottovoce.engine.gpu.machine import Cuda, Host, device
 from sottovoce.engine.gpu.products import fits
-from sottovoce.engine.gpu.rounds import averages
+from sottovoce.engine.gpu.rounds import averages, run_rounds
 from sottovoce.engine.gpu.runs import run_on
 from sottovoce.engine.gpu.source import filled
 from sottovoce.errors import SpecError
@@ -95,6 +95,20 @@ def test_rows_of_many_coordinates(h, m, machine):
     job = job_of(BASE | {"h": h, "activation": "edges(2)"}, cloud(m), rounds=60)
     (found,) = engine_on(machine).run([job], [job.start()], 1, 60)
     assert difference(found, reference.run(job, job.start(), 1, 60)) < 1e-5
+
+
+@pytest.mark.parametrize("who", ["edges(1)", "edges(2)", "edges(3)", "matching(3)", "everyone"])
+@pytest.mark.parametrize("h", ["l2(0.1)", "l1(0.05)", "box(-0.5, 0.5)"])
+def test_turns_of_few_nodes_and_of_all(who, h, machine, make_shards):
+    """Of records that fit a thread's registers; over more rounds than the kernel has tables of on the chip."""
+    case = BASE | {"h": h, "activation": who, "steps": ("constant(1)", "sqrt(0.5)")}
+    job = job_of(case, make_shards, rounds=400)
+    (found,) = run_rounds(machine, [job], [job.start()], 1, 400)
+    assert difference(found, reference.run(job, job.start(), 1, 400)) < 1e-5
+    state = job.start()
+    for first, last in ((1, 1), (2, 177), (178, 400)):
+        (state,) = run_rounds(machine, [job], [state], first, last)
+    assert all(np.array_equal(a, b) for a, b in zip(found, state, strict=True))
 
 
 @pytest.mark.parametrize("who", ["edges(1)", "everyone"])

@@ -124,23 +124,33 @@ INSIDE void foretell(const float*, u32) {}
 #define PARITY 0x1BD11BDAu
 #define TAIL 1024u
 
+#if defined(__CUDACC__) && defined(PRODUCTS)
+__constant__ u32 powers[32] = {1u << 0, 1u << 1, 1u << 2, 1u << 3, 1u << 4, 1u << 5, 1u << 6, 1u << 7, 1u << 8, 1u << 9, 1u << 10,
+  1u << 11, 1u << 12, 1u << 13, 1u << 14, 1u << 15, 1u << 16, 1u << 17, 1u << 18, 1u << 19, 1u << 20, 1u << 21, 1u << 22,
+  1u << 23, 1u << 24, 1u << 25, 1u << 26, 1u << 27, 1u << 28, 1u << 29, 1u << 30, 1u << 31};
+#define TURNED(x, by, which) (((PRODUCTS) >> (which)) & 1 ? turned_by_product(x, powers[by]) : turned(x, by))
+INSIDE u32 turned_by_product(u32 x, u32 power) { u64 wide = (u64)x * power; return (u32)wide | (u32)(wide >> 32); }
+#else
+#define TURNED(x, by, which) turned(x, by)
+#endif
+template <int FIRST>
 INSIDE void four(u32& x0, u32& x1, int a, int b, int c, int d) {
-  x0 += x1; x1 = turned(x1, a) ^ x0;
-  x0 += x1; x1 = turned(x1, b) ^ x0;
-  x0 += x1; x1 = turned(x1, c) ^ x0;
-  x0 += x1; x1 = turned(x1, d) ^ x0;
+  x0 += x1; x1 = TURNED(x1, a, FIRST) ^ x0;
+  x0 += x1; x1 = TURNED(x1, b, FIRST + 1) ^ x0;
+  x0 += x1; x1 = TURNED(x1, c, FIRST + 2) ^ x0;
+  x0 += x1; x1 = TURNED(x1, d, FIRST + 3) ^ x0;
 }
 
 INSIDE void threefry(u32 k0, u32 k1, u32 c0, u32 c1, u32& x0, u32& x1) {  // 2x32, 13 rounds
   u32 k2 = k0 ^ k1 ^ PARITY;
   x0 = c0 + k0; x1 = c1 + k1;
-  four(x0, x1, 13, 15, 26, 6);
+  four<0>(x0, x1, 13, 15, 26, 6);
   x0 += k1; x1 += k2 + 1u;
-  four(x0, x1, 17, 29, 16, 24);
+  four<4>(x0, x1, 17, 29, 16, 24);
   x0 += k2; x1 += k0 + 2u;
-  four(x0, x1, 13, 15, 26, 6);
+  four<8>(x0, x1, 13, 15, 26, 6);
   x0 += k0; x1 += k1 + 3u;
-  x0 += x1; x1 = turned(x1, 17) ^ x0;
+  x0 += x1; x1 = TURNED(x1, 17, 12) ^ x0;
 }
 
 INSIDE double uniform(u32 k0, u32 k1, u32 position) {
@@ -638,6 +648,18 @@ INSIDE void general(const Run& run, const Turn& turn, float* Z) {
 // the rows.
 
 #define FEW 4
+#ifndef SUMMED
+#define SUMMED 0
+#endif
+#ifndef TOGETHERS
+#define TOGETHERS (PER <= 2 ? 2 : 1)
+#endif
+#ifndef FORESEEN
+#define FORESEEN 24  // places ahead
+#endif
+#ifndef UPTO
+#define UPTO FEW  // the most nodes of such a turn
+#endif
 #define BYGONE 128  // rounds of the tables that wait on the chip
 struct Slot { Place place[FEW]; Numbers at[FEW]; Slept slept[FEW]; float w[FEW * FEW]; };
 struct Bygone { double s, P, Q; };
@@ -646,7 +668,7 @@ struct Rings { Run run; Turn turns[8]; Slot slots[8]; About about[4][2]; Bygone 
 
 INSIDE int few(const Run& run, const Turn& turn) {  // how many nodes, or 0 where it is no such turn
   if (turn.pair == 1) return 2;
-  return !SPARSE && run.fetched && turn.pair == 2 && (turn.size == 3 || turn.size == FEW) ? turn.size : 0;
+  return !SPARSE && run.fetched && turn.pair == 2 && turn.size >= 3 && turn.size <= UPTO ? turn.size : 0;
 }
 
 INSIDE void ask_words(void* to, const void* from, int words) {
@@ -711,11 +733,10 @@ INSIDE void ask_bygone(const Run& run, i64 at, Rings* rings, int& known) {
 
 // Rows of later places, to where they are found faster; a load that is waited for in the next turn only.
 struct Foresight { i64 row, places; };
-#define FORESEEN 24  // places ahead
 
 INSIDE void foresee(const Run& run, const Turn& turn, Foresight& seen) {
   int which = THREADS - 1 - THREAD;
-  if (which > 1 || SPARSE || run.features % 4 != 0) return;
+  if (FORESEEN == 0 || which > 1 || SPARSE || run.features % 4 != 0) return;
   if (seen.row >= 0) foretell(run.X + seen.row * run.features, (u32)run.features * 4u);
   i64 next = (i64)turn.first + FORESEEN + which;
   seen.row = next < seen.places ? run.places[next].row : -1;
@@ -888,15 +909,26 @@ INSIDE void turn_of_few(const Run& run, i64 number, float* rows, int half, float
         bool mine = at < half && j < m;
         z[p][k][side] = mine ? Z[node[p] * m + j] : 0.0f;
         c[p][k][side] = mine && pulls[p] ? (S == 2 ? row[j] : entry(run, slot.place[p].row, j)) : 0.0f;
-        if (!kept) old[p][k][side] = mine ? once(run.total + (i64)node[p] * m + j) : 0.0f;
+        if (!kept && !SUMMED) old[p][k][side] = mine ? once(run.total + (i64)node[p] * m + j) : 0.0f;
       }
   }
   if (S == 2) margins_of_few<S>(run, slot, z, c, partial);  // rows of more are still on their way
-  float base[S][PER][2], n_[S][PER][2];
-  noise_of<S>(loud, slot.place, THREAD, n_);
+  float base[S][PER][2];
+  if (S == 2 && kept)
+#pragma unroll
+    for (int p = 0; p < S; p++) {
+      float gain[PER][2];
+      gains(run, rings, known, slot.place[p], slot.at[p], slot.slept[p], z[p], gain);
+      Kept<0, SUMS>::add(sums, node[p], gain);
+    }
+  constexpr int TOGETHER = S == 2 ? TOGETHERS : 1;  // as many as there are registers for
+  float noise[S][PER][2];
+#pragma unroll
+  for (int p = 0; p < S; p += TOGETHER) noise_of<TOGETHER>(loud + p, slot.place + p, THREAD, noise + p);
   if (S > 2) margins_of_few<S>(run, slot, z, c, partial);
 #pragma unroll
   for (int p = 0; p < S; p++) {
+    if (S == 2 && kept) break;
     float gain[PER][2];
     gains(run, rings, known, slot.place[p], slot.at[p], slot.slept[p], z[p], gain);
     if (kept) Kept<0, SUMS>::add(sums, node[p], gain);
@@ -905,21 +937,32 @@ INSIDE void turn_of_few(const Run& run, i64 number, float* rows, int half, float
 #pragma unroll
       for (int side = 0; side < 2; side++) {
         int at = THREAD + k * THREADS, j = at + side * half;
+#if defined(__CUDACC__) && SUMMED == 1
+        if (!kept && at < half && j < m) atomicAdd(run.total + (i64)node[p] * m + j, gain[k][side]);
+#elif SUMMED == 2
+        if (!kept && at < half && j < m && gain[k][side] == 12345.6789f) run.total[(i64)node[p] * m + j] = gain[k][side];
+#else
         if (!kept && at < half && j < m) run.total[(i64)node[p] * m + j] = old[p][k][side] + gain[k][side];
-        if (!AFTER) z[p][k][side] += loud[p] * n_[p][k][side];
+#endif
       }
   }
 #pragma unroll
-  for (int q = 0; q < S; q++)
+  for (int k = 0; k < PER; k++)
 #pragma unroll
-    for (int k = 0; k < PER; k++)
+    for (int side = 0; side < 2; side++) {
 #pragma unroll
-      for (int side = 0; side < 2; side++) {
-        float mixed = AFTER ? loud[q] * n_[q][k][side] : 0.0f;
+      for (int p = 0; p < S; p++) {
+        noise[p][k][side] *= loud[p];
+        if (!AFTER) z[p][k][side] += noise[p][k][side];
+      }
+#pragma unroll
+      for (int q = 0; q < S; q++) {
+        float mixed = AFTER ? noise[q][k][side] : 0.0f;
 #pragma unroll
         for (int p = 0; p < S; p++) mixed += slot.w[q * S + p] * z[p][k][side];
         base[q][k][side] = mixed;
       }
+    }
   asked_before_is_here();
   BARRIER();
   ask_ahead(run, number, rows, rings, known);
@@ -1372,9 +1415,9 @@ KERNEL BOUNDED rounds(const Run* runs) {
       stream(run, at, half, Z, loudness, partial, rings, known);
     } else if (nodes == 2) {
       turn_of_few<2>(run, at, rows, half, Z, loudness, own, rings, sums, known, seen);
-    } else if (nodes == 3) {
+    } else if (UPTO >= 3 && nodes == 3) {
       turn_of_few<3>(run, at, rows, half, Z, loudness, own, rings, sums, known, seen);
-    } else if (nodes == FEW) {
+    } else if (UPTO >= FEW && nodes == FEW) {
       turn_of_few<FEW>(run, at, rows, half, Z, loudness, own, rings, sums, known, seen);
     } else {
       const Turn now = turn;
