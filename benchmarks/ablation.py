@@ -106,7 +106,7 @@ def run(head: Row) -> list[Row]:
     if name in ("shorter", "longer"):
         factor = 3.0 if name == "shorter" else 1 / 3
         fixed |= {"alpha": factor * mu, "gamma": factor * gamma, "rounds": rounds}
-    return [head | run_spec(choose(facts, **fixed).spec, shards, data, epsilon, seed)]
+    return [head | run_spec(choose(facts, **fixed).spec, shards, data, seed)]
 
 
 def measure(arguments: argparse.Namespace) -> None:

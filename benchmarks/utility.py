@@ -65,7 +65,7 @@ def wanted(arguments: argparse.Namespace) -> list[Row]:
             for n in arguments.nodes:
                 for epsilon in arguments.epsilon:
                     for seed in range(arguments.seeds):
-                        free = METHODS.get(method, WEIGHTS.get(method)).adversary == "none"
+                        free = (METHODS | WEIGHTS)[method].adversary == "none"
                         where = 1 if method in POOLED else n
                         row = {"data": name, "method": method, "nodes": where, "epsilon": 0.0 if free else epsilon}
                         asked.append(row | {"seed": 0 if free else seed})
@@ -183,20 +183,33 @@ def table(found: list[Row], figure: str = "accuracy") -> str:
     return "\n".join(lines)
 
 
+LIFTS = {"plain": "weighed", "silent": "silent, weighed"} | {
+    name: f"free, weighed, {name.removeprefix('free, ')}" for name in WEIGHTS if name.startswith("free, C")
+}
+"""What is not weighed, and the same with weights."""
+
+
 def unbalanced(found: list[Row]) -> str:
     """Two tables of the sets with a rare class: AUC by whom one trusts, and what weighing classes does."""
     areas, balanced = groups(found, "auc"), groups(found, "balanced_accuracy")
-    methods = ("centre", "pairs", "noisier", "majority", "free")
+    methods = ("centre", "pairs", "noisier", "majority", "free, C = 1000")
+
+    def place(name: str, method: str) -> tuple[str, str, int, float]:
+        return (name, method, 1 if method in POOLED else 20, 0.0 if method.startswith("free") else 1.0)
+
     lines = ["", "| AUC, ε = 1 | " + " | ".join((METHODS | WEIGHTS)[m].says for m in methods) + " |"]
     lines += ["|---|" + "---|" * len(methods)]
     for name in UNBALANCED:
-        cells = [cell(areas.get((name, m, 1 if m in POOLED else 20, 0.0 if m == "free" else 1.0))) for m in methods]
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
-    lines += ["", "| balanced accuracy | " + " | ".join(m.says for m in WEIGHTS.values()) + " |"]
-    lines += ["|---|" + "---|" * len(WEIGHTS)]
-    for name in UNBALANCED:
-        places = [(name, m, *((1, 0.0) if m in POOLED else (20, 1.0))) for m in WEIGHTS]
-        lines.append(f"| {name} | " + " | ".join(cell(balanced.get(place)) for place in places) + " |")
+        lines.append(f"| {name} | " + " | ".join(cell(areas.get(place(name, m))) for m in methods) + " |")
+    lines += ["", "| balanced accuracy, and what class_weight lifts it by | " + " | ".join(UNBALANCED) + " |"]
+    lines += ["|---|" + "---|" * len(UNBALANCED)]
+    for one, other in LIFTS.items():
+        for method in (one, other):
+            cells = [cell(balanced.get(place(name, method))) for name in UNBALANCED]
+            lines.append(f"| {WEIGHTS[method].says} | " + " | ".join(cells) + " |")
+        lifts = [(balanced.get(place(name, one)), balanced.get(place(name, other))) for name in UNBALANCED]
+        gains = [cell([b - a for a, b in zip(*pair, strict=True)]) if all(pair) else "–" for pair in lifts]
+        lines.append("| *lift* | " + " | ".join(gains) + " |")
     return "\n".join(lines)
 
 

@@ -38,6 +38,7 @@ from sottovoce.planner.trust import AllBut, Majority, Nobody, Trust
 from sottovoce.privacy.calibration import Private
 from sottovoce.privacy.profiles import gaussian_multiplier
 from sottovoce.privacy.release import Adversary
+from sottovoce.privacy.statement import PrivacyStatement
 from sottovoce.problem.shards import Shards, even
 from sottovoce.run.build import make_lipschitz, rounds_for_epochs  # noqa: F401 - the first is for benchmarks/defaults.py
 from sottovoce.run.presets import paper_l2
@@ -54,6 +55,8 @@ FIRST_STEP, FIRST_INTERCEPT = 10.0, 0.5
 """The planner's constants in version 0.1, to which new defaults are compared."""
 ONE_OUTPUT: set[Callable[[Dataset, int, float], "Plan"]] = set()
 """Plans that are for two classes only."""
+SILENT = 1e4
+"""An ε with next to no noise."""
 MANY = 10**6  # so many runs that whatever can be compiled is
 PINNED = ("diffprivlib==0.6.6", "scikit-learn==1.7.2", "numpy==2.4.6", "scipy==1.17.1")
 """Versions that work together, for an environment of its own."""
@@ -117,10 +120,14 @@ def load(name: str) -> Dataset:
 
 
 class Plan(NamedTuple):
-    """What all runs of a cell are: a spec without a seed, and among how many nodes the records are dealt out."""
+    """What all runs of a cell are: a spec without a seed, and among how many nodes the records are dealt out.
+
+    Where `shards` are given, they are dealt out already, for all seeds alike.
+    """
 
     spec: Spec
     nodes: int
+    shards: Shards | None = None
 
 
 class Method(NamedTuple):
@@ -138,21 +145,27 @@ def planned_by(plan: Callable[[Dataset, int, float], Plan], adversary: str, says
     def one(data: Dataset, n: int, epsilon: float, seed: int) -> Row:
         if data.classes > 2 and plan in ONE_OUTPUT:
             return {"accuracy": float("nan")}
-        spec, nodes = plan(data, n, epsilon)
-        return run(spec, data.deal(nodes, seed), data, epsilon, seed)
+        spec, nodes, shards = plan(data, n, epsilon)
+        return run(spec, shards or data.deal(nodes, seed), data, seed)
 
     return Method(one, adversary, says, plan)
 
 
-def run(spec: Spec, shards: Shards, data: Dataset, epsilon: float, seed: int) -> Row:
+def run(spec: Spec, shards: Shards, data: Dataset, seed: int) -> Row:
     """One run; its statement must not be over the budget."""
     result = solve(spec.but(seed=seed), shards, test=data.test, execution=Execution(observations=1, runs=MANY))
-    assert result.statement.private and result.statement.epsilon <= epsilon * (1 + 1e-9)
+    check(spec, result.statement)
     return judged(result.decide(data.test.X), data) | {
         "rounds": spec.algorithm.rounds,
         "bytes": float(result.history.last["bytes"]),
         "seconds": result.environment["seconds"],
     }
+
+
+def check(spec: Spec, statement: PrivacyStatement) -> None:
+    """What is stated is no more than what was asked for."""
+    assert isinstance(spec.privacy.noise, Private)
+    assert statement.private and statement.epsilon <= spec.privacy.noise.epsilon * (1 + 1e-9)
 
 
 def judged(scores: Any, data: Dataset) -> Row:
@@ -181,11 +194,12 @@ def on_device(name: str, method: str, n: int, epsilon: float, seeds: int) -> lis
     data, plan = load(name), (METHODS | WEIGHTS)[method].plan
     if plan is None or (data.classes > 2 and plan in ONE_OUTPUT):
         raise SpecError("this is no plan that an engine could run")
-    spec, nodes = plan(data, n, epsilon)
+    spec, nodes, shards = plan(data, n, epsilon)
     specs = [spec.but(seed=seed) for seed in range(seeds)]
-    runs = together(specs, dealings(name, nodes, seeds), execution=Execution("gpu", observations=None))
-    statement, job = runs[0].prepared.statement, runs[0].prepared.job  # the same for all seeds
-    assert statement.private and statement.epsilon <= epsilon * (1 + 1e-9)
+    dealt = dealings(name, nodes, seeds) if shards is None else shards
+    runs = together(specs, dealt, execution=Execution("gpu", observations=None))
+    job = runs[0].prepared.job
+    check(spec, runs[0].prepared.statement)  # the same for all seeds
     with ThreadPool() as pool:
         found = pool.map(lambda r: judged(scores(spec, r.models.mean(axis=0), data), data), runs)
     sent = int(job.schedule.up_to(spec.algorithm.rounds)[-1]) * job.method.width * job.problem.m * FLOAT_BYTES
@@ -244,7 +258,7 @@ def paper(data: Dataset, n: int, epsilon: float) -> Plan:
 def alone(data: Dataset, n: int, epsilon: float, seed: int) -> Row:
     """The first node, with its own records and nobody else's, by the planner."""
     shards = data.deal(n, seed).node(0)
-    return run(choose(facts_of(tuple(shards.sizes.tolist()), data, epsilon)).spec, shards, data, epsilon, seed)
+    return run(choose(facts_of(tuple(shards.sizes.tolist()), data, epsilon)).spec, shards, data, seed)
 
 
 def centre(data: Dataset, n: int, epsilon: float) -> Plan:
@@ -307,20 +321,32 @@ def no_privacy(data: Dataset, n: int, epsilon: float, seed: int) -> Row:
     return {"accuracy": float(model.fit(data.records.X, data.y).score(data.held_out.X, data.held_out.y))}
 
 
-def weighted(private: bool, weigh: bool) -> Callable[[Dataset, int, float, int], Row]:
-    """The estimator, classes weighed by a public prior or not, with secrets between pairs; or scikit-learn's model."""
+def weighted(weigh: bool, silent: bool = False) -> Callable[[Dataset, int, float], Plan]:
+    """The estimator's own run, classes weighed by a public prior or not, with secrets between pairs.
+
+    What is silent has the same plan (loss, rounds, clip, averaging) with next to no noise.
+    """
+
+    def fitted(data: Dataset, n: int, epsilon: float) -> Plan:
+        share = float(f"{np.mean(data.y > 0):.2g}")  # as a public prior would be known
+        prior = {"prior": {-1.0: 1 - share, 1.0: share}, "class_weight": "balanced"} if weigh else {}
+        model: Any = PrivateClassifier(
+            epsilon, DELTA, row_norm=1.0, classes=(-1.0, 1.0), n_nodes=n, trust=1, random_state=0, **prior
+        )
+        made = model._prepare(data.records.X, data.y, None, None)
+        spec = model._started(made.spec)
+        return Plan(spec.but(privacy__noise=Private(SILENT)) if silent else spec, n, made.shards)
+
+    return fitted
+
+
+def openly(weigh: bool, C: float) -> Callable[[Dataset, int, float, int], Row]:
+    """scikit-learn's logistic regression without privacy, classes weighed or not."""
 
     def fitted(data: Dataset, n: int, epsilon: float, seed: int) -> Row:
-        share = float(f"{np.mean(data.y > 0):.2g}")  # as a public prior would be known
-        if private:
-            prior = {"prior": {-1.0: 1 - share, 1.0: share}, "class_weight": "balanced"} if weigh else {}
-            model: Any = PrivateClassifier(
-                epsilon, DELTA, row_norm=1.0, classes=(-1.0, 1.0), n_nodes=n, trust=1, random_state=seed, **prior
-            )
-        else:
-            from sklearn.linear_model import LogisticRegression
+        from sklearn.linear_model import LogisticRegression
 
-            model = LogisticRegression(C=1e3, max_iter=500, class_weight="balanced" if weigh else None)
+        model = LogisticRegression(C=C, max_iter=500, class_weight="balanced" if weigh else None)
         model.fit(data.records.X, data.y)
         return figures(model.decision_function(data.held_out.X), np.asarray(data.held_out.y) > 0)
 
@@ -367,11 +393,17 @@ METHODS: dict[str, Method] = {
     "none": Method(no_privacy, "none", "no privacy"),
 }
 WEIGHTS: dict[str, Method] = {
-    "plain": Method(weighted(True, False), "secret_pairs(1)", "classes not weighed"),
-    "weighed": Method(weighted(True, True), "secret_pairs(1)", "class_weight"),
-    "free": Method(weighted(False, False), "none", "no privacy, classes not weighed"),
-    "free, weighed": Method(weighted(False, True), "none", "no privacy, class_weight"),
+    "plain": planned_by(weighted(False), "secret_pairs(1)", "classes not weighed"),
+    "weighed": planned_by(weighted(True), "secret_pairs(1)", "class_weight"),
+    "silent": planned_by(weighted(False, silent=True), "secret_pairs(1)", "the same plan, next to no noise"),
+    "silent, weighed": planned_by(weighted(True, silent=True), "secret_pairs(1)", "the same, class_weight"),
 }
+for _C in (1.0, 30.0, 1000.0):
+    WEIGHTS[f"free, C = {_C:g}"] = Method(openly(False, _C), "none", f"no privacy, C = {_C:g}")
+    WEIGHTS[f"free, weighed, C = {_C:g}"] = Method(openly(True, _C), "none", f"no privacy, class_weight, C = {_C:g}")
 """What weighing classes does, on unbalanced sets."""
-POOLED = ("centre", "first", "dpsgd", "objective", "output", "diffprivlib", "none", "free", "free, weighed")
+POOLED = (
+    "centre", "first", "dpsgd", "objective", "output", "diffprivlib", "none",
+    *(name for name in WEIGHTS if name.startswith("free")),
+)  # fmt: skip
 """Those for which the number of nodes makes no difference."""
