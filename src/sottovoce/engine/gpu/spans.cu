@@ -188,9 +188,26 @@ KERNEL span_weights(const Span* given) {
 
 // ---- a batch on the chip
 
-struct alignas(16) Seat { int node, place; float weight; int unused; };
-struct alignas(16) Head { int first, size, speakers, flat; float w[FEW * FEW]; };
+struct alignas(16) Seat { int worker, place; float weight; int unused; };  // of a node: the first of its workers
+struct alignas(16) Head { int first, size, flat, unused; float w[FEW * FEW]; };
 struct alignas(16) Drowsy { float rise, rise_rest, fixed, fixed_rest, near_by, far_off; int before, t; };
+
+// Seats and counters, dealt to the threads.
+struct Cell { int q, c, more_q, more_c; };
+
+INSIDE Cell first_cell(int counters) {
+  Cell found = {THREAD / counters, THREAD % counters, THREADS / counters, THREADS % counters};
+  return found;
+}
+
+INSIDE Cell next_cell(Cell at, int counters) {
+  at.q += at.more_q;
+  at.c += at.more_c;
+  if (at.c < counters) return at;
+  at.c -= counters;
+  at.q += 1;
+  return at;
+}
 
 // What a batch is made from, asked for while the one before is worked on.
 struct Asked { Turn* turns; Place* places; Numbers* numbers; Slept* slept; float* pulls; };
@@ -216,18 +233,25 @@ INSIDE void ask_batch(const Span& w, const Crew& crew, const Extent& span, int b
   }
 }
 
-INSIDE void sit_down(const Run& run, const Extent& span, Bound from, Bound end, Asked asked, Seat* seats, Head* heads) {
+INSIDE bool speaks(Asked asked, int turns, int place) {
+  for (int k = 0; k < turns; k++) {
+    int p = place - asked.turns[k].first;
+    if (p < asked.turns[k].size) return p < asked.turns[k].speakers;
+  }
+  return false;
+}
+
+INSIDE void sit_down(const Run& run, const Extent& span, Bound from, Bound end, int workers, Asked asked, Seat* seats, Head* heads) {
   for (int k = THREAD; k < end.turn - from.turn; k += THREADS) {
     const Turn& turn = asked.turns[k];
     Head* head = heads + k;
     head->first = turn.first - from.place;
     head->size = turn.size;
-    head->speakers = turn.speakers;
     head->flat = turn.flat;
     for (int e = 0; turn.size <= FEW && e < turn.size * turn.size; e++) head->w[e] = run.weights[turn.corner + e];
   }
   for (int q = THREAD; q < end.place - from.place; q += THREADS) {
-    Seat seat = {asked.places[q].node, from.place - span.place + q, asked.numbers[q].weight, 0};
+    Seat seat = {asked.places[q].node * workers, from.place - span.place + q, asked.numbers[q].weight, 0};
     seats[q] = seat;
   }
 }
@@ -240,12 +264,11 @@ struct Light {  // a column of a run on its way
   float* unpulled;
 };
 
-INSIDE float met(Light& light, const Seat& seat, float z) {  // leave what z is, if a record is here
-  if (light.when >> 1 != seat.place) return z;
+INSIDE void meet(Light& light, const Seat& seat, float z) {  // leave what z is, if a record is here
+  if (light.when >> 1 != seat.place) return;
   light.unpulled[light.at] = z;
   light.at = light.when & 1 ? -1 : light.at + 1;
   light.when = light.when & 1 ? NEVER : light.entries[light.at].when;
-  return z;
 }
 
 KERNEL MANY span_ahead(const Span* given) {
@@ -293,19 +316,18 @@ KERNEL MANY span_ahead(const Span* given) {
     asked_is_here();
     BARRIER();
     int places = end.place - from.place, turns = end.turn - from.turn;
-    sit_down(run, span, from, end, asked, seats, heads);
+    sit_down(run, span, from, end, workers, asked, seats, heads);
     for (int k = THREAD; k < (high - low) * places; k += THREADS) {
       int r = k / places, q = k % places;
-      loud[r * most + q] = asked.numbers[q].push * crew.run[low + r].loud[asked.places[q].node];
+      bool loudly = speaks(asked, turns, from.place + q);
+      loud[r * most + q] = loudly ? asked.numbers[q].push * crew.run[low + r].loud[asked.places[q].node] : 0.0f;
     }
-    for (int k = THREAD; k < places * counters; k += THREADS) {
-      int c = k % counters;
-      if (c >= columns) continue;
-      const Place& place = asked.places[k / counters];
-      int j = here[c];
+    for (Cell at = first_cell(counters); at.q < places; at = next_cell(at, counters)) {
+      if (at.c >= columns) continue;
+      int j = here[at.c];
       float x, y;
-      normal_pair(place.k0, place.k1, (u32)(j < half ? j : j - half), x, y);
-      normals[k] = j < half ? x : y;
+      normal_pair(asked.places[at.q].k0, asked.places[at.q].k1, (u32)(j < half ? j : j - half), x, y);
+      normals[at.q * counters + at.c] = j < half ? x : y;
     }
     BARRIER();
     ask_batch(w, crew, span, batch + 1, low, high, asked);
@@ -320,18 +342,24 @@ KERNEL MANY span_ahead(const Span* given) {
         int first = head.first, size = head.size;
         if (size == 2) {
           const Seat a = seats[first], b = seats[first + 1];
-          float u = met(light, a, its[a.node * workers]), v = met(light, b, its[b.node * workers]);
-          if (head.speakers > 0) u += mine[first] * drawn[first * counters];
-          if (head.speakers > 1) v += mine[first + 1] * drawn[(first + 1) * counters];
-          its[a.node * workers] = head.w[0] * u + head.w[1] * v;
-          its[b.node * workers] = head.w[2] * u + head.w[3] * v;
+          const Four W = *(const Four*)head.w;
+          float u = its[a.worker], v = its[b.worker];
+          if (light.when >> 1 <= b.place) {
+            meet(light, a, u);
+            meet(light, b, v);
+          }
+          u += mine[first] * drawn[first * counters];
+          v += mine[first + 1] * drawn[(first + 1) * counters];
+          its[a.worker] = W.a * u + W.b * v;
+          its[b.worker] = W.c * u + W.d * v;
           continue;
         }
         float u[FEW] = {0.0f, 0.0f, 0.0f, 0.0f}, mean = 0.0f;
         for (int p = 0; p < size; p++) {
           const Seat seat = seats[first + p];
-          float v = met(light, seat, its[seat.node * workers]);
-          if (p < head.speakers) v += mine[first + p] * drawn[(first + p) * counters];
+          float v = its[seat.worker];
+          meet(light, seat, v);
+          v += mine[first + p] * drawn[(first + p) * counters];
           mean += v;
 #pragma unroll
           for (int e = 0; e < FEW; e++)
@@ -346,7 +374,7 @@ KERNEL MANY span_ahead(const Span* given) {
             for (int p = 0; p < FEW; p++)
               if (p < size) found += head.w[q * size + p] * u[p];
           }
-          its[seats[first + q].node * workers] = found;
+          its[seats[first + q].worker] = found;
         }
       }
       cursors[x] = light.at;
@@ -403,7 +431,7 @@ KERNEL span_slopes(const Span* given) {
 // ---- everything, slopes being known
 
 struct Heavy {  // two coordinates of a run on their way
-  int at[2];
+  int at[2], soonest;
   Entry next[2];
   const Entry* entries;
   const Run* run;
@@ -412,35 +440,48 @@ struct Heavy {  // two coordinates of a run on their way
   int counters;
 };
 
-INSIDE float while_asleep(const Heavy& heavy, const Run& run, const Seat& seat, int q, float z) {
-  if (LINEAR) return -seat.weight * z;
-  const Drowsy& drowsy = heavy.drowsy[q];
-  if (BOXED) return searched(heavy.run->self, z, drowsy.before, drowsy.t);
-  float size = fabsf(z);
-  if (size <= drowsy.near_by) return 0.0f;
-  if (size <= drowsy.far_off) return searched(heavy.run->self, z, drowsy.before, drowsy.t);
-  float part = fmaf(size, drowsy.rise, -drowsy.fixed) + fmaf(size, drowsy.rise_rest, -drowsy.fixed_rest);
-  return z > 0.0f ? -part : part;
+// Sums with the rounds that a node slept. What takes a search is rare, and stands apart.
+INSIDE float slept_through(const Run& run, const Drowsy& drowsy, float z, bool& between) {
+  float size = fabsf(z), part = fmaf(size, drowsy.rise, -drowsy.fixed) + fmaf(size, drowsy.rise_rest, -drowsy.fixed_rest);
+  bool awake = size > drowsy.far_off;
+  between = between || (!awake && size > drowsy.near_by);
+  return awake ? (z > 0.0f ? -part : part) : 0.0f;
 }
 
-INSIDE float pull_on(Heavy& heavy, int side, const Seat& seat, float pull) {  // by a record, if there is one here
-  if (heavy.next[side].when >> 1 != seat.place) return 0.0f;
-  float found = pull * heavy.next[side].value;
-  heavy.at[side] = heavy.next[side].when & 1 ? -1 : heavy.at[side] + 1;
-  heavy.next[side].when = NEVER;
-  if (heavy.at[side] >= 0) heavy.next[side] = heavy.entries[heavy.at[side]];
-  return found;
+INSIDE void catch_up(const Heavy& heavy, const Run& run, const Seat& seat, int q, Four& now) {
+  if (LINEAR) {
+    now.c -= seat.weight * now.a;
+    now.d -= seat.weight * now.b;
+    return;
+  }
+  const Drowsy drowsy = heavy.drowsy[q];
+  bool between = BOXED;
+  float more_a = slept_through(run, drowsy, now.a, between), more_b = slept_through(run, drowsy, now.b, between);
+  if (between) {
+    if (BOXED || fabsf(now.a) <= drowsy.far_off) more_a = searched(heavy.run->self, now.a, drowsy.before, drowsy.t);
+    if (BOXED || fabsf(now.b) <= drowsy.far_off) more_b = searched(heavy.run->self, now.b, drowsy.before, drowsy.t);
+  }
+  now.c += more_a;
+  now.d += more_b;
 }
 
-// What a node says, in the first two; and its sums with the rounds that it slept.
-INSIDE Four message(Heavy& heavy, const Run& run, const Seat& seat, int q, bool speaks, Four now) {
-  now.c += while_asleep(heavy, run, seat, q, now.a);
-  now.d += while_asleep(heavy, run, seat, q, now.b);
-  if (!speaks) return now;
+INSIDE void add_noise(const Heavy& heavy, int q, Four& now) {
   const Two told = heavy.told[q], drawn = heavy.normals[q * heavy.counters];
-  now.a += told.x * drawn.x + pull_on(heavy, 0, seat, told.y);
-  now.b += told.x * drawn.y + pull_on(heavy, 1, seat, told.y);
-  return now;
+  now.a += told.x * drawn.x;
+  now.b += told.x * drawn.y;
+}
+
+INSIDE void add_record(Heavy& heavy, const Seat& seat, int q, Four& now) {  // if there is one here
+  float pull = heavy.told[q].y;
+#pragma unroll
+  for (int side = 0; side < 2; side++)
+    if (heavy.next[side].when >> 1 == seat.place) {
+      (side ? now.b : now.a) += pull * heavy.next[side].value;
+      heavy.at[side] = heavy.next[side].when & 1 ? -1 : heavy.at[side] + 1;
+      heavy.next[side].when = NEVER;
+      if (heavy.at[side] >= 0) heavy.next[side] = heavy.entries[heavy.at[side]];
+    }
+  heavy.soonest = (heavy.next[0].when < heavy.next[1].when ? heavy.next[0].when : heavy.next[1].when) >> 1;
 }
 
 KERNEL MANY span_rounds(const Span* given) {
@@ -488,10 +529,11 @@ KERNEL MANY span_rounds(const Span* given) {
     asked_is_here();
     BARRIER();
     int places = end.place - from.place, turns = end.turn - from.turn;
-    sit_down(run, span, from, end, asked, seats, heads);
+    sit_down(run, span, from, end, workers, asked, seats, heads);
     for (int k = THREAD; k < (high - low) * places; k += THREADS) {
       int r = k / places, q = k % places, at = r * most + q;
-      Two both = {asked.numbers[q].push * crew.run[low + r].loud[asked.places[q].node], asked.pulls[at]};
+      bool loudly = speaks(asked, turns, from.place + q);
+      Two both = {loudly ? asked.numbers[q].push * crew.run[low + r].loud[asked.places[q].node] : 0.0f, asked.pulls[at]};
       told[at] = both;
     }
     for (int q = THREAD; !LINEAR && q < places; q += THREADS) {
@@ -501,11 +543,10 @@ KERNEL MANY span_rounds(const Span* given) {
       Drowsy found = {rise, rise_rest, fixed, fixed_rest, slept.near_by, slept.far_off, asked.places[q].before, asked.places[q].t};
       drowsy[q] = found;
     }
-    for (int k = THREAD; k < places * counters; k += THREADS) {
-      const Place& place = asked.places[k / counters];
+    for (Cell at = first_cell(counters); at.q < places; at = next_cell(at, counters)) {
       Two drawn;
-      normal_pair(place.k0, place.k1, (u32)(base + k % counters), drawn.x, drawn.y);
-      normals[k] = drawn;
+      normal_pair(asked.places[at.q].k0, asked.places[at.q].k1, (u32)(base + at.c), drawn.x, drawn.y);
+      normals[at.q * counters + at.c] = drawn;
     }
     BARRIER();
     ask_batch(w, crew, span, batch + 1, low, high, asked);
@@ -527,24 +568,26 @@ KERNEL MANY span_rounds(const Span* given) {
         heavy.next[side].value = 0.0f;
         if (heavy.at[side] >= 0) heavy.next[side] = entries[heavy.at[side]];
       }
+      heavy.soonest = (heavy.next[0].when < heavy.next[1].when ? heavy.next[0].when : heavy.next[1].when) >> 1;
       for (int k = 0; k < turns; k++) {
         const Head& head = heads[k];
         int first = head.first, size = head.size;
         if (size == 2) {
           const Seat a = seats[first], b = seats[first + 1];
-          Four u = its[a.node * workers], v = its[b.node * workers], mixed;
-          u = message(heavy, run, a, first, head.speakers > 0, u);
-          v = message(heavy, run, b, first + 1, head.speakers > 1, v);
-          mixed.a = head.w[0] * u.a + head.w[1] * v.a;
-          mixed.b = head.w[0] * u.b + head.w[1] * v.b;
-          mixed.c = u.c;
-          mixed.d = u.d;
-          its[a.node * workers] = mixed;
-          mixed.a = head.w[2] * u.a + head.w[3] * v.a;
-          mixed.b = head.w[2] * u.b + head.w[3] * v.b;
-          mixed.c = v.c;
-          mixed.d = v.d;
-          its[b.node * workers] = mixed;
+          const Four W = *(const Four*)head.w;
+          Four u = its[a.worker], v = its[b.worker];
+          catch_up(heavy, run, a, first, u);
+          catch_up(heavy, run, b, first + 1, v);
+          add_noise(heavy, first, u);
+          add_noise(heavy, first + 1, v);
+          if (heavy.soonest <= b.place) {
+            add_record(heavy, a, first, u);
+            add_record(heavy, b, first + 1, v);
+          }
+          Four mixed_u = {W.a * u.a + W.b * v.a, W.a * u.b + W.b * v.b, u.c, u.d};
+          Four mixed_v = {W.c * u.a + W.d * v.a, W.c * u.b + W.d * v.b, v.c, v.d};
+          its[a.worker] = mixed_u;
+          its[b.worker] = mixed_v;
           continue;
         }
         Two u[FEW], mean = {0.0f, 0.0f};
@@ -552,9 +595,12 @@ KERNEL MANY span_rounds(const Span* given) {
         for (int e = 0; e < FEW; e++) u[e] = mean;
         for (int p = 0; p < size; p++) {
           const Seat seat = seats[first + p];
-          Four v = message(heavy, run, seat, first + p, p < head.speakers, its[seat.node * workers]);
+          Four v = its[seat.worker];
+          catch_up(heavy, run, seat, first + p, v);
+          add_noise(heavy, first + p, v);
+          if (heavy.soonest == seat.place) add_record(heavy, seat, first + p, v);
           Two said = {v.a, v.b}, sums = {v.c, v.d};
-          ((Two*)(its + seat.node * workers))[1] = sums;
+          ((Two*)(its + seat.worker))[1] = sums;
           mean.x += v.a;
           mean.y += v.b;
 #pragma unroll
@@ -574,7 +620,7 @@ KERNEL MANY span_rounds(const Span* given) {
                 found.y += head.w[q * size + p] * u[p].y;
               }
           }
-          *(Two*)(its + seats[first + q].node * workers) = found;
+          *(Two*)(its + seats[first + q].worker) = found;
         }
       }
 #pragma unroll
