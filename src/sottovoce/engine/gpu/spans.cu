@@ -306,7 +306,7 @@ KERNEL MANY span_ahead(const Span* given) {
     int j = touched[c];
     const float* from = crew.run[low + r].z + j;
     cursors[x] = starts[j];
-    for (int i = 0; i < n; i++) z[i * workers + x] = from[(i64)i * m];
+    for (int i = 0; i < n; i++) ask_word((u32*)z + i * workers + x, (const u32*)from + (i64)i * m);
   }
   for (int c = THREAD; c < columns; c += THREADS) here[c] = touched[c];
   int last = entries[starts[touched[0] + 1] - 1].when / 2;  // of all columns here the first is needed longest
@@ -393,39 +393,59 @@ KERNEL span_slopes(const Span* given) {
   const Extent span = extent_of(w, crew);
   if (r >= crew.runs || !span.places) return;
   const Run& run = crew.run[r];
-  const int* rows = crew.rows + w.number * (w.most_places + 1);
   const Entry* entries = crew.entries + w.number * w.most_entries;
   const Spot* spots = crew.spots + w.number * w.most_entries;
   const float* heard = crew.heard + w.number * w.most_places * w.most_places;
   const float* unpulled = crew.unpulled + r * w.most_entries;
-  float *pulls = ROOM, *arrived = pulls + w.most_places, *partial = arrived + w.most_places;
+  float *pulls = ROOM, *arrived = pulls + w.most_places, *coming = arrived + w.most_places;  // two rows of weights
+  float* partial = coming + 2 * w.most_places;
+  int* rows = (int*)(partial + 2 * WARPS);
+  for (int p = THREAD; p <= span.places; p += THREADS) rows[p] = crew.rows[w.number * (w.most_places + 1) + p];
+  BARRIER();
+  Spot spot = {0, 0, 0.0f, 0}, next = spot;  // a thread's first of this place, of the next one; and z there
+  float z = 0.0f, next_z = 0.0f;
+  if (rows[0] + THREAD < rows[1]) {
+    spot = spots[rows[0] + THREAD];
+    z = unpulled[spot.at];
+  }
   for (int p = 0; p < span.places; p++) {
     const Place& place = run.places[span.place + p];
     const Numbers at = run.numbers[span.place + p];
-    i64 row = place.row;
-    float* part = partial + (p & 1) * WARPS;
-    for (int s = THREAD; s < p; s += THREADS) arrived[s] = heard[p * w.most_places + s] * pulls[s];
+    const About nobody = {0.0f, 0.0f, 0.0f, 0.0f}, about = place.row >= 0 ? run.about[place.row] : nobody;
+    bool more = p + 1 < span.places && rows[p + 1] + THREAD < rows[p + 2];
+    float *part = partial + (p & 1) * WARPS, *weights = coming + (p & 1) * w.most_places;
+    if (more) next = spots[rows[p + 1] + THREAD];
+    asked_is_here();  // each thread uses what it has asked for itself
+    for (int s = THREAD; s < p; s += THREADS) arrived[s] = weights[s] * pulls[s];
     BARRIER();
+    if (p + 1 < span.places) ask_all(coming + ((p + 1) & 1) * w.most_places, heard + (p + 1) * w.most_places, p + 1);
     float u = 0.0f;
     for (int k = rows[p] + THREAD; k < rows[p + 1]; k += THREADS) {
-      const Spot spot = spots[k];
-      float z = unpulled[spot.at];
+      if (k >= rows[p] + THREADS) {
+        spot = spots[k];
+        z = unpulled[spot.at];
+      }
+#pragma unroll 4
       for (int e = spot.begin; e < spot.at; e++) {
         const Entry entry = entries[e];
         z += arrived[entry.when >> 1] * entry.value;
       }
       u += spot.value * primal(run, at, z);
     }
+    if (more) next_z = unpulled[next.at];
     u = warp_sum(u);
     if (LANE == 0) part[WARP] = u;
     BARRIER();
     u = 0.0f;
     for (int k = 0; k < WARPS; k++) u += part[k];
     if (p % THREADS == THREAD) {  // who will need it
-      pulls[p] = row >= 0 ? at.push * run.share[place.node] * clipped(run, u, run.about[row]) : 0.0f;
+      pulls[p] = place.row >= 0 ? at.push * run.share[place.node] * clipped(run, u, about) : 0.0f;
       crew.pulls[r * w.most_places + p] = pulls[p];
     }
+    spot = next;
+    z = next_z;
   }
+  asked_is_here();
 }
 
 // ---- everything, slopes being known
@@ -517,11 +537,14 @@ KERNEL MANY span_rounds(const Span* given) {
     bool both = half + c < m;
     cursors[x] = starts[c] < starts[c + 1] ? starts[c] : -1;
     cursors[workers + x] = both && starts[half + c] < starts[half + c + 1] ? starts[half + c] : -1;
-#pragma unroll 4
     for (int i = 0; i < n; i++) {
-      const float *z = mine.z + (i64)i * m + c, *total = mine.total + (i64)i * m + c;
-      Four found = {once(z), both ? once(z + half) : 0.0f, once(total), both ? once(total + half) : 0.0f};
-      state[i * workers + x] = found;
+      const u32 *z = (const u32*)mine.z + (i64)i * m + c, *total = (const u32*)mine.total + (i64)i * m + c;
+      u32* to = (u32*)(state + i * workers + x);
+      ask_word(to, z);
+      ask_word(to + 2, total);
+      if (both) ask_word(to + 1, z + half);
+      if (both) ask_word(to + 3, total + half);
+      if (!both) to[1] = to[3] = 0u;
     }
   }
   for (int batch = span.from; batch < span.to; batch++) {

@@ -161,7 +161,7 @@ def run_spans(machine: Machine, crews: Sequence[Crew], indptr: Any, options: Map
         given = machine.put(spans.view(np.uint8)).reshape(len(some), -1)
         parts, threads = -(-((m + 1) // 2) // shape.counters), shape.together * shape.counters
         most = max(len(crew.runs) for crew in crews)
-        slopes = 4 * (2 * most_places + 2 * SLOPES)
+        slopes = 4 * (5 * most_places + 1 + 2 * SLOPES)
         for k in range(len(some)):
             pieces = int(spans[k]["pieces"])
             machine.launch("span_ahead", len(crews) * shape.chunks * pieces, threads, shape.ahead, given[k], options)
