@@ -23,6 +23,7 @@ from sottovoce.algorithm.method import State
 from sottovoce.engine.compiled import parts
 from sottovoce.engine.gpu.machine import Machine
 from sottovoce.engine.gpu.source import code_of, filled, struct
+from sottovoce.engine.gpu.spans import Crew, crews_of, run_spans, suits
 from sottovoce.engine.job import Job
 from sottovoce.engine.kernel import FULL, POISSON
 from sottovoce.engine.kernel.arguments import Model, Noise, Plan, Steps
@@ -269,12 +270,16 @@ def _go(
     room += 4 * n * m * options["ON_CHIP"]
     runs = filled("Run", len(z))
     alive: list[Any] = []  # what the kernels need, until they have run
+    crews: list[Crew] = []
     at, most, mixed = 0, 1, False
     for cast, mine in zip(casts, since, strict=True):
         looked = _look(machine, cast, mine, first, last, paired, options)
         alive.append((looked, _each_numbers(machine, runs, at, records, cast, looked, z, total, options)))
         most, mixed = max(most, looked.most), mixed or looked.mixed
+        crews += crews_of(runs[at : at + len(cast.jobs)], looked.turns, looked.places)
         at += len(cast.jobs)
+    if suits(options, crews) and run_spans(machine, crews, records.indptr, options):
+        return
     runs["fetched"] = fetched
     pulls = machine.xp.empty((len(z), most), np.float32)
     said = machine.xp.empty((len(z), max(cast.plan.widest for cast in casts) if mixed else 0, m), np.float32)
