@@ -54,7 +54,7 @@ INSIDE void sums_of_eight(float u[8], float* out, int stride, int count) {  // t
 }
 INSIDE float root(float x) {  // of a number over 0, to the last bit but one
   float found;
-  asm("sqrt.approx.f32 %0, %1;" : "=f"(found) : "f"(x));
+  asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(found) : "f"(x));
   return found;
 }
 INSIDE float once(const float* from) { return __ldcg(from); }  // not to be kept in the nearest cache
@@ -163,9 +163,8 @@ INSIDE float radius_of(u32 w) {  // sqrt(-2 ln u), u = (w + 1/2)/2^32
   int bits = (int)bits_of((float)w + 0.5f);
   int exponent = (bits - 0x3f3504f3) >> 23;  // so that the mantissa lies in [sqrt(1/2), sqrt(2))
   float mantissa = of_bits((u32)(bits - (exponent << 23)));
-  bool near_one = w >= 3037000500u;
-  float f = near_one ? -((float)(~w) + 0.5f) * 2.3283064365386963e-10f : mantissa - 1.0f;
-  float octaves = near_one ? 0.0f : (float)(exponent - 32);
+  float near_one = fmaf((float)(int)w, 2.3283064365386963e-10f, 1.1641532182693481e-10f);  // u - 1, where w is over 2^31
+  float f = w >= 3037000500u ? near_one : mantissa - 1.0f, octaves = (float)(exponent - 32);
   float p = 0.202137783f;
   p = p * f - 0.324451685f;
   p = p * f + 0.345016658f;
@@ -178,15 +177,13 @@ INSIDE float radius_of(u32 w) {  // sqrt(-2 ln u), u = (w + 1/2)/2^32
 }
 
 INSIDE void direction_of(u32 w, float& x, float& y) {  // cosine and sine of 2 pi w/2^32
-  u32 quarter = (w + (1u << 29)) >> 30;
-  float angle = (float)(int)(w - (quarter << 30)) * 1.4629180792671596e-09f, square = angle * angle;
+  u32 from = w + (1u << 29);  // quarters of the circle begin here: their number is in the two highest bits
+  float angle = (float)(int)(w << 2) * 3.657295198167899e-10f, square = angle * angle;
   float s = (((-0.000195018220f * square + 0.00833201645f) * square - 0.166666502f) * square + 1.0f) * angle;
   float c = ((-0.00135794041f * square + 0.0416544196f) * square - 0.499998424f) * square + 1.0f;
-  bool odd = (quarter & 1u) != 0u;
-  x = odd ? s : c;
-  y = odd ? c : s;
-  x = ((quarter + 1u) & 2u) != 0u ? -x : x;
-  y = (quarter & 2u) != 0u ? -y : y;
+  bool odd = (from & 0x40000000u) != 0u;
+  x = of_bits(bits_of(odd ? s : c) ^ ((from + 0x40000000u) & 0x80000000u));
+  y = of_bits(bits_of(odd ? c : s) ^ (from & 0x80000000u));
 }
 
 APART float tail_radius(u32 k0, u32 k1, u32 counter, u32 w0) {  // the last 2^-22 of the tail, from 64 bits
