@@ -660,7 +660,7 @@ INSIDE void general(const Run& run, const Turn& turn, float* Z) {
 #define BYGONE 128  // rounds of the tables that wait on the chip
 struct Slot { Place place[FEW]; Numbers at[FEW]; Slept slept[FEW]; float w[FEW * FEW]; };
 struct Bygone { double s, P, Q; };
-struct Rings { Run run; Turn turns[8]; Slot slots[8]; About about[4][2]; Bygone bygone[BYGONE]; int alike, unused; };
+struct alignas(16) Rings { Run run; Turn turns[8]; Slot slots[8]; About about[4][2]; Bygone bygone[BYGONE]; int alike; };
 #define WORDS_OF_TURN ((int)(sizeof(Turn) / 4))
 
 INSIDE int few(const Run& run, const Turn& turn) {  // how many nodes, or 0 where it is no such turn
@@ -1074,7 +1074,7 @@ INSIDE void stream(const Run& run, i64 number, int half, float* Z, const float* 
 #define CROWD 32
 struct Stage { Place place[CROWD]; Numbers at[CROWD]; Slept slept[CROWD]; About about[CROWD]; };
 struct Choir { Place place[CROWD]; About about[CROWD]; Numbers at; Slept slept; };
-union Theatre { Stage stage; Choir choirs[3]; };
+union alignas(16) Theatre { Stage stage; Choir choirs[3]; };
 
 INSIDE float pulled(const Run& run, const Turn& turn, const float* loudness, const Stage* stage, int p, float u) {
   bool pulls = p < turn.speakers && stage->place[p].count > 0;
