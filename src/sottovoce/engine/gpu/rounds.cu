@@ -68,7 +68,9 @@ INSIDE void asked_is_here() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 INSIDE void asked_together() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 INSIDE void asked_before_is_here() { asm volatile("cp.async.wait_group 1;" ::: "memory"); }  // all but the last together
 INSIDE void foretell(const float* from, u32 bytes) {  // to be nearer when it is asked for
+#if __CUDA_ARCH__ >= 900
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
+#endif
 }
 #ifndef MOST
 #define MOST 512
@@ -633,6 +635,8 @@ INSIDE void general(const Run& run, const Turn& turn, float* Z) {
       if (j >= 0) z[j] = shrunk(run, -at[p].push, z[j]);
     }
 }
+
+#ifndef SHORT  // what only `rounds` needs, and takes long to compile
 
 // ---- few nodes with a dense row each
 //
@@ -1403,34 +1407,30 @@ KERNEL BOUNDED rounds(const Run* runs) {
   Foresight seen = {-1, 0};
   if (begin < run.turns_last) seen.places = (i64)run.turns[run.turns_last - 1].first + run.turns[run.turns_last - 1].size;
   float sums[SUMS][PER][2];
-  if (keeps(run)) move_sums<true>(run, half, sums);
-  for (i64 at = begin; at < run.turns_last; at++) {
-    const Turn& turn = rings->turns[at & 7];
-    int nodes = few(run, turn);
-    float* own = partial + (at & 1) * FEW * WARPS;
-    if (nodes == 2 && SPARSE) {
-      stream(run, at, half, Z, loudness, partial, rings, known);
-    } else if (nodes == 2) {
-      turn_of_few<2>(run, at, rows, half, Z, loudness, own, rings, sums, known, seen);
-    } else if (UPTO >= 3 && nodes == 3) {
-      turn_of_few<3>(run, at, rows, half, Z, loudness, own, rings, sums, known, seen);
-    } else if (UPTO >= FEW && nodes == FEW) {
-      turn_of_few<FEW>(run, at, rows, half, Z, loudness, own, rings, sums, known, seen);
-    } else {
-      const Turn now = turn;
+  for (i64 at = begin, last = run.turns_last; at < last;) {
+    if (keeps(run)) move_sums<true>(run, half, sums);
+    for (int nodes; at < last && (nodes = few(run, rings->turns[at & 7])) > 0; at++) {
+      float* own = partial + (at & 1) * FEW * WARPS;
+      if (SPARSE) stream(run, at, half, Z, loudness, partial, rings, known);
+      else if (nodes == 2) turn_of_few<2>(run, at, rows, half, Z, loudness, own, rings, sums, known, seen);
+      else if (UPTO >= 3 && nodes == 3) turn_of_few<3>(run, at, rows, half, Z, loudness, own, rings, sums, known, seen);
+      else if (UPTO >= FEW) turn_of_few<FEW>(run, at, rows, half, Z, loudness, own, rings, sums, known, seen);
+    }
+    if (keeps(run)) move_sums<false>(run, half, sums);
+    for (; at < last && few(run, rings->turns[at & 7]) == 0; at++) {
+      const Turn turn = rings->turns[at & 7];
       asked_is_here();
       BARRIER();  // and z of the last turn is here
       ask_ahead(run, at, rows, rings, known);
-      if (keeps(run)) move_sums<false>(run, half, sums);
-      if (now.pair == 2) crowd(run, now, half, Z, loudness, partial, &theatre->stage);
-      else general(run, now, Z);
-      if (keeps(run)) move_sums<true>(run, half, sums);
+      if (turn.pair == 2) crowd(run, turn, half, Z, loudness, partial, &theatre->stage);
+      else general(run, turn, Z);
     }
   }
-  if (keeps(run)) move_sums<false>(run, half, sums);
   BARRIER();
   for (int j = THREAD; ON_CHIP && j < numbers_of_z; j += THREADS) run.z[j] = Z[j];
 }
+
+#endif
 
 // ---- what the nodes of a run put out after round t
 
