@@ -344,10 +344,10 @@ def _threads(machine: Machine, m: int) -> int:
 def _beside(n: int, m: int, warps: int, fetched: bool) -> int:
     """Bytes on the chip beside z: the rings, the stage, partial sums of margins, two numbers a node, rows."""
     place, numbers, slept, about, turn = (struct(s).itemsize for s in ("Place", "Numbers", "Slept", "About", "Turn"))
-    rings = struct("Run").itemsize + 8 * (turn + about + FEW * (place + numbers + slept + 4 * FEW)) + BYGONE * 24 + 8
+    rings = struct("Run").itemsize + 8 * (turn + about + FEW * (place + numbers + slept + 4 * FEW)) + BYGONE * 24 + 4
     theatre = max(CROWD * (place + numbers + slept + about), 3 * (CROWD * (place + about) + numbers + slept))
     rows = 6 * _up(m, 4) if fetched else 0
-    return rings + theatre + 4 * (CROWD * warps + _up(2 * n, 4) + rows)
+    return _up(rings, 16) + _up(theatre, 16) + 4 * (CROWD * warps + _up(2 * n, 4) + rows)
 
 
 def _up(size: int, to: int) -> int:
