@@ -22,6 +22,8 @@ from numpy.typing import NDArray
 from sottovoce.engine.gpu.source import source
 from sottovoce.errors import SottovoceError
 
+SHORT = {"PER": 1, "MOST": 512, "SHORT": 1}
+"""What all kernels but those of long rounds are compiled for, once: they look up as they run what a run needs."""
 LARGE = 1 << 26
 """Bytes from which on an array is not copied to pinned memory first."""
 ADVICE = "install it with pip install 'sottovoce[gpu]', on a machine with an NVIDIA device and its driver"
@@ -139,7 +141,7 @@ class Cuda:
         mine.wait_event(other.record())
 
     def _module(self, options: Mapping[str, int]) -> Any:
-        general = {name: options[name] for name in ("PER", "MOST")}
+        general = {name: options[name] for name in ("PER", "MOST", "SHORT") if name in options}
         wanted = tuple(sorted((options if self._special else general).items()))
         with self._lock:
             lock, made = self._modules.setdefault(wanted, (threading.Lock(), []))

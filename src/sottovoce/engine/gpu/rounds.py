@@ -21,7 +21,7 @@ from sottovoce import rows
 from sottovoce._types import Array, IntArray
 from sottovoce.algorithm.method import Method, State
 from sottovoce.engine.compiled import parts
-from sottovoce.engine.gpu.machine import Machine
+from sottovoce.engine.gpu.machine import SHORT, Machine
 from sottovoce.engine.gpu.source import code_of, filled, struct
 from sottovoce.engine.job import Job
 from sottovoce.engine.kernel import FULL, POISSON
@@ -33,12 +33,12 @@ from sottovoce.streams import Purpose
 
 LOOKING = 256
 """Threads of a block that looks things up."""
-SHORT = {"PER": 1, "MOST": 512}
-"""What all kernels but that of the rounds are compiled for, once: they look up as they run what a run needs of them."""
 ROOM = 32
 """So much of the room that is left, one part of as many, may be taken by what is looked up at a time."""
 CROWD = 32
 """Nodes of a turn that the kernel has on its stage."""
+FEW, BYGONE = 4, 128
+"""Nodes of a turn whose noise a thread draws together, and rounds of the tables that wait on the chip."""
 AHEAD = 4
 """Turns by which the kernel asks ahead of time."""
 TAIL = 8
@@ -161,6 +161,8 @@ class Cast:
     problem: Problem
     method: Method
     """Of the first job."""
+    mapped: list[Any]
+    """The map of each job's records, where they are to be mapped."""
     plan: Plan
     model: Model
     steps: Steps
@@ -168,6 +170,11 @@ class Cast:
     kept: dict[str, Any]
     looked: "Looked | None" = None
     """What the rounds draw, as far as it was looked up last."""
+
+    @classmethod
+    def of(cls, jobs: Sequence[Job], laid_out: tuple[Plan, Model, Steps, Noise], kept: dict[str, Any]) -> "Cast":
+        """Of these jobs, which it does not hold: what is known of them goes when they do."""
+        return cls(len(jobs), jobs[0].problem, jobs[0].method, [job.mapped for job in jobs], *laid_out, kept)
 
 
 _casts: "WeakKeyDictionary[Job, tuple[int, tuple[Any, ...], Cast]]" = WeakKeyDictionary()
@@ -197,7 +204,7 @@ def cast_of(machine: Machine, jobs: Sequence[Job]) -> Cast:
     if _some_take_all(noise, shards.sizes):
         rows_of_all = np.arange(len(shards.y)) if shards.order is None else shards.order
         kept["rows"] = shared(machine, shards, "rows", lambda: put(rows_of_all, np.int32))
-    found = Cast(len(jobs), jobs[0].problem, jobs[0].method, plan, model, steps, noise, kept)
+    found = Cast.of(jobs, (plan, model, steps, noise), kept)
     _casts[jobs[0]] = id(machine), tuple(ref(job) for job in jobs), found
     return found
 
@@ -452,9 +459,10 @@ def _threads(machine: Machine, m: int) -> int:
 def _beside(n: int, m: int, warps: int, fetched: bool) -> int:
     """Bytes on the chip beside z: the rings, the stage, partial sums of margins, two numbers a node, rows."""
     place, numbers, slept, about, turn = (struct(s).itemsize for s in ("Place", "Numbers", "Slept", "About", "Turn"))
-    rings = struct("Run").itemsize + 8 * (turn + about) + 4 * (2 * (place + numbers + slept) + 16)
+    rings = struct("Run").itemsize + 8 * (turn + about + FEW * (place + numbers + slept + 4 * FEW)) + BYGONE * 24 + 8
+    theatre = max(CROWD * (place + numbers + slept + about), 3 * (CROWD * (place + about) + numbers + slept))
     rows = 6 * _up(m, 4) if fetched else 0
-    return rings + CROWD * (place + numbers + slept + about) + 4 * (CROWD * warps + _up(2 * n, 4) + rows)
+    return rings + theatre + 4 * (CROWD * warps + _up(2 * n, 4) + rows)
 
 
 def _up(size: int, to: int) -> int:
