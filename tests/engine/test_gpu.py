@@ -1,8 +1,10 @@
 """The device's kernels, compiled for the host: their draws, and their trajectories over the contract's cover."""
 
+import gc
 import shutil
 from dataclasses import replace
 from functools import partial
+from weakref import ref
 
 import numpy as np
 import pytest
@@ -15,7 +17,7 @@ from sottovoce.engine.gpu.formulas import written
 from sottovoce.engine.gpu.judge import judge_on
 from sottovoce.engine.gpu.machine import Cuda, Host, device
 from sottovoce.engine.gpu.products import fits
-from sottovoce.engine.gpu.rounds import averages
+from sottovoce.engine.gpu.rounds import averages, cast_of
 from sottovoce.engine.gpu.runs import run_on
 from sottovoce.engine.gpu.source import filled
 from sottovoce.errors import SpecError
@@ -220,6 +222,16 @@ def test_a_sweep_is_its_runs_and_says_on_what(who, machine, make_shards, monkeyp
         assert one.environment["device"] == machine.name and one.environment["runs"] == 4
     with pytest.raises(SpecError, match="the reference engine runs side by side what has the same seed"):
         together(grid, shards, execution=Execution("reference"))
+
+
+def test_what_was_looked_up_goes_with_the_job(machine, make_shards):
+    job = job_of(BASE, make_shards, rounds=5)
+    engine_on(machine).run([job], [job.start()], 1, 5)
+    cast = ref(cast_of(machine, [job]))
+    assert cast().looked is not None
+    del job
+    gc.collect()
+    assert cast() is None
 
 
 def test_what_cannot_be_written_is_refused(machine, make_shards):
