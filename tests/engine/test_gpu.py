@@ -16,6 +16,7 @@ from sottovoce.engine import ENGINES, reference
 from sottovoce.engine.gpu.formulas import written
 from sottovoce.engine.gpu.judge import judge_on
 from sottovoce.engine.gpu.machine import Cuda, Host, device
+from sottovoce.engine.gpu.minimise import minimise_on
 from sottovoce.engine.gpu.products import fits
 from sottovoce.engine.gpu.rounds import averages, cast_of
 from sottovoce.engine.gpu.runs import run_on
@@ -23,6 +24,9 @@ from sottovoce.engine.gpu.source import filled
 from sottovoce.errors import SpecError
 from sottovoce.experiments.sweep import sweep
 from sottovoce.problem.losses import LOSSES
+from sottovoce.problem.objective import Problem
+from sottovoce.problem.optimum import optimum
+from sottovoce.problem.regularisers import REGULARISERS
 from sottovoce.problem.shards import Shards, even
 from sottovoce.run.solve import together
 from sottovoce.run.spec import AlgorithmSpec, Execution, Spec
@@ -222,6 +226,28 @@ def test_a_sweep_is_its_runs_and_says_on_what(who, machine, make_shards, monkeyp
         assert one.environment["device"] == machine.name and one.environment["runs"] == 4
     with pytest.raises(SpecError, match="the reference engine runs side by side what has the same seed"):
         together(grid, shards, execution=Execution("reference"))
+
+
+@pytest.mark.parametrize("h", ["l2(0.05)", "l1(0.02)", "elastic_net(0.01, 0.02)", "box(-0.5, 0.5)"])
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge", "huber(0.5)"])
+def test_points_near_the_optimum_are_certified_as_they_are(loss, h, machine, make_shards):
+    shards = make_shards(n=3, q=40, m=6, real=loss.startswith("huber"))
+    problem = Problem(LOSSES.read(loss), REGULARISERS.read(h), shards)
+    known = minimise_on(machine, problem, 1e-4)
+    assert known is not None
+    best = optimum(problem, 1e-4, known=known)
+    assert best.passes == 0 and best.gap <= 1e-4
+    assert best.lower - 1e-9 <= optimum(problem, 1e-9).value <= best.value + 1e-9
+
+
+def test_points_from_elsewhere_prove_nothing_by_themselves(make_shards):
+    """Slopes outside their interval would give a lower bound that is none."""
+    problem = Problem(LOSSES.read("hinge"), REGULARISERS.read("l2(0.05)"), make_shards(n=3, q=40, m=6))
+    true, rng = optimum(problem, 1e-9), np.random.default_rng(1)
+    for far in (1.0, 100.0):
+        known = rng.normal(size=problem.m), -problem.shards.y * rng.uniform(0.9, far, len(problem.shards.y))
+        best = optimum(problem, 1e-6, known=known)
+        assert best.lower <= true.value + 1e-9 and best.value - true.value <= 1e-6 and best.passes > 0
 
 
 def test_what_was_looked_up_goes_with_the_job(machine, make_shards):

@@ -153,7 +153,7 @@ def collect(
         device = ENGINES[engine].seeds
         shards.norms  # noqa: B018 - once, before the threads all need them
         with ThreadPoolExecutor(1) as beside:
-            best = beside.submit(optima, dataset, shards, {group.h for group in missing}, out)
+            best = beside.submit(optima, dataset, shards, {group.h for group in missing}, out, engine)
             if not device:
                 best.result()  # else the processors find it while the device has the runs
             accounts = accounted(shards.sizes, noises, missing) if device else None
@@ -182,7 +182,7 @@ def read(kept: Runs, dataset: Dataset, wanted: Iterable[Group]) -> list[Row]:
     return [row for rows in found for row in rows]
 
 
-def optima(dataset: Dataset, shards: Shards, kinds: set[str], out: Path) -> dict[str, float]:
+def optima(dataset: Dataset, shards: Shards, kinds: set[str], out: Path, engine: str = "compiled") -> dict[str, float]:
     """F* of each regulariser, certified; computed once and kept."""
     kept = Runs(("h",), folder_of(out, dataset) / "optima.parquet")
     older = folder_of(out, dataset) / "optima.json"  # where an earlier version kept them
@@ -191,7 +191,9 @@ def optima(dataset: Dataset, shards: Shards, kinds: set[str], out: Path) -> dict
 
     def certify(h: str) -> list[Row]:
         problem = make_problem(REGULARISERS[h][0](1).problem, shards)
-        return [{"h": h, "f_star": optimum(problem, gap=GAPS[dataset.size]).value}]
+        near, gap = ENGINES[engine].minimise, GAPS[dataset.size]
+        known = None if near is None else near(problem, gap)
+        return [{"h": h, "f_star": optimum(problem, gap=gap, known=known).value}]
 
     absent = [h for h in sorted(kinds) if not kept.find(h=h)]
     kept.fill(absent, certify, jobs=max(1, len(absent)), threads=True)
