@@ -187,6 +187,17 @@ def test_models_are_judged_as_the_problem_judges_them(loss, data, machine, make_
             assert np.allclose(mine, theirs, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("loss", ["softmax", "logistic"])
+def test_models_of_several_outputs_are_judged_there_too(loss, machine, make_shards):
+    case = BASE | {"loss": loss, "outputs": 3, "intercept": 0.75, "weights": "records", "uneven": True}
+    problem = job_of(case, make_shards, rounds=3).problem
+    models = np.random.default_rng(1).normal(size=(5, problem.m))
+    for mine, theirs in zip(judge_on(machine, problem, models), problem.judge(models), strict=True):
+        assert np.allclose(mine, theirs, rtol=1e-6, atol=1e-6)
+    wrong = judge_on(machine, problem, models[::-1])  # class by class, and not the other way round
+    assert not np.allclose(wrong[0], problem.judge(models)[0], rtol=1e-3)
+
+
 @pytest.mark.parametrize("who", ["edges(1)", "everyone"])
 def test_a_sweep_is_its_runs_and_says_on_what(who, machine, make_shards, monkeypatch):
     """Seeds together in one call; statements, which no engine makes, to the last digit."""

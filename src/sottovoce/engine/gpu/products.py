@@ -97,8 +97,8 @@ def _go(machine: Machine, casts: Sequence[Cast], z: Array, total: Array, start: 
     """Everybody's z and running sum after round `stop`, from those before `start`; (m, runs) each."""
     xp, put, address = machine.xp, machine.put, machine.address
     first, R = casts[0], z.shape[1]
-    job, model, noise = first.jobs[0], first.model, first.noise
-    shards, outputs = job.problem.shards, job.problem.outputs
+    problem, model, noise = first.problem, first.model, first.noise
+    shards, outputs = problem.shards, problem.outputs
     X = _laid_out(machine, shards)
     m, N = len(z), len(X)
     owner = np.full(N, -1, np.int32)
@@ -111,7 +111,7 @@ def _go(machine: Machine, casts: Sequence[Cast], z: Array, total: Array, start: 
         "clip": put(_columns(casts, ("clip",)), np.float32),
         "loud": xp.concatenate([cast.kept["loud"] for cast in casts]),
         "share": xp.concatenate([cast.kept["share"] for cast in casts]),
-        "cast": put(np.repeat(np.arange(len(casts)), [len(cast.jobs) for cast in casts]), np.int32),
+        "cast": put(np.repeat(np.arange(len(casts)), [cast.count for cast in casts]), np.int32),
         "owner": put(owner),
         "keys": put(_keys(casts, Purpose.NOISE)),
         "about": first.kept["about"],
@@ -131,8 +131,8 @@ def _go(machine: Machine, casts: Sequence[Cast], z: Array, total: Array, start: 
     boxed = any(np.any(np.isfinite(cast.model.lo)) or np.any(np.isfinite(cast.model.hi)) for cast in casts)
     soft = any(np.any(cast.model.phi > 0) for cast in casts)
     given["linear"], given["boxed"], given["descent"] = model.descent or not (boxed or soft), boxed, model.descent
-    given["softmax"] = job.problem.loss.name == SOFTMAX.name
-    given["loss"] = -1 if given["softmax"][0] else code_of(job.problem.loss.name)
+    given["softmax"] = problem.loss.name == SOFTMAX.name
+    given["loss"] = -1 if given["softmax"][0] else code_of(problem.loss.name)
     given["marked"], given["parameter"] = marked, model.parameter
     for name, values in arrays.items():
         given[name] = address(values)
@@ -159,7 +159,7 @@ def _go(machine: Machine, casts: Sequence[Cast], z: Array, total: Array, start: 
 
 def _mark(machine: Machine, casts: Sequence[Cast], marks: Any, first: int, rounds: int, options: Any) -> None:
     """The rows that these rounds use."""
-    cast, shards = casts[0], casts[0].jobs[0].problem.shards
+    cast, shards = casts[0], casts[0].problem.shards
     given = filled("Marks")
     given["rounds"], given["first"], given["casts"] = rounds, first, len(casts)
     given["nodes"], given["rows"], given["sampler"] = shards.n, marks.shape[2], cast.noise.sampler
@@ -185,12 +185,12 @@ def _columns(casts: Sequence[Cast], names: Sequence[str]) -> Array:
 
 def _numbers(casts: Sequence[Cast], start: int, stop: int) -> Any:
     """Those of eq. (6) in every round, for every run."""
-    found = filled("Numbers", (stop - start + 1) * sum(len(cast.jobs) for cast in casts)).reshape(stop - start + 1, -1)
+    found = filled("Numbers", (stop - start + 1) * sum(cast.count for cast in casts)).reshape(stop - start + 1, -1)
     at, column = slice(start - 1, stop), 0
     for cast in casts:
         steps, model = cast.steps, cast.model
-        descent = isinstance(cast.jobs[0].method, Descent)
-        for r in range(len(cast.jobs)):
+        descent = isinstance(cast.method, Descent)
+        for r in range(cast.count):
             q, mine = int(steps.which[r]), found[:, column]
             s, gamma = steps.s[q, at], steps.gamma[q, at]
             mine["scale"] = -1.0 if descent else 1.0 / (s * model.mu[r] + gamma)

@@ -228,15 +228,33 @@ struct Place {
 };
 
 struct Look {
-  i64 places, sampler, filling;
+  i64 places, rounds, nodes, each, first_round, speakers;  // `each`: places of a round, where all have as many
+  i64 sampler, counting, filling, base, width;
   i64 noise0, noise1, records0, records1;
-  const int *nodes, *rounds, *before;
-  const int* speaks;
-  const i64 *offsets, *order, *batch, *firsts;
+  const int *active, *starts;  // nodes of all rounds, end to end; where each begins
+  const i64 *since, *offsets, *order, *batch, *firsts;  // `firsts`: where picks begin, if not at base + width place
   const double* gap_scale;
   Place* out;
   int* picks;
 };
+
+INSIDE i64 round_of(const Look& w, i64 p) {  // that a place is in, from 0
+  if (w.each) return p / w.each;
+  i64 low = 0, high = w.rounds;
+  while (high - low > 1) {
+    i64 middle = (low + high) / 2;
+    if (w.starts[middle] <= p) low = middle;
+    else high = middle;
+  }
+  return low;
+}
+
+INSIDE int before_of(const Look& w, int node, i64 r, i64 start) {  // the last round that its running sum has in it
+  if (w.each == w.nodes && r > 0) return (int)(w.first_round + r - 1);
+  for (i64 p = start - 1; p >= 0; p--)
+    if (w.active[p] == node) return (int)(w.first_round + round_of(w, p));
+  return (int)w.since[node] - 1;
+}
 
 INSIDE int drawn(const Look& w, int node, int t, i64 first) {  // how many; and which, if they are to be written
   i64 q = w.offsets[node + 1] - w.offsets[node], b = w.batch[node];
@@ -277,18 +295,21 @@ KERNEL look(const Look* all) {
   const Look w = *all;
   for (i64 p = BLOCK_NUMBER * THREADS + THREAD; p < w.places; p += BLOCKS * THREADS) {
     Place* at = w.out + p;
-    int node = w.nodes[p], t = w.rounds[p];
-    if (w.filling) {
-      i64 q = w.offsets[node + 1] - w.offsets[node];
-      bool every = w.sampler == SAMPLER_FULL || (w.sampler == SAMPLER_POISSON && w.batch[node] == q);
-      at->first = every ? w.offsets[node] : w.firsts[p];  // all rows, in order, stand first among the picks
-      if (!every && at->count) drawn(w, node, t, at->first);
-      at->row = at->count ? w.picks[at->first] : -1;
-      continue;
+    i64 first = w.firsts ? w.firsts[p] : w.base + w.width * p;
+    if (w.counting) {
+      i64 r = round_of(w, p), start = w.each ? r * w.each : w.starts[r];
+      int node = w.active[p], t = (int)(w.first_round + r);
+      at->node = node; at->t = t; at->before = before_of(w, node, r, start);
+      threefry((u32)w.noise0, (u32)w.noise1, (u32)node, (u32)t, at->k0, at->k1);
+      at->count = p - start < w.speakers ? drawn(w, node, t, first) : 0;
+    } else if (at->count) {
+      drawn(w, at->node, at->t, first);
     }
-    at->node = node; at->t = t; at->before = w.before[p];
-    threefry((u32)w.noise0, (u32)w.noise1, (u32)node, (u32)t, at->k0, at->k1);
-    at->count = w.speaks[p] ? drawn(w, node, t, 0) : 0;
+    if (!w.filling) continue;
+    i64 q = w.offsets[at->node + 1] - w.offsets[at->node];
+    bool every = w.sampler == SAMPLER_FULL || (w.sampler == SAMPLER_POISSON && w.batch[at->node] == q);
+    at->first = every ? w.offsets[at->node] : first;  // all rows, in order, stand first among the picks
+    at->row = at->count ? w.picks[at->first] : -1;
   }
 }
 
@@ -333,6 +354,38 @@ KERNEL numbers(const Steps* all) {
 // Nodes of a round that hear each other. `pair` says in which way: 1 for two, 2 for several, with a record each at the
 // most, and 0 for any other.
 struct Turn { int first, size, speakers, flat; i64 corner; int pair, unused; };
+
+struct Turning {
+  i64 rounds, each, together, paired, speakers, crowd;  // `together`: turns of a round, where all have as many
+  const int *starts, *heads, *pattern, *flat;
+  const i64 *groups, *corners;
+  const Place* places;
+  Turn* turns;
+};
+
+KERNEL turn(const Turning* all) {  // those of a round, one thread a round
+  const Turning w = *all;
+  for (i64 r = BLOCK_NUMBER * THREADS + THREAD; r < w.rounds; r += BLOCKS * THREADS) {
+    int which = w.pattern[r], groups = (int)w.groups[which];
+    i64 start = w.each ? r * w.each : w.starts[r], head = w.together ? r * w.together : w.heads[r];
+    int size = (int)((w.each ? w.each : w.starts[r + 1] - start) / groups);
+    for (int g = 0; g < groups; g++) {
+      Turn turn;
+      turn.first = (int)start + g * size;
+      turn.size = size;
+      i64 speak = w.speakers - (i64)g * size;
+      turn.speakers = (int)(speak < 0 ? 0 : speak < size ? speak : size);
+      turn.flat = w.flat[which];
+      turn.corner = w.corners[which] + (i64)g * size * size;
+      turn.pair = size == 2 && w.paired ? 1 : size <= w.crowd ? 2 : 0;
+      for (int p = 0; p < size; p++)
+        if (w.places[turn.first + p].count > 1) turn.pair = 0;
+      turn.unused = 0;
+      w.turns[head + g] = turn;
+    }
+  }
+}
+
 struct About { float y, norm, weight, unused; };  // of a row
 
 struct Run {

@@ -80,7 +80,7 @@ def shaped(machine: Machine, n: int, runs: int, widest: int, narrowest: int, lin
 
 def suits(options: Mapping[str, int], crews: Sequence[Crew]) -> bool:
     """Whether spans are known to these runs: CSR rows, x from z in closed form, few records a turn, few to mix."""
-    if not options["SPARSE"] or options["ON_CHIP"] or options["DESCENT"] or options["AFTER"]:
+    if not options["SPARSE"] or options["DESCENT"] or options["AFTER"]:
         return False
     if options["FROZEN"] and not options["LINEAR"]:
         return False
@@ -90,7 +90,8 @@ def suits(options: Mapping[str, int], crews: Sequence[Crew]) -> bool:
 
 def crews_of(runs: Any, turns: Any, places: Any) -> list[Crew]:
     """Of runs that share schedule and draws: those with the same steps together."""
-    some = turns[int(runs[0]["turns_first"]) : int(runs[0]["turns_last"])]
+    whole = turns.view(np.int32).reshape(-1, struct("Turn").itemsize // 4)
+    some = whole[int(runs[0]["turns_first"]) : int(runs[0]["turns_last"])]
     kinds = np.unique(runs["numbers"])
     return [Crew(runs[runs["numbers"] == kind], some, places) for kind in kinds]
 
@@ -163,10 +164,10 @@ def run_spans(machine: Machine, crews: Sequence[Crew], indptr: Any, options: Map
         most = max(len(crew.runs) for crew in crews)
         slopes = 4 * (5 * most_places + 1 + 2 * SLOPES)
         for k in range(len(some)):
-            pieces = int(spans[k]["pieces"])
-            machine.launch("span_ahead", len(crews) * shape.chunks * pieces, threads, shape.ahead, given[k], options)
-            machine.launch("span_slopes", len(crews) * most, SLOPES, slopes, given[k], options)
-            machine.launch("span_rounds", len(crews) * shape.chunks * parts, threads, shape.room, given[k], options)
+            pieces, one = int(spans[k]["pieces"]), given[k]
+            machine.launch("span_ahead", len(crews) * shape.chunks * pieces, threads, shape.ahead, one, options)
+            machine.launch("span_slopes", len(crews) * most, SLOPES, slopes, one, options)
+            machine.launch("span_rounds", len(crews) * shape.chunks * parts, threads, shape.room, one, options, long=True)
         machine.wait()
     return True
 
