@@ -167,7 +167,8 @@ def run_spans(machine: Machine, crews: Sequence[Crew], indptr: Any, options: Map
             pieces, one = int(spans[k]["pieces"]), given[k]
             machine.launch("span_ahead", len(crews) * shape.chunks * pieces, threads, shape.ahead, one, options)
             machine.launch("span_slopes", len(crews) * most, SLOPES, slopes, one, options)
-            machine.launch("span_rounds", len(crews) * shape.chunks * parts, threads, shape.room, one, options, long=True)
+            blocks = len(crews) * shape.chunks * parts
+            machine.launch("span_rounds", blocks, threads, shape.room, one, options, long=True)
         machine.wait()
     return True
 
