@@ -214,15 +214,15 @@ class Shards:
         """⟨c, x⟩ for the given rows (all rows by default): (m,) -> (rows,), and (K, m) -> (rows, K)."""
         w, b = (x[..., :-1], self.intercept * x[..., -1]) if self.intercept else (x, 0.0)
         if is_sparse(self.X):
-            return np.concatenate([piece @ w.T for _, piece in self._pieces(rows)]) + b
+            return np.concatenate([piece @ w.T for _, piece, _ in self._pieces(rows)]) + b
         return np.concatenate([block @ w.T for _, block in self._blocks(rows)]) + b
 
     def pull(self, s: Array, rows: IntArray | slice | None = None) -> Array:
         """Σ s_r ⊗ c_r over the given rows (all rows by default): the adjoint of `margins`."""
         g = np.zeros((*s.shape[1:], self.X.shape[1]))
         if is_sparse(self.X):
-            for at, piece in self._pieces(rows):
-                g += (piece.T @ s[at]).T
+            for at, piece, turned in self._pieces(rows):
+                g += ((piece.T if turned is None else turned) @ s[at]).T
         else:
             for at, block in self._blocks(rows):
                 g += s[at].T @ block
@@ -230,30 +230,34 @@ class Shards:
             return g
         return np.concatenate([g, self.intercept * np.sum(s, axis=0)[..., None]], axis=-1)
 
-    def _pieces(self, rows: IntArray | slice | None = None) -> Iterator[tuple[slice, Any]]:
-        """CSR rows, a stretch at a time (positions, rows): of float32 data SciPy makes a float64 copy to multiply."""
-        X = self._sparse(rows)
+    def _pieces(self, rows: IntArray | slice | None = None) -> Iterator[tuple[slice, Any, Any]]:
+        """CSR rows, a stretch at a time (positions, rows, their transpose or None).
+
+        Of float32 data SciPy makes a float64 copy to multiply, hence the stretches.
+        """
+        X, turned = self._sparse(rows)
         if X.dtype == np.float64 or X.nnz <= PIECE:
-            yield slice(0, X.shape[0]), X
+            yield slice(0, X.shape[0]), X, turned
             return
         for first, last in csr_stretches(X, PIECE):
             start, stop = X.indptr[first], X.indptr[last]
             parts = X.data[start:stop], X.indices[start:stop], X.indptr[first : last + 1] - start
-            yield slice(first, last), scipy.sparse.csr_array(parts, shape=(last - first, X.shape[1]))
+            yield slice(first, last), scipy.sparse.csr_array(parts, shape=(last - first, X.shape[1])), None
 
-    def _sparse(self, rows: IntArray | slice | None) -> Matrix:
-        """Sparse rows; a node's stretch is cut out once, from the same memory: SciPy would copy it every time."""
+    def _sparse(self, rows: IntArray | slice | None) -> tuple[Matrix, Matrix | None]:
+        """Sparse rows; a node's stretch is cut out and turned once, which SciPy would do every time."""
         if rows is None or not isinstance(rows, slice):
-            return self.X if rows is None else self.X[rows]
+            return self.X if rows is None else self.X[rows], None
         start, stop, _ = rows.indices(self.X.shape[0])
         if (start, stop) not in self._cuts:
             first, last = self.X.indptr[start], self.X.indptr[stop]
             parts = self.X.data[first:last], self.X.indices[first:last], self.X.indptr[start : stop + 1] - first
-            self._cuts[start, stop] = type(self.X)(parts, shape=(stop - start, self.X.shape[1]))
+            cut = type(self.X)(parts, shape=(stop - start, self.X.shape[1]))
+            self._cuts[start, stop] = cut, cut.T
         return self._cuts[start, stop]
 
     @cached_property
-    def _cuts(self) -> dict[tuple[int, int], Matrix]:
+    def _cuts(self) -> dict[tuple[int, int], tuple[Matrix, Matrix]]:
         return {}
 
     def _blocks(self, rows: IntArray | slice | None = None) -> Iterator[tuple[slice, Array]]:

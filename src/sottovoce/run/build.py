@@ -3,7 +3,6 @@
 import math
 import secrets
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
@@ -102,9 +101,16 @@ class Prepared:
         found = self.job.method.average(state, t)
         return found if self.shape is None else self.shape.back(found)
 
-    @cached_property
+    @property
     def statement(self) -> PrivacyStatement:
         """What the run guarantees: accounted when first asked for, from the job's own release and schedule."""
+        # no cached_property: until Python 3.12 it has one lock for all objects, and runs side by side wait for it
+        if "stated" not in self.__dict__:
+            self.__dict__["stated"] = self._state()
+        found: PrivacyStatement = self.__dict__["stated"]
+        return found
+
+    def _state(self) -> PrivacyStatement:
         job = self.job
         spoken = job.schedule.participations()
         shards, unit = job.problem.shards, PERSON if job.problem.shards.people else RECORD

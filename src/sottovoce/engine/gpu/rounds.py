@@ -36,6 +36,8 @@ PLACES, PICKS = 1 << 23, 1 << 27
 """Places and records that are looked up at a time."""
 CROWD = 32
 """Nodes of a turn that the kernel has on its stage."""
+FEW, BYGONE = 4, 128
+"""Nodes of a turn whose noise a thread draws together, and rounds of the tables that wait on the chip."""
 AHEAD = 4
 """Turns by which the kernel asks ahead of time."""
 TABLES = ("push", "gamma", "s", "A", "P", "Q")
@@ -337,9 +339,10 @@ def _threads(machine: Machine, m: int) -> int:
 def _beside(n: int, m: int, warps: int, fetched: bool) -> int:
     """Bytes on the chip beside z: the rings, the stage, partial sums of margins, two numbers a node, rows."""
     place, numbers, slept, about, turn = (struct(s).itemsize for s in ("Place", "Numbers", "Slept", "About", "Turn"))
-    rings = struct("Run").itemsize + 8 * (turn + about) + 4 * (2 * (place + numbers + slept) + 16)
+    rings = struct("Run").itemsize + 8 * (turn + about + FEW * (place + numbers + slept + 4 * FEW)) + BYGONE * 24 + 8
+    theatre = max(CROWD * (place + numbers + slept + about), 3 * (CROWD * (place + about) + numbers + slept))
     rows = 6 * _up(m, 4) if fetched else 0
-    return rings + CROWD * (place + numbers + slept + about) + 4 * (CROWD * warps + _up(2 * n, 4) + rows)
+    return rings + theatre + 4 * (CROWD * warps + _up(2 * n, 4) + rows)
 
 
 def _up(size: int, to: int) -> int:
