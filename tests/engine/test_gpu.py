@@ -12,6 +12,7 @@ from contract import BASE, CASES, NAMES, cloud, difference, job_of, with_sigma
 from scipy.sparse import csr_array
 
 from sottovoce.algorithm.method import State
+from sottovoce.auditing import audit
 from sottovoce.engine import ENGINES, reference
 from sottovoce.engine.gpu.formulas import written
 from sottovoce.engine.gpu.judge import judge_on
@@ -22,6 +23,8 @@ from sottovoce.engine.gpu.rounds import averages, cast_of, run_rounds
 from sottovoce.engine.gpu.runs import run_on
 from sottovoce.engine.gpu.source import filled
 from sottovoce.errors import SpecError
+from sottovoce.experiments.compare.study import Study, compare
+from sottovoce.experiments.data import load
 from sottovoce.experiments.sweep import sweep
 from sottovoce.problem.losses import LOSSES
 from sottovoce.problem.objective import Problem
@@ -344,3 +347,40 @@ def test_runs_that_map_and_deal_the_same_records_their_own_ways(moments, outputs
     other = Shards.of(X.copy(), y, dealt[0].offsets)
     with pytest.raises(SpecError, match="on the same records, in nodes of the same sizes"):
         together(specs[:2], [dealt[0], other], execution=Execution("gpu"))
+
+
+def quieter(job, copies):
+    """What adds half of the noise that it states."""
+    release = replace(job.release, sigma=tuple(0.5 * sigma for sigma in job.release.sigma))
+    return replace(job, release=release, draws=replace(job.draws, release=release))
+
+
+@pytest.mark.parametrize("machine", ["host", pytest.param("device", marks=pytest.mark.gpu)], indirect=True)
+@pytest.mark.parametrize("sampling", ["full", "poisson(2)"])
+def test_an_audit_attacks_the_device_s_own_draws(sampling, machine, monkeypatch):
+    """An honest run is nearly caught and not quite; one with half of its noise is."""
+    monkeypatch.setitem(ENGINES, "gpu", engine_on(machine))
+    spec = Spec(AlgorithmSpec(rounds=4, gamma="constant(1e6)"), seed=1).but(
+        privacy__noise="private(4)", network__activation="everyone", privacy__sampling=sampling
+    )
+    how = {"runs": 1000, "choosing": 0.0, "seed": 11, "engine": "gpu"}
+    found = audit(spec, [6, 6], 3, **how)
+    assert not found.broken and found.at_least > 2.0 and found.engine == "gpu"
+    assert found.at_least == pytest.approx(audit(spec, [6, 6], 3, **how | {"engine": "reference"}).at_least, abs=0.3)
+    assert audit(spec, [6, 6], 3, plant=quieter, **how).broken
+
+
+def test_a_comparison_takes_the_seeds_of_an_algorithm_together(machine, monkeypatch):
+    """And what the engine does not know is run as always, and says so."""
+    mine = replace(engine_on(machine), judge=partial(judge_on, machine), about=lambda: machine.name)
+    monkeypatch.setitem(ENGINES, "gpu", replace(mine, look=partial(averages, machine)))
+    data = load("breast_cancer", loss=LOSSES.make("logistic"))
+    settings = {"h": "l2(0.1)", "batch": 16, "epochs": 2.0}
+    study = Study.of(data, ["dsgd", "tracking", "dpsgd", "algorithm1"], settings, nodes=5, seeds=2)
+    found, expected = compare(study, engine="gpu"), compare(study, engine="reference")
+    for one, other in zip(found, expected, strict=True):
+        known = one["algorithm"] != "tracking"
+        assert (one["engine"] == "gpu") == known and one.get("runs") == (2 if known else None)
+        assert one["spec"] == other["spec"] and one["true_epsilon"] == other["true_epsilon"]
+        for name in ("objective", "test_accuracy", "test_auc", "suboptimality"):
+            assert one[name] == pytest.approx(other[name], rel=1e-4)

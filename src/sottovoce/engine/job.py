@@ -196,6 +196,7 @@ class Engine:
     rounding : how far, relatively, its trajectories may be from the reference's where all draws are the same
     seeds : whether jobs that it runs together may have draws, schedules and dealings of the records of their own
     maps : whether it puts records through a job's public map itself, as it reads them
+    hidden : whether its rounds are not made by the method's own `step`, so that nobody can watch them but by the states
     unknown : what it does not know of a job besides, in words that follow 'the'
     lacking : what it needs and this machine has not; None where there is nothing
     judge : `Problem.judge` where the engine has the records; None leaves it to the problem
@@ -221,6 +222,7 @@ class Engine:
     rounding: float = 1e-12
     seeds: bool = False
     maps: bool = False
+    hidden: bool = False
     unknown: Callable[[Job], str | None] | None = None
     lacking: Callable[[], str | None] | None = None
     judge: Callable[[Problem, Array, Shards | None], tuple[Array, Array]] | None = None
@@ -392,6 +394,7 @@ ENGINES: dict[str, Engine] = {
             losses=kernel.LOSSES,
             crowds=(Gossip, Exact),
             secure=False,
+            hidden=True,
             worth=2e7,  # half a second of the reference engine, as loading takes; compiling takes ten, once a machine
             blur=3e-7,  # float32
         ),
@@ -410,6 +413,7 @@ ENGINES: dict[str, Engine] = {
             rounding=1e-4,  # all of it in float32, which runs that amplify what is small make more of
             seeds=True,
             maps=True,
+            hidden=True,
             unknown=_unknown_to_gpu,
             lacking=_no_gpu,
             judge=_judged_by_gpu,
