@@ -13,6 +13,7 @@ rounding is added to δ; from below it is taken off. The window and the tilt com
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -168,6 +169,7 @@ def _crossing(low: float, high: float, holds: Callable[[Array], NDArray[np.bool_
 
 
 _ORDERS = np.geomspace(1e-10, 1e7, 341)
+_BOTH_WAYS = np.concatenate([-_ORDERS[::-1], _ORDERS])
 _CUT = 1e-7  # the share of δ that cutting tails off may add
 _AT_ONCE = 8  # orders whose powers are taken at a time: few enough for the cache
 _SPILL = 25.0  # −log of the tilted probability that may lie outside the window on either side
@@ -298,6 +300,12 @@ class Part:
         return self.count * np.log1p(values), self.count * infinity
 
 
+@lru_cache(maxsize=256)  # who looks for a noise asks again and again, beside rounds whose noise is fixed
+def _moments_of(part: Part, top: float) -> tuple[Array, float]:
+    """`Part.log_moments` at all orders; not to be written to."""
+    return part.log_moments(_BOTH_WAYS, top, part.cells(top, 1200))
+
+
 def moments(parts: Sequence[Part], log_delta: float, about: float = math.inf) -> Moments:
     """The moments of a composition, cut off where that costs next to nothing for this δ and an ε of about this size.
 
@@ -312,11 +320,10 @@ def moments(parts: Sequence[Part], log_delta: float, about: float = math.inf) ->
         far = np.flatnonzero(tail * np.exp(-np.maximum(t - 2.0 * max(near, 0.0), 0.0)) > _CUT * math.exp(log_delta))
         return float(t[min(far[-1] + 1, len(t) - 1)]) if len(far) else float(t[0])
 
-    orders = np.concatenate([-_ORDERS[::-1], _ORDERS])
     top = cut(about)
     while True:
-        each = [part.log_moments(orders, top, part.cells(top, 1200)) for part in parts]
-        found = Moments(orders, np.sum([v for v, _ in each], axis=0), top, math.fsum(lost for _, lost in each))
+        each = [_moments_of(part, top) for part in parts]
+        found = Moments(_BOTH_WAYS, np.sum([v for v, _ in each], axis=0), top, math.fsum(lost for _, lost in each))
         lower = cut(min(about, found.level(log_delta)[0]))
         if lower > 0.5 * top:
             return found
