@@ -168,7 +168,28 @@ class Shards:
 
     def with_intercept(self, intercept: float) -> "Shards":
         """The same records with the intercept's column at B."""
-        return self if intercept == self.intercept else replace(self, intercept=float(intercept))
+        if intercept == self.intercept:
+            return self
+        other = replace(self, intercept=float(intercept))
+        if "norms" in self.__dict__ and self.intercept == 0:
+            other.__dict__["norms"] = np.hypot(self.norms, intercept)
+        return other
+
+    def dealt(self, offsets: IntArray, order: IntArray | None) -> "Shards":
+        """The same records, each a unit, with other owners; what is known of them is not looked up again.
+
+        Examples
+        --------
+        >>> shards = Shards.of(np.eye(4), np.array([1.0, -1.0, 1.0, -1.0]), np.array([0, 2, 4]))
+        >>> shards.dealt(*even(4, 2, np.random.default_rng(0))).X is shards.X
+        True
+        """
+        if self.people:
+            raise DataError("people are dealt out with all of their rows; make shards anew, with their ids")
+        _check_owners(offsets, order, len(self.y))
+        other = replace(self, offsets=offsets, order=order)
+        other.__dict__["norms"] = self.norms
+        return other
 
     def weighted(self, values: Array, rows: IntArray | slice | None = None) -> Array:
         """Values (or vectors) of the given rows, each times its row's weight."""
