@@ -29,6 +29,7 @@ from sottovoce.privacy.profiles import FixedPair, Pair, gaussian_multiplier
 from sottovoce.privacy.release import NodeTurns, Release
 from sottovoce.privacy.theorem1 import Theorem1, check_claim
 
+_LEAST_GUESS = 0.5
 _ROUGH = 2**14
 _TOLERANCE = 5e-4
 
@@ -112,7 +113,7 @@ def _least(units: tuple[Part, ...], epsilon: float, delta: float, fixed: tuple[P
         trial = [replace(unit, pair=replace(unit.pair, multiplier=z * unit.pair.multiplier)) for unit in units]
         return _over([*trial, *fixed], epsilon, delta, finest)
 
-    low = high = math.log(0.5)
+    low = high = math.log(max(_LEAST_GUESS, _guess(units, epsilon, delta)))
     while over(high, _ROUGH) > 0:
         low, high = high, high + 1.0
     while over(low, _ROUGH) <= 0:
@@ -122,6 +123,12 @@ def _least(units: tuple[Part, ...], epsilon: float, delta: float, fixed: tuple[P
     return math.exp(_finish(over, low, high))
 
 
+def _guess(units: tuple[Part, ...], epsilon: float, delta: float) -> float:
+    """Where to begin: with what would do if the rounds were normal laws, twice a round's share of records apart."""
+    apart = math.fsum(unit.count * (getattr(unit.pair, "rate", 1.0) / unit.pair.multiplier) ** 2 for unit in units)
+    return 2.0 * math.sqrt(apart) * gaussian_multiplier(epsilon, delta)
+
+
 def _nothing_left(epsilon: float) -> float:
     raise PrivacyError(f"what is let out before the first round leaves nothing of ε = {epsilon:g} for the rounds")
 
@@ -129,7 +136,7 @@ def _nothing_left(epsilon: float) -> float:
 def _finish(over: Callable[[float, int], float], low: float, high: float) -> float:
     """The private end of a bracket in log z: the root on the coarse grid, then a few steps along its slope."""
     x = float(scipy.optimize.brentq(lambda v: over(v, _ROUGH), low, high, xtol=1e-6))
-    slope = min((over(x + 0.005, _ROUGH) - over(x - 0.005, _ROUGH)) / 0.01, -0.1)
+    slope = min((over(x + 0.005, _ROUGH) - over(x, _ROUGH)) / 0.005, -0.1)
     private = high
     for _ in range(12):
         value = over(x, FINEST)
