@@ -63,9 +63,10 @@ def sweep(
     if any(spec.seed is None for spec in specs):
         raise SpecError("the runs of a sweep share their draws, so each needs a seed")
     groups: dict[str, list[int]] = {}
-    seeds = execution.engine in ENGINES and ENGINES[execution.engine].seeds
+    engine = ENGINES.get(execution.engine)
+    seeds, maps = engine is not None and engine.seeds, engine is not None and engine.maps
     for place, spec in enumerate(specs):
-        alone = str(place) if spec.privacy.moments.total else ""  # maps its records, and shares them with none
+        alone = str(place) if spec.privacy.moments.total and not maps else ""  # maps its records, and shares none
         groups.setdefault(alike(spec, seeds) + alone, []).append(place)
     optima = f_star if f_star is not None else [float("nan")] * len(specs)
     shards.norms  # noqa: B018 - once, before the groups all need them

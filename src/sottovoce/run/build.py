@@ -14,7 +14,7 @@ from sottovoce.algorithm.dual_averaging import DualAveraging
 from sottovoce.algorithm.method import Released, State
 from sottovoce.algorithm.methods import Ingredients, make_method
 from sottovoce.algorithm.statistics import Statistics
-from sottovoce.engine.job import Job, Randomness
+from sottovoce.engine.job import Job, Mapped, Randomness
 from sottovoce.engine.secure import WORTH, SecureDraws, exact_sums, refusal
 from sottovoce.errors import DataError, PrivacyError, SpecError
 from sottovoce.network.activation import Activation, Everyone
@@ -120,7 +120,9 @@ class Prepared:
         )
 
 
-def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None, secure: bool = True) -> Prepared:
+def prepare(
+    spec: Spec, shards: Shards, schedule: Schedule | None = None, secure: bool = True, unmapped: bool = False
+) -> Prepared:
     """Check a spec against the data and draw the public schedule, unless this very spec's is at hand already.
 
     Nothing of the data but public sizes and the row bound is looked at here; where the spec asks for moments, they are
@@ -132,6 +134,7 @@ def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None, secure
     schedule : who is active when, if that is drawn already
     secure : whether the releases of a run with noise and without a seed are to be secure ones. A seed makes a run a
         simulation, whose noise is floating point from a fast generator.
+    unmapped : whether to leave records of a simulation as they are, and their map to the engine (`Job.mapped`)
     """
     problem = make_problem(spec.problem, shards)
     streams = Streams(spec.seed)
@@ -145,15 +148,21 @@ def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None, secure
         )
     adversary, origin, shape = privacy.adversary.among(n), problem, None
     keys = fresh() if secure and not streams.seeded else None
-    before, distance = None, algorithm.distance
+    before, distance, mapped = None, algorithm.distance, None
     if privacy.moments != NO_MOMENTS:
         from sottovoce.run.shape import look  # a chapter of its own, for those who need it
 
         check_rows(spec.problem, problem.shards)
         seen = look(spec, shards, graph)
         before = seen.release
-        shape = seen.shape(seen.released(problem, streams, keys))
-        problem = make_problem(spec.problem, shape.shards(shards))
+        if unmapped:
+            if not streams.seeded or shards.people or (shards.order is not None and len(shards.order) < len(shards.y)):
+                raise SpecError("only all records of a simulation, each a unit by itself, can be left to be mapped")
+            shape = seen.shape(seen.mean(problem, streams))
+            mapped = Mapped(shape.scale, shape.centre, shape.reach)
+        else:
+            shape = seen.shape(seen.weights @ seen.released(problem, streams, keys))
+            problem = make_problem(spec.problem, shape.shards(shards))
         if isinstance(distance, Euclidean) and distance.centre is not None:
             distance = Euclidean(tuple(shape.forth(np.array(distance.centre)).tolist()))
     iota, correction = activation_rate(graph, activation, network.correct)
@@ -258,9 +267,9 @@ def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None, secure
         sums = exact_sums(problem, release, *bounds, reads=float(spoken @ batches))
         drawn = int(schedule.starts[-1]) * numbers
         draws = SecureDraws(release, sums, keys, shards.sizes, numbers, compiled=drawn >= WORTH or sums.compiled)
-    job = Job(problem, method, schedule, release, draws)
-    mapped = (shape, origin) if shape is not None else ()
-    return Prepared(spec, job, public, tuple(claims), streams.seeded, *mapped)
+    job = Job(problem, method, schedule, release, draws, mapped)
+    origins = (shape, origin) if shape is not None else ()
+    return Prepared(spec, job, public, tuple(claims), streams.seeded, *origins)
 
 
 def renoised(known: Prepared, spec: Spec, secure: bool = True) -> Prepared | None:
