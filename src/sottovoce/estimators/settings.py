@@ -18,6 +18,7 @@ from sottovoce.planner.terms import INTERCEPT, SMALL_INTERCEPT, budget, is_numbe
 from sottovoce.planner.trust import read_trust
 from sottovoce.privacy import sampling as release
 from sottovoce.privacy.calibration import NoNoise
+from sottovoce.privacy.quantiles import Quantiles
 from sottovoce.privacy.release import Adversary
 from sottovoce.problem.regularisers import REGULARISERS, Regulariser, elastic_net
 from sottovoce.run.spec import Spec
@@ -62,6 +63,8 @@ def plan(facts: Facts, private: bool, given: dict[str, Any]) -> Choice:
         fixed["h"] = regulariser(facts.penalty, given["alpha"], given["l1_ratio"])
     elif given["l1_ratio"] != "auto":
         fixed["l1_ratio"] = _share(given["l1_ratio"])
+    if private and is_number(given.get("target_scale")):
+        fixed["quantiles"] = Quantiles(float(given["target_scale"]))
     if not private and "method" in given:
         facts = replace(facts, epsilon=ENDLESS)
     choice = choose(facts, **fixed)

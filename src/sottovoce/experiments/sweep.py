@@ -65,7 +65,7 @@ def sweep(
     groups: dict[str, list[int]] = {}
     seeds = execution.engine in ENGINES and ENGINES[execution.engine].seeds
     for place, spec in enumerate(specs):
-        alone = str(place) if spec.privacy.moments.total else ""  # maps its records, and shares them with none
+        alone = "" if spec.privacy.once is None else str(place)  # maps its records, and shares them with none
         groups.setdefault(alike(spec, seeds) + alone, []).append(place)
     optima = f_star if f_star is not None else [float("nan")] * len(specs)
     shards.norms  # noqa: B018 - once, before the groups all need them

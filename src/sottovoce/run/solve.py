@@ -133,8 +133,10 @@ def together(
     execution = execution or Execution()
     if len({alike(spec, seeds=True) for spec in specs}) != 1:
         raise SpecError("runs side by side differ in numbers only: step sizes, noise, clip, δ, those of h; run a sweep")
-    if len(specs) > 1 and specs[0].privacy.moments.total:
-        raise SpecError("runs that let out moments map their records, and share them with none; run them one by one")
+    if len(specs) > 1 and specs[0].privacy.once is not None:
+        raise SpecError(
+            "runs that let out moments, or quantiles, map their records, and share them with none; run them one by one"
+        )
     if keeper is not None and len(specs) > 1:
         raise SpecError("runs side by side keep no checkpoint; run them one by one")
     first = prepare(specs[0], shards, secure=secure)
