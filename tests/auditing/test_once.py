@@ -66,9 +66,13 @@ COUNTS = Spec(AlgorithmSpec(2), seed=1).but(
 )
 
 
-@pytest.mark.parametrize("seed", [1, None])
-def test_counts_of_targets_are_nearly_caught_and_half_of_their_noise_is(seed):
-    found = audit_targets(COUNTS.but(seed=seed), np.array([12, 30]), runs=1500, seed=None if seed is None else 2)
+def test_secure_counts_of_targets_are_attacked_as_they_are():
+    found = audit_targets(COUNTS.but(seed=None), np.array([12]), runs=1000)
+    assert found.scale > 0.9 and found.at_least > 0.3 * found.stated
+
+
+def test_counts_of_targets_are_nearly_caught_and_half_of_their_noise_is():
+    found = audit_targets(COUNTS, np.array([12, 30]), runs=1500, seed=2)
     assert not found.broken and 0.5 * found.stated < found.at_least < found.stated, found.verdict()
     twice = noisier(found.event, 2.0)
     assert audit_targets(COUNTS, np.array([12, 30]), runs=1500, seed=2, stated=twice).broken

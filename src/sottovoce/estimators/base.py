@@ -300,7 +300,7 @@ class PrivateLinearModel(Evaluates, BaseEstimator):
             graph="complete" if self.graph == "auto" else self.graph,
             intercept=self._column if self.fit_intercept else 0.0,
             shape=epsilon is not None and self._shaped(),
-            quantiles=epsilon is not None and self._narrowed(),
+            quantiles=self._narrowed() and epsilon is not None,
             penalty=settings.penalty_name(self.penalty),
             weight=self._mean_weight(),
             rarest=self._rarest(),

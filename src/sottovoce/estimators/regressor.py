@@ -22,8 +22,7 @@ from sottovoce.estimators import settings
 from sottovoce.estimators.base import PrivateLinearModel, known_loss, leak
 from sottovoce.planner.choose import Choice
 from sottovoce.planner.regression import EXPLAINED
-from sottovoce.planner.terms import is_number
-from sottovoce.privacy.moments import MOST
+from sottovoce.planner.terms import target_scale
 from sottovoce.problem import losses
 from sottovoce.problem.least_squares import NoisyLeastSquares
 from sottovoce.problem.losses import Loss
@@ -265,13 +264,7 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
         return self._run_scale or replace(super()._record_scale(), targets=self.target_bounds_)
 
     def _narrowed(self) -> bool:
-        given: Any = self.target_scale
-        if given not in ("public", "private") and not (is_number(given) and 0 < given <= MOST):
-            raise SpecError(
-                f"target_scale must be 'public', 'private' or a share of the budget over 0 and at most {MOST:g}, not "
-                f"{given!r}"
-            )
-        return given == "private"
+        return target_scale(self.target_scale) is None
 
     def _refuse(self, *public: Any) -> None:
         """Nobody: where noise hides all that nodes could say, the plan is a constant."""

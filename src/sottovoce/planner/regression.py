@@ -157,7 +157,8 @@ def _quantiles(facts: Facts) -> tuple[Quantiles, list[str]]:
     if left > DROWNED:
         return NO_QUANTILES, [
             f"Targets keep their public range: {100 * share:.2g} % of the budget would leave noise of {left:.2g} in "
-            f"the share of them that is in a cell, and over {DROWNED:g} hides where they are."
+            f"the share of them that is in a cell, and over {DROWNED:g} hides where they are; a share "
+            "that is given is spent in any case."
         ]
     return Quantiles(share), [
         f"First {100 * share:.2g} % of the budget for noisy counts of the targets in public cells, let out once: "
