@@ -79,6 +79,7 @@ CASES = [
 ]
 
 
+@pytest.mark.parametrize("machine", ["host", pytest.param("device", marks=pytest.mark.gpu)], indirect=True)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_spans_end_where_the_reference_does(case, machine, went):
     job = job_of(BASE | case, lambda **_: text(uneven=case.get("uneven", False)), rounds=90)
@@ -93,18 +94,18 @@ def test_runs_together_end_as_each_alone(who, machine, went):
     shards = text()
     case = BASE | {"activation": who, "h": "l1(0.05)"}
     ours = [
-        job_of(case, lambda **_: shards, rounds=40, seed=seed, algorithm__gamma=gamma)
+        job_of(case, lambda **_: shards, rounds=24, seed=seed, algorithm__gamma=gamma)
         for seed in (1, 2)
         for gamma in ("constant(5)", "constant(4)")
     ]
-    jobs = [with_sigma(job, factor) for job in ours for factor in (1.0, 0.5, 0.0)]
+    jobs = [with_sigma(job, factor) for job in ours for factor in (1.0, 0.0)]
     engine = engine_on(machine)
-    states = engine.run(jobs, [job.start() for job in jobs], 1, 40)
+    states = engine.run(jobs, [job.start() for job in jobs], 1, 24)
     assert went == [True]
     for job, state in zip(jobs, states, strict=True):
-        (alone,) = engine.run([job], [job.start()], 1, 40)
+        (alone,) = engine.run([job], [job.start()], 1, 24)
         assert all(np.array_equal(a, b) for a, b in zip(state, alone, strict=True))
-    assert not np.array_equal(states[0].z, states[1].z) and not np.array_equal(states[0].z, states[6].z)
+    assert not np.array_equal(states[0].z, states[1].z) and not np.array_equal(states[0].z, states[4].z)
 
 
 def test_cutting_into_pieces_changes_rounding_alone(machine, went):
@@ -131,6 +132,7 @@ def test_everybody_from_where_each_stands(machine, went):
 UNKNOWN = [{"method": "descent"}, {"sampling": "fixed(3)"}, {"primal": "as_written", "h": "l1(0.05)"}]
 
 
+@pytest.mark.parametrize("machine", ["host", pytest.param("device", marks=pytest.mark.gpu)], indirect=True)
 @pytest.mark.parametrize("case", UNKNOWN, ids=str)
 def test_what_spans_do_not_know_is_streamed(case, machine, went):
     job = job_of(BASE | case, lambda **_: text(), rounds=30)

@@ -252,8 +252,8 @@ KERNEL span_scripts(const Span* given) {
 // the warps draw first and half of them last, so that what counts and what moves goes on side by side. So there is one
 // barrier a batch. There are three rooms for seats, and two for all else.
 
-struct Part {  // of a block: which runs, and where its batches are
-  int low, high, base, counters, workers, most, batches;
+struct alignas(16) Part {  // of a block: which runs, and where its batches are; on the chip, registers being for the work
+  int low, high, most, batches;
   const Bound* bounds;  // on the chip, from the span's first turn and place on
   const Seat* script;
   const Head* heads;
@@ -266,6 +266,8 @@ struct Part {  // of a block: which runs, and where its batches are
   int most_turns;
   i64 most_places;
 };
+
+static_assert(sizeof(Part) <= 128, "spans.py knows how large it is");
 
 INSIDE void ask_fours(void* to, const void* from, int fours) {
   for (int k = THREAD; k < fours; k += THREADS) ask_four((u32*)to + 4 * k, (const u32*)from + 4 * k);
@@ -310,8 +312,6 @@ INSIDE Cell next_cell(Cell at, int counters) {
 INSIDE bool part_of(Part& part, const Span& w, const Crew& crew, const Extent& span, int chunk) {
   part.low = chunk * (int)w.together;
   part.high = part.low + (int)w.together < (int)crew.runs ? part.low + (int)w.together : (int)crew.runs;
-  part.counters = (int)w.counters;
-  part.workers = (int)(w.together * w.counters);
   part.most = (int)w.seats;
   part.most_turns = (int)w.turns;
   part.most_places = w.most_places;
@@ -354,23 +354,26 @@ KERNEL LIGHT span_ahead(const Span* given) {
   const Crew crew = w.all[BLOCK_NUMBER / (w.chunks * w.pieces)];
   const Run& run = *crew.run;
   const Extent span = extent_of(w, crew);
-  Part part;
-  if (!part_of(part, w, crew, span, (int)(BLOCK_NUMBER % w.chunks))) return;
-  int n = w.alike ? 1 : (int)run.n, m = (int)run.m, half = (m + 1) / 2, counters = part.counters, most = part.most;
-  int count = crew.touches[w.number], base = (int)piece * counters, workers = part.workers, low = part.low, high = part.high;
+  Part made;
+  if (!part_of(made, w, crew, span, (int)(BLOCK_NUMBER % w.chunks))) return;
+  int n = w.alike ? 1 : (int)run.n, m = (int)run.m, half = (m + 1) / 2, counters = (int)w.counters, most = made.most;
+  int count = crew.touches[w.number], base = (int)piece * counters, workers = (int)w.together * counters;
+  int low = made.low, high = made.high;
   if (base >= count) return;
   int columns = count - base < counters ? count - base : counters;
   const int* touched = crew.touched + w.number * w.most_entries + base;
   const int* starts = crew.starts + w.number * (m + 2);
   const Entry* entries = crew.entries + w.number * w.most_entries;
-  part.drowsy = 0;
-  part.drowsy_here = 0;
-  part.seats = (Seat*)ROOM;
-  part.heads_here = (Head*)(part.seats + 3 * most);
-  Bound* bounds = (Bound*)(part.heads_here + 2 * w.turns);
-  part.bounds = bounds;
-  part.told_here = (Two*)(bounds + w.batches + 1);
-  float* z = (float*)(part.told_here + 2 * (high - low) * most);  // [node][worker]
+  Part& part = *(Part*)ROOM;
+  made.drowsy = 0;
+  made.drowsy_here = 0;
+  made.seats = (Seat*)(&part + 1);
+  made.heads_here = (Head*)(made.seats + 3 * most);
+  Bound* bounds = (Bound*)(made.heads_here + 2 * w.turns);
+  made.bounds = bounds;
+  made.told_here = (Two*)(bounds + w.batches + 1);
+  if (THREAD == 0) part = made;
+  float* z = (float*)(made.told_here + 2 * (high - low) * most);  // [node][worker]
   float* normals = z + n * workers;                               // twice [seat][counter]
   int* cursors = (int*)(normals + 2 * most * counters);           // [worker]
   int* here = cursors + workers;                                  // [counter]: its column
@@ -441,14 +444,14 @@ KERNEL LIGHT span_ahead(const Span* given) {
             continue;
           }
           float u[FEW] = {0.0f, 0.0f, 0.0f, 0.0f}, mean = 0.0f;
-          for (int p = first; p < first + size; p++) {
-            float v = its[seats[p].worker];
-            meet(light, seats[p], v);
-            v += told[p].x * drawn[p * counters];
+          for (int p = 0; p < size; p++) {
+            float v = its[seats[first + p].worker];
+            meet(light, seats[first + p], v);
+            v += told[first + p].x * drawn[(first + p) * counters];
             mean += v;
 #pragma unroll
             for (int e = 0; e < FEW; e++)
-              if (e == p - first) u[e] = v;
+              if (e == p) u[e] = v;
           }
           mean /= (float)size;
           for (int q = 0; q < (w.alike ? 1 : size); q++) {
@@ -584,22 +587,28 @@ INSIDE float slept_through(const Slept& slept, float z, bool& between) {  // wha
   return awake ? (z > 0.0f ? -part : part) : 0.0f;
 }
 
+// What the search finds for two coordinates of which at least one needs it.
+APART Two searched_both(const Run* self, const Drowsy* drowsy, float a, float b, float more_a, float more_b) {
+  const Run& run = *self;
+  const int* rounds = (const int*)&drowsy->slept.unused;
+  Two found = {more_a, more_b};
+  if (BOXED || fabsf(a) <= drowsy->slept.far_off) found.x = searched(self, a, rounds[0], rounds[1]);
+  if (BOXED || fabsf(b) <= drowsy->slept.far_off) found.y = searched(self, b, rounds[0], rounds[1]);
+  return found;
+}
+
 INSIDE void catch_up(const Heavy& heavy, const Run& run, const Seat& seat, int p, Four& now) {
   if (LINEAR) {
     now.c -= seat.weight * now.a;
     now.d -= seat.weight * now.b;
     return;
   }
-  const Slept slept = heavy.drowsy[p].slept;
+  const Slept& slept = heavy.drowsy[p].slept;
   bool between = BOXED;
-  float more_a = slept_through(slept, now.a, between), more_b = slept_through(slept, now.b, between);
-  if (between) {
-    const int* rounds = (const int*)&slept.unused;
-    if (BOXED || fabsf(now.a) <= slept.far_off) more_a = searched(heavy.run->self, now.a, rounds[0], rounds[1]);
-    if (BOXED || fabsf(now.b) <= slept.far_off) more_b = searched(heavy.run->self, now.b, rounds[0], rounds[1]);
-  }
-  now.c += more_a;
-  now.d += more_b;
+  Two more = {slept_through(slept, now.a, between), slept_through(slept, now.b, between)};
+  if (between) more = searched_both(heavy.run->self, heavy.drowsy + p, now.a, now.b, more.x, more.y);
+  now.c += more.x;
+  now.d += more.y;
 }
 
 INSIDE void add_noise(const Heavy& heavy, int p, Four& now) {
@@ -659,19 +668,19 @@ INSIDE void play(Heavy& heavy, const Run& run, const Head* heads, int turns, con
     Two u[FEW], mean = {0.0f, 0.0f};
 #pragma unroll
     for (int e = 0; e < FEW; e++) u[e] = mean;
-    for (int p = first; p < first + size; p++) {
-      const Seat& seat = seats[p];
+    for (int p = 0; p < size; p++) {
+      const Seat& seat = seats[first + p];
       Four v = its[seat.worker];
-      catch_up(heavy, run, seat, p, v);
-      add_noise(heavy, p, v);
-      if (heavy.soonest == p) add_record(heavy, seat, p, v);
+      catch_up(heavy, run, seat, first + p, v);
+      add_noise(heavy, first + p, v);
+      if (heavy.soonest == first + p) add_record(heavy, seat, first + p, v);
       Two said = {v.a, v.b}, sums = {v.c, v.d};
       ((Two*)(its + seat.worker))[1] = sums;
       mean.x += v.a;
       mean.y += v.b;
 #pragma unroll
       for (int e = 0; e < FEW; e++)
-        if (e == p - first) u[e] = said;
+        if (e == p) u[e] = said;
     }
     mean.x /= (float)size;
     mean.y /= (float)size;
@@ -698,22 +707,24 @@ KERNEL HEAVY span_rounds(const Span* given) {
   const Crew crew = w.all[BLOCK_NUMBER / (w.chunks * parts)];
   const Run& run = *crew.run;
   const Extent span = extent_of(w, crew);
-  Part part;
-  if (!part_of(part, w, crew, span, (int)(BLOCK_NUMBER % w.chunks))) return;
-  int low = part.low, high = part.high, workers = part.workers, most = part.most;
+  Part made;
+  if (!part_of(made, w, crew, span, (int)(BLOCK_NUMBER % w.chunks))) return;
+  int low = made.low, high = made.high, workers = (int)w.together * counters, most = made.most;
   const int* starts = crew.starts + w.number * (m + 2);
   const Entry* entries = crew.entries + w.number * w.most_entries;
   Four* state = (Four*)ROOM;  // [node][worker]: z of coordinates c and half + c, and then their sums
-  part.seats = (Seat*)(state + n * workers);
-  part.heads_here = (Head*)(part.seats + 3 * most);
-  part.drowsy_here = (Drowsy*)(part.heads_here + 2 * w.turns);
-  Bound* bounds = (Bound*)(part.drowsy_here + (LINEAR ? 0 : 2 * most));
-  part.bounds = bounds;
+  Part& part = *(Part*)(state + n * workers);
+  made.seats = (Seat*)(&part + 1);
+  made.heads_here = (Head*)(made.seats + 3 * most);
+  made.drowsy_here = (Drowsy*)(made.heads_here + 2 * w.turns);
+  Bound* bounds = (Bound*)(made.drowsy_here + (LINEAR ? 0 : 2 * most));
+  made.bounds = bounds;
   Entry* cache = (Entry*)(bounds + w.batches + 1);
-  part.told_here = (Two*)(cache + CACHED);                        // twice [run][seat]
-  Two* normals = part.told_here + 2 * (int)w.together * most;     // twice [seat][counter]
+  made.told_here = (Two*)(cache + CACHED);                        // twice [run][seat]
+  if (LINEAR) made.drowsy = 0;
+  if (THREAD == 0) part = made;
+  Two* normals = made.told_here + 2 * (int)w.together * most;     // twice [seat][counter]
   int* cursors = (int*)(normals + 2 * most * counters);           // [side][worker]
-  if (LINEAR) part.drowsy = 0;
   bounds_on_chip(crew, span, bounds);
   int end = base + counters < half ? base + counters : half, upper = half + end < m ? half + end : m;
   int from[2] = {starts[base], starts[half + base < m ? half + base : m]};

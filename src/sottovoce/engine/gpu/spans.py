@@ -18,6 +18,8 @@ WORKERS = 320
 """Threads of a block, at the most: one for a run's counter."""
 SEATS = 10
 """Places of a batch, unless a turn has more."""
+PART = 128
+"""Bytes about a block's part, at the most."""
 CACHED = 128
 """Entries of a part that wait on the chip."""
 PLACES = 256
@@ -65,7 +67,7 @@ def shaped(machine: Machine, n: int, runs: int, widest: int, narrowest: int, lin
     """As many runs together as there is room for, two blocks a chip if possible; None where not even one run has it."""
     seats = max(SEATS, widest)
     turns, batches = seats // max(1, narrowest), max(1, PLACES // seats)
-    beside = 3 * 32 * seats + 2 * turns * (16 + 4 * FEW * FEW) + 8 * (batches + 1)
+    beside = PART + 3 * 32 * seats + 2 * turns * (16 + 4 * FEW * FEW) + 8 * (batches + 1)
     for limit in (machine.room // 2 - 512, machine.room):
         for chunks in range(1, runs + 1):
             together = -(-runs // chunks)
