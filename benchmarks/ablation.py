@@ -89,7 +89,7 @@ def run(head: Row) -> list[Row]:
         cuts = np.maximum.accumulate(np.round(np.cumsum(shares / shares.sum()) * len(data.y)).astype(int))
         cuts = np.maximum(cuts, 20 * np.arange(1, NODES + 1))
         shards = Shards.of(shards.X, shards.y, np.concatenate([[0], cuts[:-1], [len(data.y)]]), shards.order)
-    facts = facts_of(shards, data, epsilon)
+    facts = facts_of(tuple(shards.sizes.tolist()), data, epsilon)
     facts = replace(facts, **variant.facts(facts))
     fixed = dict(variant.fixed)
     planned = choose(replace(facts, penalty="l2"))
@@ -106,7 +106,7 @@ def run(head: Row) -> list[Row]:
     if name in ("shorter", "longer"):
         factor = 3.0 if name == "shorter" else 1 / 3
         fixed |= {"alpha": factor * mu, "gamma": factor * gamma, "rounds": rounds}
-    return [head | run_spec(choose(facts, **fixed).spec, shards, data, epsilon, seed)]
+    return [head | run_spec(choose(facts, **fixed).spec, shards, data, seed)]
 
 
 def measure(arguments: argparse.Namespace) -> None:

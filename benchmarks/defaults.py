@@ -37,8 +37,11 @@ def prepare(folder):
         plans = {}
         for epsilon in EPSILONS:
             shards = data.deal(1, 0)
-            new = methods.choose(methods.facts_of(shards, data, epsilon, "central")).spec
-            for version, spec in (("first", methods.first_spec(shards, data, epsilon)), ("new", new)):
+            new = methods.choose(methods.facts_of(tuple(shards.sizes.tolist()), data, epsilon, "central")).spec
+            for version, spec in (
+                ("first", methods.first_spec(tuple(shards.sizes.tolist()), data, epsilon)),
+                ("new", new),
+            ):
                 m, T = spec.privacy.moments, spec.algorithm.rounds
                 plans[f"{version} {epsilon}"] = {
                     "T": T, "gamma": float(spec.algorithm.gamma(1)[0]), "mu": spec.problem.h.modulus,

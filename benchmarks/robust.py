@@ -43,7 +43,9 @@ def main() -> None:
     found: dict[tuple[str, float], list[float]] = {}
     for seed in range(arguments.seeds):
         shards = data.deal(arguments.nodes, seed)
-        spec = plan(facts_of(shards, data, arguments.epsilon), activation="everyone").spec.but(seed=seed)
+        spec = plan(facts_of(tuple(shards.sizes.tolist()), data, arguments.epsilon), activation="everyone").spec.but(
+            seed=seed
+        )
         first = prepare(spec, shards).job
         apart = max(first.release.sigma) * math.sqrt(2 * first.problem.m)
         choices = {"gossip": "gossip"}

@@ -3,6 +3,7 @@
     python benchmarks/utility.py                                     # all of it, slowly; resumes where it stopped
     python benchmarks/utility.py --data a9a --epsilon 1 --seeds 10   # a part
     python benchmarks/utility.py --quick                             # two small sets, two seeds: does it work?
+    python benchmarks/utility.py --engine gpu --seeds 100            # all seeds of a cell together, on a CUDA device
     python benchmarks/utility.py --unbalanced                        # one class of few records, and class_weight
     python benchmarks/utility.py --judge                             # paired differences, from the table
     python benchmarks/utility.py --redraw                            # docs/utility.md and its figure, from the table;
@@ -18,9 +19,10 @@ from pathlib import Path
 
 import numpy as np
 
+from sottovoce.errors import SpecError
 from sottovoce.experiments.table import Row, Runs, save_rows
 from sottovoce.figure import Curve, Figure, Interval, Panel, draw
-from utility_methods import DATA, METHODS, POOLED, UNBALANCED, WEIGHTS, load
+from utility_methods import DATA, METHODS, POOLED, UNBALANCED, WEIGHTS, load, on_device
 
 HERE = Path(__file__).parent
 TABLE, PAGE, FIGURE = (
@@ -50,6 +52,7 @@ PAIRS = (
 """Methods whose difference is judged, seed by seed."""
 BEGIN, END = "<!-- made by benchmarks/utility.py -->", "<!-- end -->"
 BEGIN_RARE, END_RARE = "<!-- unbalanced, made by benchmarks/utility.py -->", "<!-- end of unbalanced -->"
+SAVED = 20.0  # seconds between writings of the table, which has many rows
 KEY = ("data", "method", "nodes", "epsilon", "seed")
 """What makes a run what it is."""
 
@@ -62,7 +65,7 @@ def wanted(arguments: argparse.Namespace) -> list[Row]:
             for n in arguments.nodes:
                 for epsilon in arguments.epsilon:
                     for seed in range(arguments.seeds):
-                        free = METHODS.get(method, WEIGHTS.get(method)).adversary == "none"
+                        free = (METHODS | WEIGHTS)[method].adversary == "none"
                         where = 1 if method in POOLED else n
                         row = {"data": name, "method": method, "nodes": where, "epsilon": 0.0 if free else epsilon}
                         asked.append(row | {"seed": 0 if free else seed})
@@ -83,7 +86,34 @@ def measure(arguments: argparse.Namespace) -> None:
             [row for row in Runs(KEY, arguments.table).rows if row["method"] not in arguments.again], arguments.table
         )
     runs = Runs(KEY, arguments.table)
-    runs.fill([row for row in wanted(arguments) if not runs.find(**row)], run, jobs=arguments.jobs, done=tell)
+    missing = [row for row in wanted(arguments) if not runs.find(**row)]
+    if arguments.engine == "gpu":
+        missing = together(missing, arguments, runs)
+    runs.fill(missing, run, jobs=arguments.jobs, done=tell)
+
+
+def together(missing: list[Row], arguments: argparse.Namespace, runs: Runs) -> list[Row]:
+    """Make cells on the device, all of their seeds anew; what the engine cannot run is left for the processor."""
+    began = kept = time.perf_counter()
+    cells = list(dict.fromkeys(tuple(row[name] for name in KEY[:-1]) for row in missing))
+    left, found = set(), []
+    for cell in cells:
+        name, method, nodes, epsilon = cell
+        try:
+            mine = on_device(name, method, nodes, epsilon, arguments.seeds)
+        except SpecError as refused:
+            print(*cell, f"not on the device: {refused}", flush=True)
+            left.add(cell)
+            continue
+        found += mine
+        mean, took = np.mean([row["accuracy"] for row in mine]), mine[0]["seconds"] * len(mine)
+        print(*cell, f"{mean:.4f} {len(mine)} runs {took:.2f} s", flush=True)
+        if time.perf_counter() - kept > SAVED:
+            runs.add(found)
+            kept, found = time.perf_counter(), []
+    runs.add(found)
+    print(f"{len(cells) - len(left)} cells on the device, {time.perf_counter() - began:.0f} s", flush=True)
+    return [row for row in missing if tuple(row[key] for key in KEY[:-1]) in left]
 
 
 def tell(count: int, of: int, row: Row) -> None:
@@ -153,20 +183,33 @@ def table(found: list[Row], figure: str = "accuracy") -> str:
     return "\n".join(lines)
 
 
+LIFTS = {"plain": "weighed", "silent": "silent, weighed"} | {
+    name: f"free, weighed, {name.removeprefix('free, ')}" for name in WEIGHTS if name.startswith("free, C")
+}
+"""What is not weighed, and the same with weights."""
+
+
 def unbalanced(found: list[Row]) -> str:
     """Two tables of the sets with a rare class: AUC by whom one trusts, and what weighing classes does."""
     areas, balanced = groups(found, "auc"), groups(found, "balanced_accuracy")
-    methods = ("centre", "pairs", "noisier", "majority", "free")
+    methods = ("centre", "pairs", "noisier", "majority", "free, C = 1000")
+
+    def place(name: str, method: str) -> tuple[str, str, int, float]:
+        return (name, method, 1 if method in POOLED else 20, 0.0 if method.startswith("free") else 1.0)
+
     lines = ["", "| AUC, ε = 1 | " + " | ".join((METHODS | WEIGHTS)[m].says for m in methods) + " |"]
     lines += ["|---|" + "---|" * len(methods)]
     for name in UNBALANCED:
-        cells = [cell(areas.get((name, m, 1 if m in POOLED else 20, 0.0 if m == "free" else 1.0))) for m in methods]
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
-    lines += ["", "| balanced accuracy | " + " | ".join(m.says for m in WEIGHTS.values()) + " |"]
-    lines += ["|---|" + "---|" * len(WEIGHTS)]
-    for name in UNBALANCED:
-        places = [(name, m, *((1, 0.0) if m in POOLED else (20, 1.0))) for m in WEIGHTS]
-        lines.append(f"| {name} | " + " | ".join(cell(balanced.get(place)) for place in places) + " |")
+        lines.append(f"| {name} | " + " | ".join(cell(areas.get(place(name, m))) for m in methods) + " |")
+    lines += ["", "| balanced accuracy, and what class_weight lifts it by | " + " | ".join(UNBALANCED) + " |"]
+    lines += ["|---|" + "---|" * len(UNBALANCED)]
+    for one, other in LIFTS.items():
+        for method in (one, other):
+            cells = [cell(balanced.get(place(name, method))) for name in UNBALANCED]
+            lines.append(f"| {WEIGHTS[method].says} | " + " | ".join(cells) + " |")
+        lifts = [(balanced.get(place(name, one)), balanced.get(place(name, other))) for name in UNBALANCED]
+        gains = [cell([b - a for a, b in zip(*pair, strict=True)]) if all(pair) else "–" for pair in lifts]
+        lines.append("| *lift* | " + " | ".join(gains) + " |")
     return "\n".join(lines)
 
 
@@ -225,6 +268,7 @@ def main() -> None:
     parser.add_argument("--epsilon", nargs="+", type=float, default=list(EPSILONS))
     parser.add_argument("--nodes", nargs="+", type=int, default=list(NODES))
     parser.add_argument("--seeds", type=int, default=SEEDS)
+    parser.add_argument("--engine", default="auto", choices=["auto", "gpu"], help="gpu: all seeds of a cell together")
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
     parser.add_argument("--again", nargs="+", default=[], choices=list(METHODS), help="forget what these had before")
     parser.add_argument("--redraw", action="store_true", help="only write the page and the figure")

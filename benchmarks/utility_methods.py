@@ -9,10 +9,12 @@ import json
 import math
 import subprocess
 import tempfile
+import time
 import venv
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +23,9 @@ from scipy import sparse
 from scipy.optimize import brentq
 
 from sottovoce import PrivateClassifier
+from sottovoce._types import FLOAT_BYTES
 from sottovoce.data.standins import epsilon_like
+from sottovoce.errors import SpecError
 from sottovoce.estimators.settings import SMALL_INTERCEPT
 from sottovoce.evaluation.curves import figures
 from sottovoce.experiments import data as sets
@@ -34,10 +38,11 @@ from sottovoce.planner.trust import AllBut, Majority, Nobody, Trust
 from sottovoce.privacy.calibration import Private
 from sottovoce.privacy.profiles import gaussian_multiplier
 from sottovoce.privacy.release import Adversary
-from sottovoce.problem.shards import Shards
+from sottovoce.privacy.statement import PrivacyStatement
+from sottovoce.problem.shards import Shards, even
 from sottovoce.run.build import make_lipschitz, rounds_for_epochs  # noqa: F401 - the first is for benchmarks/defaults.py
 from sottovoce.run.presets import paper_l2
-from sottovoce.run.solve import solve
+from sottovoce.run.solve import solve, together
 from sottovoce.run.spec import Execution, Spec
 
 DELTA = 1e-5
@@ -48,6 +53,10 @@ FIRST = {
 }  # fmt: skip
 FIRST_STEP, FIRST_INTERCEPT = 10.0, 0.5
 """The planner's constants in version 0.1, to which new defaults are compared."""
+ONE_OUTPUT: set[Callable[[Dataset, int, float], "Plan"]] = set()
+"""Plans that are for two classes only."""
+SILENT = 1e4
+"""An ε with next to no noise."""
 MANY = 10**6  # so many runs that whatever can be compiled is
 PINNED = ("diffprivlib==0.6.6", "scikit-learn==1.7.2", "numpy==2.4.6", "scipy==1.17.1")
 """Versions that work together, for an environment of its own."""
@@ -110,37 +119,111 @@ def load(name: str) -> Dataset:
     return (DATA | UNBALANCED)[name]()
 
 
+class Plan(NamedTuple):
+    """What all runs of a cell are: a spec without a seed, and among how many nodes the records are dealt out.
+
+    Where `shards` are given, they are dealt out already, for all seeds alike.
+    """
+
+    spec: Spec
+    nodes: int
+    shards: Shards | None = None
+
+
 class Method(NamedTuple):
-    """How it is run, and against whom it protects."""
+    """How it is run, and against whom it protects; where it is a run of the package, its plan."""
 
     run: Callable[[Dataset, int, float, int], Row]
     adversary: str
     says: str
+    plan: Callable[[Dataset, int, float], Plan] | None = None
 
 
-def run(spec: Spec, shards: Shards, data: Dataset, epsilon: float, seed: int) -> Row:
+def planned_by(plan: Callable[[Dataset, int, float], Plan], adversary: str, says: str) -> Method:
+    """A method that is a plan for all seeds."""
+
+    def one(data: Dataset, n: int, epsilon: float, seed: int) -> Row:
+        if data.classes > 2 and plan in ONE_OUTPUT:
+            return {"accuracy": float("nan")}
+        spec, nodes, shards = plan(data, n, epsilon)
+        return run(spec, shards or data.deal(nodes, seed), data, seed)
+
+    return Method(one, adversary, says, plan)
+
+
+def run(spec: Spec, shards: Shards, data: Dataset, seed: int) -> Row:
     """One run; its statement must not be over the budget."""
     result = solve(spec.but(seed=seed), shards, test=data.test, execution=Execution(observations=1, runs=MANY))
-    last = result.history.last
-    scores, truth = result.decide(data.test.X), np.asarray(data.test.y)
-    assert result.statement.private and result.statement.epsilon <= epsilon * (1 + 1e-9)
-    each = [scores[:, k] for k in range(data.classes)] if data.classes > 2 else []  # one class against the rest
-    many = {"auc": float(np.mean([figures(s, truth == k)["auc"] for k, s in enumerate(each)]))} if each else {}
-    return (many or figures(scores, truth > 0)) | {
-        "accuracy": float(last["test_accuracy"]),
+    check(spec, result.statement)
+    return judged(result.decide(data.test.X), data) | {
         "rounds": spec.algorithm.rounds,
-        "bytes": float(last["bytes"]),
+        "bytes": float(result.history.last["bytes"]),
         "seconds": result.environment["seconds"],
     }
 
 
+def check(spec: Spec, statement: PrivacyStatement) -> None:
+    """What is stated is no more than what was asked for."""
+    assert isinstance(spec.privacy.noise, Private)
+    assert statement.private and statement.epsilon <= spec.privacy.noise.epsilon * (1 + 1e-9)
+
+
+def judged(scores: Any, data: Dataset) -> Row:
+    """What a model is worth, by its scores of the held-out records: of several classes each against the rest."""
+    truth = np.asarray(data.test.y)
+    if data.classes == 2:
+        return figures(scores, truth > 0) | {"accuracy": float(np.mean(np.where(scores >= 0, 1.0, -1.0) == truth))}
+    each = [figures(scores[:, k], truth == k)["auc"] for k in range(data.classes)]
+    return {"auc": float(np.mean(each)), "accuracy": float(np.mean(np.argmax(scores, axis=1) == truth))}
+
+
+@lru_cache(maxsize=2)
+def dealings(name: str, nodes: int, seeds: int) -> list[Shards]:
+    """The records of a set, dealt out from each seed, as `Dataset.deal` does."""
+    data = load(name)
+    first = data.deal(nodes, 0)
+    first.norms  # noqa: B018 - once for all
+    deal = lambda seed: first.dealt(*even(data.records.n_records, nodes, np.random.default_rng(seed)))  # noqa: E731
+    with ThreadPool() as pool:
+        return [first, *pool.map(deal, range(1, seeds))]
+
+
+def on_device(name: str, method: str, n: int, epsilon: float, seeds: int) -> list[Row]:
+    """All seeds of a cell together, on a CUDA device; what they took is shared among them."""
+    began = time.perf_counter()
+    data, plan = load(name), (METHODS | WEIGHTS)[method].plan
+    if plan is None or (data.classes > 2 and plan in ONE_OUTPUT):
+        raise SpecError("this is no plan that an engine could run")
+    spec, nodes, shards = plan(data, n, epsilon)
+    specs = [spec.but(seed=seed) for seed in range(seeds)]
+    dealt = dealings(name, nodes, seeds) if shards is None else shards
+    runs = together(specs, dealt, execution=Execution("gpu", observations=None))
+    job = runs[0].prepared.job
+    check(spec, runs[0].prepared.statement)  # the same for all seeds
+    with ThreadPool() as pool:
+        found = pool.map(lambda r: judged(scores(spec, r.models.mean(axis=0), data), data), runs)
+    sent = int(job.schedule.up_to(spec.algorithm.rounds)[-1]) * job.method.width * job.problem.m * FLOAT_BYTES
+    each = {"rounds": spec.algorithm.rounds, "bytes": float(sent), "seconds": (time.perf_counter() - began) / seeds}
+    key = {"data": name, "method": method, "nodes": 1 if method in POOLED else n, "epsilon": epsilon}
+    return [key | {"seed": seed} | row | each for seed, row in enumerate(found)]
+
+
+def scores(spec: Spec, model: Any, data: Dataset) -> Any:
+    """Of the held-out records; one column a class where there are several."""
+    by_class = model.reshape(spec.problem.outputs, -1)
+    width = data.test.X.shape[1]
+    found = data.test.X @ by_class[:, :width].T
+    found = found + spec.problem.intercept * by_class[:, width] if spec.problem.intercept else found
+    return found if spec.problem.outputs > 1 else found[:, 0]
+
+
 def facts_of(
-    shards: Shards, data: Dataset, epsilon: float, adversary: Adversary | str = "transcript", shape: bool = True
+    of: tuple[int, ...], data: Dataset, epsilon: float, adversary: Adversary | str = "transcript", shape: bool = True
 ) -> Facts:
     """What the planner may know; all as in the estimators."""
     two = data.classes == 2
     return Facts(
-        sizes=tuple(shards.sizes.tolist()),
+        sizes=of,
         features=data.records.m + 1,
         loss="hinge" if two else "softmax",
         epsilon=epsilon,
@@ -149,81 +232,65 @@ def facts_of(
         adversary=adversary,
         intercept=INTERCEPT,
         shape=shape,
-        sparse=sparse.issparse(shards.X),
+        sparse=sparse.issparse(data.records.X),
         free=("loss", "penalty"),
     )
 
 
-def planned(data: Dataset, n: int, epsilon: float, seed: int) -> Row:
-    """Everything by the planner."""
-    shards = data.deal(n, seed)
-    return run(choose(facts_of(shards, data, epsilon)).spec, shards, data, epsilon, seed)
+def sizes(data: Dataset, n: int) -> tuple[int, ...]:
+    """How many records each of n nodes has, from whichever seed they are dealt."""
+    return tuple(np.diff(even(data.records.n_records, n)[0]).tolist())
 
 
-def paper(data: Dataset, n: int, epsilon: float, seed: int) -> Row:
+def trusting(trust: Trust) -> Callable[[Dataset, int, float], Plan]:
+    """Everything by the planner, with secrets between pairs where trust says so."""
+    return lambda data, n, epsilon: Plan(choose(facts_of(sizes(data, n), data, epsilon, trust.adversary(n))).spec, n)
+
+
+def paper(data: Dataset, n: int, epsilon: float) -> Plan:
     """Section 5.2 to the letter, but for the noise: three epochs of single records over one edge a round."""
-    shards = data.deal(n, seed)
     spec = paper_l2(1).but(privacy__noise=Private(epsilon), privacy__delta=DELTA)
     if data.classes > 2:
         spec = spec.but(problem__loss="softmax", problem__outputs=data.classes)
-    spec = spec.but(algorithm__rounds=rounds_for_epochs(spec, shards.sizes, 3.0))
-    return run(spec, shards, data, epsilon, seed)
+    return Plan(spec.but(algorithm__rounds=rounds_for_epochs(spec, np.array(sizes(data, n)), 3.0)), n)
 
 
 def alone(data: Dataset, n: int, epsilon: float, seed: int) -> Row:
     """The first node, with its own records and nobody else's, by the planner."""
     shards = data.deal(n, seed).node(0)
-    return run(choose(facts_of(shards, data, epsilon)).spec, shards, data, epsilon, seed)
+    return run(choose(facts_of(tuple(shards.sizes.tolist()), data, epsilon)).spec, shards, data, seed)
 
 
-def trusting(trust: Trust) -> Callable[[Dataset, int, float, int], Row]:
-    """Everything by the planner, with secrets between pairs."""
-
-    def secrets(data: Dataset, n: int, epsilon: float, seed: int) -> Row:
-        shards = data.deal(n, seed)
-        spec = choose(facts_of(shards, data, epsilon, trust.adversary(n))).spec
-        return run(spec, shards, data, epsilon, seed)
-
-    return secrets
-
-
-def centre(data: Dataset, n: int, epsilon: float, seed: int) -> Row:
+def centre(data: Dataset, n: int, epsilon: float) -> Plan:
     """All records in one trusted place, and the same algorithm there, by the planner."""
-    shards = data.deal(1, seed)
-    return run(choose(facts_of(shards, data, epsilon, "central")).spec, shards, data, epsilon, seed)
+    return Plan(choose(facts_of(sizes(data, 1), data, epsilon, "central")).spec, 1)
 
 
-def noisier(trust: Trust) -> Callable[[Dataset, int, float, int], Row]:
+def noisier(trust: Trust) -> Callable[[Dataset, int, float], Plan]:
     """The same with √(n/(n − k)) times the noise: at the smaller ε that has a multiplier so much larger."""
 
-    def dearer(data: Dataset, n: int, epsilon: float, seed: int) -> Row:
-        honest = facts_of(data.deal(n, seed), data, epsilon, trust.adversary(n)).honest
+    def dearer(data: Dataset, n: int, epsilon: float) -> Plan:
+        honest = facts_of(sizes(data, n), data, epsilon, trust.adversary(n)).honest
         wanted = math.log(gaussian_multiplier(epsilon, DELTA) * math.sqrt(n / honest))
         less = brentq(lambda e: math.log(gaussian_multiplier(math.exp(e), DELTA)) - wanted, math.log(epsilon) - 3, 3.0)
-        return centre(data, n, math.exp(less), seed)
+        return centre(data, n, math.exp(less))
 
     return dearer
 
 
-def first(data: Dataset, n: int, epsilon: float, seed: int) -> Row:
+def first(data: Dataset, n: int, epsilon: float) -> Plan:
     """One node by the defaults of version 0.1."""
-    shards = data.deal(1, seed)
-    return run(first_spec(shards, data, epsilon), shards, data, epsilon, seed)
+    return Plan(first_spec(sizes(data, 1), data, epsilon), 1)
 
 
-def first_nodes(trust: Trust) -> Callable[[Dataset, int, float, int], Row]:
+def first_nodes(trust: Trust) -> Callable[[Dataset, int, float], Plan]:
     """The same with many nodes; with secrets between pairs, which version 0.1 did not have, where trust says so."""
-
-    def several(data: Dataset, n: int, epsilon: float, seed: int) -> Row:
-        shards = data.deal(n, seed)
-        return run(first_spec(shards, data, epsilon, trust.adversary(n)), shards, data, epsilon, seed)
-
-    return several
+    return lambda data, n, epsilon: Plan(first_spec(sizes(data, n), data, epsilon, trust.adversary(n)), n)
 
 
-def first_spec(shards: Shards, data: Dataset, epsilon: float, adversary: Adversary | str = "transcript") -> Spec:
+def first_spec(of: tuple[int, ...], data: Dataset, epsilon: float, adversary: Adversary | str = "transcript") -> Spec:
     """The plan of version 0.1: its constants, its intercept, all rounds counted, no moments."""
-    facts = replace(facts_of(shards, data, epsilon, adversary, shape=False), intercept=FIRST_INTERCEPT, free=())
+    facts = replace(facts_of(of, data, epsilon, adversary, shape=False), intercept=FIRST_INTERCEPT, free=())
     kept = dict(predict.FITTED), predict.LONGEST_STEP
     try:
         predict.FITTED.update(FIRST)
@@ -234,18 +301,15 @@ def first_spec(shards: Shards, data: Dataset, epsilon: float, adversary: Adversa
         predict.LONGEST_STEP = kept[1]
 
 
-def baseline(name: str) -> Callable[[Dataset, int, float, int], Row]:
+def baseline(name: str) -> Callable[[Dataset, int, float], Plan]:
     """A row of the table of algorithms, untuned: logistic, h = l2(0.001), ten epochs, 64 records a node in a batch."""
     row = make_baseline(name)
 
-    def untuned(data: Dataset, n: int, epsilon: float, seed: int) -> Row:
-        if data.classes > 2:
-            return {"accuracy": float("nan")}  # these have one output
-        shards = data.deal(1 if row.central else n, seed)
-        sizes = tuple(data.deal(n, seed).sizes.tolist())
-        facts = Public(sizes, data.records.m + 1, epsilon, DELTA, intercept=FIRST_INTERCEPT)
-        return run(row.spec(facts), shards, data, epsilon, seed)
+    def untuned(data: Dataset, n: int, epsilon: float) -> Plan:
+        facts = Public(sizes(data, n), data.records.m + 1, epsilon, DELTA, intercept=FIRST_INTERCEPT)
+        return Plan(row.spec(facts), 1 if row.central else n)
 
+    ONE_OUTPUT.add(untuned)
     return untuned
 
 
@@ -257,20 +321,32 @@ def no_privacy(data: Dataset, n: int, epsilon: float, seed: int) -> Row:
     return {"accuracy": float(model.fit(data.records.X, data.y).score(data.held_out.X, data.held_out.y))}
 
 
-def weighted(private: bool, weigh: bool) -> Callable[[Dataset, int, float, int], Row]:
-    """The estimator, classes weighed by a public prior or not, with secrets between pairs; or scikit-learn's model."""
+def weighted(weigh: bool, silent: bool = False) -> Callable[[Dataset, int, float], Plan]:
+    """The estimator's own run, classes weighed by a public prior or not, with secrets between pairs.
+
+    What is silent has the same plan (loss, rounds, clip, averaging) with next to no noise.
+    """
+
+    def fitted(data: Dataset, n: int, epsilon: float) -> Plan:
+        share = float(f"{np.mean(data.y > 0):.2g}")  # as a public prior would be known
+        prior = {"prior": {-1.0: 1 - share, 1.0: share}, "class_weight": "balanced"} if weigh else {}
+        model: Any = PrivateClassifier(
+            epsilon, DELTA, row_norm=1.0, classes=(-1.0, 1.0), n_nodes=n, trust=1, random_state=0, **prior
+        )
+        made = model._prepare(data.records.X, data.y, None, None)
+        spec = model._started(made.spec)
+        return Plan(spec.but(privacy__noise=Private(SILENT)) if silent else spec, n, made.shards)
+
+    return fitted
+
+
+def openly(weigh: bool, C: float) -> Callable[[Dataset, int, float, int], Row]:
+    """scikit-learn's logistic regression without privacy, classes weighed or not."""
 
     def fitted(data: Dataset, n: int, epsilon: float, seed: int) -> Row:
-        share = float(f"{np.mean(data.y > 0):.2g}")  # as a public prior would be known
-        if private:
-            prior = {"prior": {-1.0: 1 - share, 1.0: share}, "class_weight": "balanced"} if weigh else {}
-            model: Any = PrivateClassifier(
-                epsilon, DELTA, row_norm=1.0, classes=(-1.0, 1.0), n_nodes=n, trust=1, random_state=seed, **prior
-            )
-        else:
-            from sklearn.linear_model import LogisticRegression
+        from sklearn.linear_model import LogisticRegression
 
-            model = LogisticRegression(C=1e3, max_iter=500, class_weight="balanced" if weigh else None)
+        model = LogisticRegression(C=C, max_iter=500, class_weight="balanced" if weigh else None)
         model.fit(data.records.X, data.y)
         return figures(model.decision_function(data.held_out.X), np.asarray(data.held_out.y) > 0)
 
@@ -297,29 +373,37 @@ def diffprivlib(data: Dataset, n: int, epsilon: float, seed: int) -> Row:
 
 
 METHODS: dict[str, Method] = {
-    "planned": Method(planned, "transcript", "sottovoce, defaults"),
-    "paper": Method(paper, "transcript", "the paper's algorithm, honest noise"),
-    "dsgd": Method(baseline("dsgd"), "transcript", "decentralised DP-SGD"),
+    "planned": planned_by(trusting(Nobody()), "transcript", "sottovoce, defaults"),
+    "paper": planned_by(paper, "transcript", "the paper's algorithm, honest noise"),
+    "dsgd": planned_by(baseline("dsgd"), "transcript", "decentralised DP-SGD"),
     "alone": Method(alone, "transcript", "a node alone"),
-    "pairs": Method(trusting(AllBut(1)), "secret_pairs(1)", "sottovoce, secrets between pairs, one node curious"),
-    "majority": Method(trusting(Majority()), "secret_pairs(majority)", "sottovoce, a majority honest"),
-    "centre": Method(centre, "trusted centre", "a trusted centre, same algorithm"),
-    "noisier": Method(noisier(Majority()), "trusted centre", "the same, noise × √(n/(n − k)) of the majority"),
-    "first": Method(first, "trusted centre", "a trusted centre, defaults of version 0.1"),
-    "first nodes": Method(first_nodes(Nobody()), "transcript", "defaults of version 0.1"),
-    "first pairs": Method(first_nodes(AllBut(1)), "secret_pairs(1)", "secrets between pairs, defaults of version 0.1"),
-    "dpsgd": Method(baseline("dpsgd"), "trusted centre", "DP-SGD"),
-    "objective": Method(baseline("objective"), "trusted centre", "objective perturbation"),
-    "output": Method(baseline("output"), "trusted centre", "output perturbation"),
+    "pairs": planned_by(trusting(AllBut(1)), "secret_pairs(1)", "sottovoce, secrets between pairs, one node curious"),
+    "majority": planned_by(trusting(Majority()), "secret_pairs(majority)", "sottovoce, a majority honest"),
+    "centre": planned_by(centre, "trusted centre", "a trusted centre, same algorithm"),
+    "noisier": planned_by(noisier(Majority()), "trusted centre", "the same, noise × √(n/(n − k)) of the majority"),
+    "first": planned_by(first, "trusted centre", "a trusted centre, defaults of version 0.1"),
+    "first nodes": planned_by(first_nodes(Nobody()), "transcript", "defaults of version 0.1"),
+    "first pairs": planned_by(
+        first_nodes(AllBut(1)), "secret_pairs(1)", "secrets between pairs, defaults of version 0.1"
+    ),
+    "dpsgd": planned_by(baseline("dpsgd"), "trusted centre", "DP-SGD"),
+    "objective": planned_by(baseline("objective"), "trusted centre", "objective perturbation"),
+    "output": planned_by(baseline("output"), "trusted centre", "output perturbation"),
     "diffprivlib": Method(diffprivlib, "trusted centre", "diffprivlib, trusted centre, δ = 0"),
     "none": Method(no_privacy, "none", "no privacy"),
 }
 WEIGHTS: dict[str, Method] = {
-    "plain": Method(weighted(True, False), "secret_pairs(1)", "classes not weighed"),
-    "weighed": Method(weighted(True, True), "secret_pairs(1)", "class_weight"),
-    "free": Method(weighted(False, False), "none", "no privacy, classes not weighed"),
-    "free, weighed": Method(weighted(False, True), "none", "no privacy, class_weight"),
+    "plain": planned_by(weighted(False), "secret_pairs(1)", "classes not weighed"),
+    "weighed": planned_by(weighted(True), "secret_pairs(1)", "class_weight"),
+    "silent": planned_by(weighted(False, silent=True), "secret_pairs(1)", "the same plan, next to no noise"),
+    "silent, weighed": planned_by(weighted(True, silent=True), "secret_pairs(1)", "the same, class_weight"),
 }
+for _C in (1.0, 30.0, 1000.0):
+    WEIGHTS[f"free, C = {_C:g}"] = Method(openly(False, _C), "none", f"no privacy, C = {_C:g}")
+    WEIGHTS[f"free, weighed, C = {_C:g}"] = Method(openly(True, _C), "none", f"no privacy, class_weight, C = {_C:g}")
 """What weighing classes does, on unbalanced sets."""
-POOLED = ("centre", "first", "dpsgd", "objective", "output", "diffprivlib", "none", "free", "free, weighed")
+POOLED = (
+    "centre", "first", "dpsgd", "objective", "output", "diffprivlib", "none",
+    *(name for name in WEIGHTS if name.startswith("free")),
+)  # fmt: skip
 """Those for which the number of nodes makes no difference."""

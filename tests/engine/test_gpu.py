@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 from contract import BASE, CASES, NAMES, cloud, difference, job_of, with_sigma
+from scipy.sparse import csr_array
 
 from sottovoce.algorithm.method import State
 from sottovoce.engine import ENGINES, reference
@@ -14,12 +15,13 @@ from sottovoce.engine.gpu.formulas import written
 from sottovoce.engine.gpu.judge import judge_on
 from sottovoce.engine.gpu.machine import Cuda, Host, device
 from sottovoce.engine.gpu.products import fits
-from sottovoce.engine.gpu.rounds import averages
+from sottovoce.engine.gpu.rounds import averages, run_rounds
 from sottovoce.engine.gpu.runs import run_on
 from sottovoce.engine.gpu.source import filled
 from sottovoce.errors import SpecError
 from sottovoce.experiments.sweep import sweep
 from sottovoce.problem.losses import LOSSES
+from sottovoce.problem.shards import Shards, even
 from sottovoce.run.solve import together
 from sottovoce.run.spec import AlgorithmSpec, Execution, Spec
 from sottovoce.streams import Purpose, Streams
@@ -95,6 +97,20 @@ def test_rows_of_many_coordinates(h, m, machine):
     job = job_of(BASE | {"h": h, "activation": "edges(2)"}, cloud(m), rounds=60)
     (found,) = engine_on(machine).run([job], [job.start()], 1, 60)
     assert difference(found, reference.run(job, job.start(), 1, 60)) < 1e-5
+
+
+@pytest.mark.parametrize("who", ["edges(1)", "edges(2)", "edges(3)", "matching(3)", "everyone"])
+@pytest.mark.parametrize("h", ["l2(0.1)", "l1(0.05)", "box(-0.5, 0.5)"])
+def test_turns_of_few_nodes_and_of_all(who, h, machine, make_shards):
+    """Of records that fit a thread's registers; over more rounds than the kernel has tables of on the chip."""
+    case = BASE | {"h": h, "activation": who, "steps": ("constant(1)", "sqrt(0.5)")}
+    job = job_of(case, make_shards, rounds=400)
+    (found,) = run_rounds(machine, [job], [job.start()], 1, 400)
+    assert difference(found, reference.run(job, job.start(), 1, 400)) < 1e-5
+    state = job.start()
+    for first, last in ((1, 1), (2, 177), (178, 400)):
+        (state,) = run_rounds(machine, [job], [state], first, last)
+    assert all(np.array_equal(a, b) for a, b in zip(found, state, strict=True))
 
 
 @pytest.mark.parametrize("who", ["edges(1)", "everyone"])
@@ -220,3 +236,62 @@ def test_without_a_device_the_engine_says_so(make_shards):
     found = device()
     reason = ENGINES["gpu"].refusal(job_of(BASE, make_shards, rounds=5))
     assert reason is None if not isinstance(found, str) else reason == f"the gpu engine cannot run: {found}"
+
+
+def test_another_intercept_is_another_column(machine, make_shards):
+    shards = make_shards()
+    for intercept in (0.25, 0.75):
+        case = EVERYBODY | {"sampling": "full", "intercept": intercept}
+        job = job_of(case, lambda **_: shards, rounds=20)
+        (found,) = engine_on(machine).run([job], [job.start()], 1, 20)
+        assert difference(found, reference.run(job, job.start(), 1, 20)) < 1e-5
+
+
+def off_origin(outputs, kind):
+    """Rows with a mean, columns of unlike spread and a few that are long: a map takes off, scales and shortens."""
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(120, 6)) * [0.02, 0.05, 0.1, 0.2, 0.02, 0.1] + [0.5, 0, 0.3, 0, 0, 0.2]
+    X[::17] *= -1.2
+    y = rng.integers(0, outputs, 120) if outputs > 1 else np.sign(rng.normal(size=120) + X[:, 3])
+    return kind(X / np.maximum(1, np.linalg.norm(X, axis=1))[:, None]), np.asarray(y, dtype=float)
+
+
+@pytest.mark.parametrize(
+    ("moments", "outputs", "kind", "sampling"),
+    [
+        ("moments(0.1, 0.1, 0.1)", 1, np.asarray, "full"),
+        ("moments(0.1, 0.2)", 3, np.asarray, "full"),
+        ("moments(0.1, 0.1, 0.1)", 1, np.asarray, "poisson(6)"),
+        ("moments(0.2)", 1, csr_array, "full"),
+        ("none", 1, np.asarray, "fixed(6)"),
+    ],
+)
+def test_runs_that_map_and_deal_the_same_records_their_own_ways(moments, outputs, kind, sampling, machine, monkeypatch):
+    """Products over the records as they came, against runs on mapped copies, one by one; and the maps do something."""
+    monkeypatch.setitem(ENGINES, "gpu", replace(engine_on(machine), judge=None, look=None))
+    X, y = off_origin(outputs, kind)
+    spec = Spec(AlgorithmSpec(40, a="constant(1)", gamma="constant(2)", counted="tail(0.5)")).but(
+        problem__loss="hinge" if outputs == 1 else "softmax", problem__outputs=outputs, problem__intercept=0.25,
+        network__activation="everyone", network__averaging="exact", privacy__sampling=sampling, privacy__clip=0.4,
+        privacy__noise="private(30)", privacy__moments=moments, problem__weights="records",
+    )  # fmt: skip
+    specs = [spec.but(seed=seed, privacy__noise=f"private({e})") for e in (30, 60) for seed in range(3)]
+    dealt = [Shards.of(X, y, *even(120, 4, np.random.default_rng(seed))) for seed in range(3)] * 2
+    found = together(specs, dealt, execution=Execution("gpu", observations=2))
+    for one, mine, shards in zip(found, specs, dealt, strict=True):
+        (alone,) = together([mine], shards, execution=Execution("reference", observations=2))
+        assert np.allclose(one.models, alone.models, rtol=1e-4, atol=1e-5 * np.max(np.abs(alone.models)))
+        assert one.prepared.statement == alone.prepared.statement
+        assert one.history.last == pytest.approx(alone.history.last, rel=1e-4, nan_ok=True)
+    if moments != "none":
+        shape = found[0].prepared.shape
+        assert np.ptp(shape.scale) > 0.1 or abs(shape.scale[0] - 1) > 0.1
+        if kind is np.asarray:
+            assert shape.centre is not None and np.max(alone.prepared.job.problem.shards.norms) > 1.9
+        refused = ENGINES["compiled"].refusal(found[0].prepared.job)
+        assert refused.startswith("the compiled engine does not know the map of records that are not mapped yet")
+        with pytest.raises(SpecError, match="map their records"):
+            together(specs, dealt, execution=Execution("compiled"))
+    other = Shards.of(X.copy(), y, dealt[0].offsets)
+    with pytest.raises(SpecError, match="on the same records, in nodes of the same sizes"):
+        together(specs[:2], [dealt[0], other], execution=Execution("gpu"))

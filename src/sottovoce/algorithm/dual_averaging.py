@@ -278,6 +278,8 @@ class DualAveraging:
         """
         if self.steps.W[t] == 0:
             return self.x(state.z, t)
+        if np.all(state.since > t):  # everybody was awake to the last
+            return state.total / self.steps.W[t]
         return (state.total + self.slept(state, t)) / self.steps.W[t]
 
     def passes(self, state: State) -> float | None:

@@ -45,15 +45,32 @@ class Randomness(Protocol):
         """A row of noise for each pair (node, round)."""
 
 
+class Mapped(NamedTuple):
+    """A public map of rows, x ↦ s ∘ (x − c), each then brought within the reach; for engines that make it themselves.
+
+    Runs whose records are the same but for such maps can then share one reading of them.
+    """
+
+    scale: Array
+    """s."""
+    centre: Array | None
+    """c; None where nothing is taken off."""
+    reach: float
+
+
 @dataclass(frozen=True, eq=False)
 class Job:
-    """A problem, an algorithm, a fixed public schedule, a release and its draws."""
+    """A problem, an algorithm, a fixed public schedule, a release and its draws.
+
+    Where `mapped` is given, the problem's records are as they came, and the run is one on what that map makes of them.
+    """
 
     problem: Problem
     method: Method
     schedule: Schedule
     release: Release
     draws: Randomness
+    mapped: Mapped | None = None
 
     @property
     def secure(self) -> bool:
@@ -177,7 +194,8 @@ class Engine:
     worth : work (see `work`) from which on 'auto' takes it; never, unless this is said
     blur : how far, relatively, the noise that it makes itself is from the reference's
     rounding : how far, relatively, its trajectories may be from the reference's where all draws are the same
-    seeds : whether jobs that it runs together may have draws and schedules of their own
+    seeds : whether jobs that it runs together may have draws, schedules and dealings of the records of their own
+    maps : whether it puts records through a job's public map itself, as it reads them
     unknown : what it does not know of a job besides, in words that follow 'the'
     lacking : what it needs and this machine has not; None where there is nothing
     judge : `Problem.judge` where the engine has the records; None leaves it to the problem
@@ -201,6 +219,7 @@ class Engine:
     blur: float = 0.0
     rounding: float = 1e-12
     seeds: bool = False
+    maps: bool = False
     unknown: Callable[[Job], str | None] | None = None
     lacking: Callable[[], str | None] | None = None
     judge: Callable[[Problem, Array, Shards | None], tuple[Array, Array]] | None = None
@@ -252,6 +271,8 @@ class Engine:
             yield from self._too_many(job)
         if not self.secure and job.secure:
             yield "secure release (of a run without a seed; secure=False or --no-secure would do without)"
+        if not self.maps and job.mapped is not None:
+            yield "map of records that are not mapped yet"
         other = None if self.unknown is None else self.unknown(job)
         if other is not None:
             yield other
@@ -380,6 +401,7 @@ ENGINES: dict[str, Engine] = {
             blur=3e-7,
             rounding=1e-4,  # all of it in float32, which runs that amplify what is small make more of
             seeds=True,
+            maps=True,
             unknown=_unknown_to_gpu,
             lacking=_no_gpu,
             judge=_judged_by_gpu,

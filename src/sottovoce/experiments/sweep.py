@@ -18,6 +18,7 @@ from typing import Any
 from sottovoce.engine import ENGINES
 from sottovoce.engine.cores import shared
 from sottovoce.errors import SpecError
+from sottovoce.privacy.quantiles import NO_QUANTILES
 from sottovoce.problem.shards import Shards
 from sottovoce.run.result import Result
 from sottovoce.run.solve import alike, simulate
@@ -63,9 +64,11 @@ def sweep(
     if any(spec.seed is None for spec in specs):
         raise SpecError("the runs of a sweep share their draws, so each needs a seed")
     groups: dict[str, list[int]] = {}
-    seeds = execution.engine in ENGINES and ENGINES[execution.engine].seeds
+    engine = ENGINES.get(execution.engine)
+    seeds, maps = engine is not None and engine.seeds, engine is not None and engine.maps
     for place, spec in enumerate(specs):
-        alone = "" if spec.privacy.once is None else str(place)  # maps its records, and shares them with none
+        shares = spec.privacy.once is None or (maps and spec.privacy.quantiles == NO_QUANTILES)
+        alone = "" if shares else str(place)  # maps its records, or their targets, and shares none
         groups.setdefault(alike(spec, seeds) + alone, []).append(place)
     optima = f_star if f_star is not None else [float("nan")] * len(specs)
     shards.norms  # noqa: B018 - once, before the groups all need them

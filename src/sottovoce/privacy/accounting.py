@@ -183,7 +183,11 @@ def epsilon(parts: Sequence[Part], delta: float) -> float:
 def refine(parts: Sequence[Part], delta: float, finest: int = FINEST) -> tuple[float, float]:
     """ε on grids of up to `finest` points, and the share of it by which the last refinement moved it."""
     _check(delta)
-    merged = merge(parts)
+    return _refined(tuple(merge(parts)), delta, finest)
+
+
+@lru_cache(maxsize=1024)  # what was calibrated is stated, and what is stated is bounded from below
+def _refined(merged: tuple[Part, ...], delta: float, finest: int) -> tuple[float, float]:
     if not merged:
         return 0.0, 0.0
     if _faint(merged):
@@ -298,7 +302,11 @@ def epsilon_rdp(parts: Sequence[Part], delta: float) -> float:
     4.73
     """
     _check(delta)
-    merged = merge(parts)
+    return _renyi(tuple(merge(parts)), delta)
+
+
+@lru_cache(maxsize=1024)
+def _renyi(merged: tuple[Part, ...], delta: float) -> float:
     if not merged:
         return 0.0
     if _faint(merged):

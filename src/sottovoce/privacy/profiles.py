@@ -10,11 +10,13 @@ A pair is a value: two rounds with equal pairs are rounds of one mechanism.
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 import scipy  # not its parts: they load when first used
+from numpy.typing import NDArray
 
 from sottovoce._types import Array
 from sottovoce.errors import PrivacyError
@@ -166,8 +168,9 @@ class PoissonPair(_Sampled):
             a = odds + t / 2 + np.log(-np.expm1(-t)) - math.log(2.0)
         angle = np.where(a < 20.0, np.arcsinh(np.exp(np.minimum(a, 20.0))), a + math.log(2.0))
         x = (t / 2 + angle) / mu
-        p = (1.0 - rate) * scipy.special.ndtr(-x) + rate * scipy.special.ndtr(mu - x)
-        q = _scaled(1.0 - rate, t, x) + _scaled(rate, t, x + mu)
+        below, near = scipy.special.ndtr(-x), t < 1.0
+        p = (1.0 - rate) * below + rate * scipy.special.ndtr(mu - x)
+        q = _scaled(1.0 - rate, t, x, below, near) + _scaled(rate, t, x + mu, scipy.special.ndtr(-x - mu), near)
         return Tails(p, q, EPS * (8.0 + 4.0 * x**2 + t))
 
     @property
@@ -243,21 +246,44 @@ def _removed(rate: float, multiplier: float, t: Array) -> Tails:
     Gaboardi 2018, Theorem 2).
     """
     mu = 1.0 / multiplier
+    near = t < 1.0
+
+    def close(small: Array) -> Array:  # t of the size of γ and below
+        return np.asarray(np.log1p(np.maximum(np.expm1(small) / rate, -1.0)))
+
+    def far(large: Array) -> Array:
+        return np.asarray(large - math.log(rate) + np.log1p((rate - 1.0) * np.exp(-large)))
+
     with np.errstate(divide="ignore", invalid="ignore"):
-        near = np.log1p(np.maximum(np.expm1(np.minimum(t, 1.0)) / rate, -1.0))  # t of the size of γ and below
-        far = t - math.log(rate) + np.log1p((rate - 1.0) * np.exp(-np.maximum(t, 1.0)))
-    x = np.where(t < 1.0, near, far) / mu + mu / 2
-    p = (1.0 - rate) * scipy.special.ndtr(-x) + rate * scipy.special.ndtr(mu - x)
+        x = _by_size(t, near, close, far) / mu + mu / 2
+    below = scipy.special.ndtr(-x)
+    p = (1.0 - rate) * below + rate * scipy.special.ndtr(mu - x)
     reach = np.where(np.isfinite(x), x, 0.0)
-    return Tails(p, _scaled(1.0, t, x), EPS * (8.0 + 4.0 * reach**2 + np.abs(t)))
+    return Tails(p, _scaled(1.0, t, x, below, near), EPS * (8.0 + 4.0 * reach**2 + np.abs(t)))
 
 
-def _scaled(weight: float, t: Array, x: Array) -> Array:
-    """w e^t Φ(−x), in logarithms where e^t is large."""
+def _scaled(weight: float, t: Array, x: Array, below: Array, near: NDArray[np.bool_]) -> Array:
+    """w e^t Φ(−x), in logarithms where e^t is large, from Φ(−x) where it is not."""
     if weight == 0.0:
         return np.zeros_like(t)
-    near = weight * np.exp(np.minimum(t, 1.0)) * scipy.special.ndtr(-x)
-    return np.where(t < 1.0, near, np.exp(np.maximum(t, 1.0) + scipy.special.log_ndtr(-x) + math.log(weight)))
+    if near.all():
+        return np.asarray(weight * np.exp(t) * below)
+    out, far = np.empty_like(t), ~near
+    out[near] = weight * np.exp(t[near]) * below[near]
+    out[far] = np.exp(t[far] + scipy.special.log_ndtr(-x[far]) + math.log(weight))
+    return out
+
+
+Formula = Callable[[Array], Array]
+
+
+def _by_size(t: Array, near: NDArray[np.bool_], small: Formula, large: Formula) -> Array:
+    """One formula where t is near 0 and another where it is far, neither computed in vain."""
+    if near.all():
+        return small(t)
+    out = np.empty_like(t)
+    out[near], out[~near] = small(t[near]), large(t[~near])
+    return out
 
 
 def gaussian_delta(epsilon: float, multiplier: float) -> float:

@@ -168,7 +168,28 @@ class Shards:
 
     def with_intercept(self, intercept: float) -> "Shards":
         """The same records with the intercept's column at B."""
-        return self if intercept == self.intercept else replace(self, intercept=float(intercept))
+        if intercept == self.intercept:
+            return self
+        other = replace(self, intercept=float(intercept))
+        if "norms" in self.__dict__ and self.intercept == 0:
+            other.__dict__["norms"] = np.hypot(self.norms, intercept)
+        return other
+
+    def dealt(self, offsets: IntArray, order: IntArray | None) -> "Shards":
+        """The same records, each a unit, with other owners; what is known of them is not looked up again.
+
+        Examples
+        --------
+        >>> shards = Shards.of(np.eye(4), np.array([1.0, -1.0, 1.0, -1.0]), np.array([0, 2, 4]))
+        >>> shards.dealt(*even(4, 2, np.random.default_rng(0))).X is shards.X
+        True
+        """
+        if self.people:
+            raise DataError("people are dealt out with all of their rows; make shards anew, with their ids")
+        _check_owners(offsets, order, len(self.y))
+        other = replace(self, offsets=offsets, order=order)
+        other.__dict__["norms"] = self.norms
+        return other
 
     def weighted(self, values: Array, rows: IntArray | slice | None = None) -> Array:
         """Values (or vectors) of the given rows, each times its row's weight."""
@@ -193,15 +214,15 @@ class Shards:
         """⟨c, x⟩ for the given rows (all rows by default): (m,) -> (rows,), and (K, m) -> (rows, K)."""
         w, b = (x[..., :-1], self.intercept * x[..., -1]) if self.intercept else (x, 0.0)
         if is_sparse(self.X):
-            return np.concatenate([piece @ w.T for _, piece in self._pieces(rows)]) + b
+            return np.concatenate([piece @ w.T for _, piece, _ in self._pieces(rows)]) + b
         return np.concatenate([block @ w.T for _, block in self._blocks(rows)]) + b
 
     def pull(self, s: Array, rows: IntArray | slice | None = None) -> Array:
         """Σ s_r ⊗ c_r over the given rows (all rows by default): the adjoint of `margins`."""
         g = np.zeros((*s.shape[1:], self.X.shape[1]))
         if is_sparse(self.X):
-            for at, piece in self._pieces(rows):
-                g += (piece.T @ s[at]).T
+            for at, piece, turned in self._pieces(rows):
+                g += ((piece.T if turned is None else turned) @ s[at]).T
         else:
             for at, block in self._blocks(rows):
                 g += s[at].T @ block
@@ -209,30 +230,34 @@ class Shards:
             return g
         return np.concatenate([g, self.intercept * np.sum(s, axis=0)[..., None]], axis=-1)
 
-    def _pieces(self, rows: IntArray | slice | None = None) -> Iterator[tuple[slice, Any]]:
-        """CSR rows, a stretch at a time (positions, rows): of float32 data SciPy makes a float64 copy to multiply."""
-        X = self._sparse(rows)
+    def _pieces(self, rows: IntArray | slice | None = None) -> Iterator[tuple[slice, Any, Any]]:
+        """CSR rows, a stretch at a time (positions, rows, their transpose or None).
+
+        Of float32 data SciPy makes a float64 copy to multiply, hence the stretches.
+        """
+        X, turned = self._sparse(rows)
         if X.dtype == np.float64 or X.nnz <= PIECE:
-            yield slice(0, X.shape[0]), X
+            yield slice(0, X.shape[0]), X, turned
             return
         for first, last in csr_stretches(X, PIECE):
             start, stop = X.indptr[first], X.indptr[last]
             parts = X.data[start:stop], X.indices[start:stop], X.indptr[first : last + 1] - start
-            yield slice(first, last), scipy.sparse.csr_array(parts, shape=(last - first, X.shape[1]))
+            yield slice(first, last), scipy.sparse.csr_array(parts, shape=(last - first, X.shape[1])), None
 
-    def _sparse(self, rows: IntArray | slice | None) -> Matrix:
-        """Sparse rows; a node's stretch is cut out once, from the same memory: SciPy would copy it every time."""
+    def _sparse(self, rows: IntArray | slice | None) -> tuple[Matrix, Matrix | None]:
+        """Sparse rows; a node's stretch is cut out and turned once, which SciPy would do every time."""
         if rows is None or not isinstance(rows, slice):
-            return self.X if rows is None else self.X[rows]
+            return self.X if rows is None else self.X[rows], None
         start, stop, _ = rows.indices(self.X.shape[0])
         if (start, stop) not in self._cuts:
             first, last = self.X.indptr[start], self.X.indptr[stop]
             parts = self.X.data[first:last], self.X.indices[first:last], self.X.indptr[start : stop + 1] - first
-            self._cuts[start, stop] = type(self.X)(parts, shape=(stop - start, self.X.shape[1]))
+            cut = type(self.X)(parts, shape=(stop - start, self.X.shape[1]))
+            self._cuts[start, stop] = cut, cut.T
         return self._cuts[start, stop]
 
     @cached_property
-    def _cuts(self) -> dict[tuple[int, int], Matrix]:
+    def _cuts(self) -> dict[tuple[int, int], tuple[Matrix, Matrix]]:
         return {}
 
     def _blocks(self, rows: IntArray | slice | None = None) -> Iterator[tuple[slice, Array]]:

@@ -3,7 +3,6 @@
 import math
 import secrets
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
@@ -15,7 +14,7 @@ from sottovoce.algorithm.dual_averaging import DualAveraging
 from sottovoce.algorithm.method import Released, State
 from sottovoce.algorithm.methods import Ingredients, make_method
 from sottovoce.algorithm.statistics import Statistics
-from sottovoce.engine.job import Job, Randomness
+from sottovoce.engine.job import Job, Mapped, Randomness
 from sottovoce.engine.secure import WORTH, SecureDraws, exact_sums, refusal
 from sottovoce.errors import DataError, PrivacyError, SpecError
 from sottovoce.network.activation import Activation, Everyone
@@ -106,9 +105,16 @@ class Prepared:
         found = self.job.method.average(state, t)
         return found if self.shape is None else self.shape.back(found)
 
-    @cached_property
+    @property
     def statement(self) -> PrivacyStatement:
         """What the run guarantees: accounted when first asked for, from the job's own release and schedule."""
+        # no cached_property: until Python 3.12 it has one lock for all objects, and runs side by side wait for it
+        if "stated" not in self.__dict__:
+            self.__dict__["stated"] = self._state()
+        found: PrivacyStatement = self.__dict__["stated"]
+        return found
+
+    def _state(self) -> PrivacyStatement:
         job = self.job
         spoken = job.schedule.participations()
         shards, unit = job.problem.shards, PERSON if job.problem.shards.people else RECORD
@@ -118,7 +124,9 @@ class Prepared:
         )
 
 
-def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None, secure: bool = True) -> Prepared:
+def prepare(
+    spec: Spec, shards: Shards, schedule: Schedule | None = None, secure: bool = True, unmapped: bool = False
+) -> Prepared:
     """Check a spec against the data and draw the public schedule, unless this very spec's is at hand already.
 
     Nothing of the data but public sizes and the row bound is looked at here; where the spec asks for moments, or for
@@ -131,6 +139,7 @@ def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None, secure
     schedule : who is active when, if that is drawn already
     secure : whether the releases of a run with noise and without a seed are to be secure ones. A seed makes a run a
         simulation, whose noise is floating point from a fast generator.
+    unmapped : whether to leave records of a simulation as they are, and their map to the engine (`Job.mapped`)
     """
     problem = make_problem(spec.problem, shards)
     streams = Streams(spec.seed)
@@ -146,14 +155,20 @@ def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None, secure
     shape: Shape | Narrowed | None = None
     narrowed: Narrowed | None = None
     keys = fresh() if secure and not streams.seeded else None
-    before, distance = None, algorithm.distance
+    before, distance, mapped = None, algorithm.distance, None
     if privacy.moments != NO_MOMENTS:
         from sottovoce.run.shape import look  # a chapter of its own, for those who need it
 
         check_rows(spec.problem, problem.shards)
         seen = look(spec, shards, graph)
         before = seen.release
-        shape = seen.shape(seen.released(problem, streams, keys))
+        if unmapped:
+            if not streams.seeded or shards.people or (shards.order is not None and len(shards.order) < len(shards.y)):
+                raise SpecError("only all records of a simulation, each a unit by itself, can be left to be mapped")
+            shape = of_rows = seen.shape(seen.mean(problem, streams))
+            mapped = Mapped(of_rows.scale, of_rows.centre, of_rows.reach)
+        else:
+            shape = seen.shape(seen.weights @ seen.released(problem, streams, keys))
     elif privacy.quantiles != NO_QUANTILES:
         from sottovoce.run.targets import count  # another
 
@@ -165,7 +180,8 @@ def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None, secure
         before = counted.release
         shape = narrowed = counted.narrowed(counted.released(problem, streams, keys))
     if shape is not None:
-        problem = make_problem(spec.problem, shape.shards(shards))
+        if mapped is None:
+            problem = make_problem(spec.problem, shape.shards(shards))
         if isinstance(distance, Euclidean) and distance.centre is not None:
             distance = Euclidean(tuple(shape.forth(np.array(distance.centre)).tolist()))
     iota, correction = activation_rate(graph, activation, network.correct)
@@ -276,9 +292,9 @@ def prepare(spec: Spec, shards: Shards, schedule: Schedule | None = None, secure
         sums = exact_sums(problem, release, *bounds, reads=float(spoken @ batches))
         drawn = int(schedule.starts[-1]) * numbers
         draws = SecureDraws(release, sums, keys, shards.sizes, numbers, compiled=drawn >= WORTH or sums.compiled)
-    job = Job(problem, method, schedule, release, draws)
-    mapped = (shape, origin) if shape is not None else ()
-    return Prepared(spec, job, public, tuple(claims), streams.seeded, *mapped)
+    job = Job(problem, method, schedule, release, draws, mapped)
+    origins = (shape, origin) if shape is not None else ()
+    return Prepared(spec, job, public, tuple(claims), streams.seeded, *origins)
 
 
 def renoised(known: Prepared, spec: Spec, secure: bool = True) -> Prepared | None:

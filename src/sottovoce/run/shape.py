@@ -25,6 +25,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
+from weakref import ref
 
 import numpy as np
 import scipy  # not its parts: they load when first used
@@ -187,6 +188,19 @@ def means(moments: Moments, shards: Shards, bound: float) -> Array:
     return np.stack(totals) / shards.sizes[:, None]
 
 
+_means: dict[tuple[Moments, float], tuple["ref[Any]", Array]] = {}
+
+
+def _mean_of_all(moments: Moments, shards: Shards, bound: float) -> Array:
+    """The mean of φ over all rows, whosever they are; that of the same rows is kept."""
+    kept = _means.get((moments, bound))
+    if kept is None or kept[0]() is not shards.X:
+        whole = replace(shards, offsets=np.array([0, len(shards.y)]), order=None)
+        kept = ref(shards.X, lambda _: _means.pop((moments, bound), None)), means(moments, whole, bound)[0]
+        _means[moments, bound] = kept
+    return kept[1]
+
+
 def _sparse_total(moments: Moments, shards: Shards, node: int, bound: float) -> Array:
     """The sum of φ over a node's units, from the entries of its rows alone; to rounding, so not for exact sums."""
     X, counts = shards.X[shards.rows(node)], shards.counts(node)
@@ -253,11 +267,20 @@ class Look:
         of = self.moments, problem.shards, self.bound
         return let_out(self.release, problem, self.width, partial(means, *of), partial(exact_sums, *of), streams, keys)
 
-    def shape(self, released: Array) -> Shape:
-        """The map that follows from what was let out."""
-        weights = self.sizes / self.sizes.sum()
-        noise = float(np.linalg.norm(weights * np.array(self.release.sigma)))  # what pairs share is gone from the mean
-        length, centre, squares = self._parts(weights @ released)
+    def mean(self, problem: Problem, streams: Streams) -> Array:
+        """The mean of `released` by numbers of records, to rounding: all records' mean, read once for many runs."""
+        noise = self.release.noise(streams, np.arange(problem.shards.n), np.full(problem.shards.n, BEFORE), self.width)
+        return _mean_of_all(self.moments, problem.shards, self.bound) + self.weights @ noise
+
+    @property
+    def weights(self) -> Array:
+        """By numbers of records."""
+        return np.asarray(self.sizes / self.sizes.sum())
+
+    def shape(self, mean: Array) -> Shape:
+        """The map that follows from what was let out, of which this is the mean by numbers of records."""
+        noise = float(np.linalg.norm(self.weights * np.array(self.release.sigma)))  # what pairs share is gone from it
+        length, centre, squares = self._parts(mean)
         deviations = [noise / factor if factor else 0.0 for factor in self.moments.factors]
         square = 1.0
         if length is not None:

@@ -14,8 +14,9 @@ import numpy as np
 
 from sottovoce._types import FLOAT_BYTES, Array, IntArray
 from sottovoce.algorithm.method import State
-from sottovoce.engine import Engine, choose
+from sottovoce.engine import ENGINES, Engine, choose
 from sottovoce.errors import SpecError
+from sottovoce.privacy.quantiles import NO_QUANTILES
 from sottovoce.privacy.statement import PrivacyStatement
 from sottovoce.problem.objective import Problem
 from sottovoce.problem.shards import Shards
@@ -120,7 +121,7 @@ class Run(NamedTuple):
 
 def together(
     specs: Sequence[Spec],
-    shards: Shards,
+    shards: Shards | Sequence[Shards],
     test: Shards | None = None,
     f_star: Sequence[float] | None = None,
     execution: Execution | None = None,
@@ -129,35 +130,45 @@ def together(
     secure: bool = True,
     allow: Allow | None = None,
 ) -> list[Run]:
-    """`simulate` for those who ask many runs how they ended, and few what they guarantee: accounting takes longer."""
+    """`simulate` for those who ask many runs how they ended, and few what they guarantee: accounting takes longer.
+
+    The same records may be dealt out anew for every seed; then there are as many shards as specs.
+    """
     execution = execution or Execution()
     if len({alike(spec, seeds=True) for spec in specs}) != 1:
         raise SpecError("runs side by side differ in numbers only: step sizes, noise, clip, δ, those of h; run a sweep")
-    if len(specs) > 1 and specs[0].privacy.once is not None:
-        raise SpecError(
-            "runs that let out moments, or quantiles, map their records, and share them with none; run them one by one"
-        )
+    if len(specs) > 1 and specs[0].privacy.quantiles != NO_QUANTILES:
+        raise SpecError("runs that count targets map them, and share them with none; run them one by one")
     if keeper is not None and len(specs) > 1:
         raise SpecError("runs side by side keep no checkpoint; run them one by one")
-    first = prepare(specs[0], shards, secure=secure)
-    firsts = {specs[0].seed: first}
+    dealt = [shards] * len(specs) if isinstance(shards, Shards) else list(shards)
+    if any(one.X is not dealt[0].X or not np.array_equal(one.offsets, dealt[0].offsets) for one in dealt[1:]):
+        raise SpecError("runs side by side are on the same records, in nodes of the same sizes; run them one by one")
+    unmapped = bool(len(specs) > 1 and specs[0].privacy.moments.total)
+    if unmapped and not (execution.engine in ENGINES and ENGINES[execution.engine].maps):
+        raise SpecError("runs that let out moments map their records, and share them with none; run them one by one")
+    first = prepare(specs[0], dealt[0], secure=secure, unmapped=unmapped)
+    firsts = {(specs[0].seed, id(dealt[0])): first}
     prepared = [first]
-    for spec in specs[1:]:
-        like = firsts.get(spec.seed)
+    for spec, mine in zip(specs[1:], dealt[1:], strict=True):
+        like = firsts.get((spec.seed, id(mine)))
         other = None if like is None else renoised(like, spec)
-        prepared.append(other or prepare(spec, shards, None if like is None else like.job.schedule, secure))
-        firsts.setdefault(spec.seed, prepared[-1])
+        prepared.append(other or prepare(spec, mine, None if like is None else like.job.schedule, secure, unmapped))
+        firsts.setdefault((spec.seed, id(mine)), prepared[-1])
     if "schedule_seed" in first.public:  # one schedule for all of them
         for each in prepared[1:]:
             each.public["schedule_seed"] = first.public["schedule_seed"]
     if allow is not None:
         for each in prepared:
             allow(each.statement)
+    optima = [float("nan")] * len(specs) if f_star is None else f_star
     jobs, T, looks = [p.job for p in prepared], specs[0].algorithm.rounds, execution.observations
     engine = choose(execution.engine, jobs[0], execution.runs)
+    if unmapped and engine.refusal(first.job) is not None:  # then each on its own copy of them
+        ones = zip(specs, dealt, optima, strict=True)
+        return [together([s], d, test, [f], execution, progress, None, secure, allow)[0] for s, d, f in ones]
     if len(firsts) > 1 and not engine.seeds:
         raise SpecError(f"the {engine.name} engine runs side by side what has the same seed; run a sweep")
-    optima = [float("nan")] * len(specs) if f_star is None else f_star
     histories = [History() for _ in specs]
     t, states = 0, [job.start() for job in jobs]
     if keeper is not None:

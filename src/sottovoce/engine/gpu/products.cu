@@ -2,7 +2,7 @@
 // matrix products. Arrays are coordinate by coordinate, the runs side by side: z[coordinate][run].
 
 struct Marks {  // which rows each round of each cast uses
-  i64 rounds, first, casts, nodes, rows, sampler;
+  i64 rounds, first, casts, nodes, rows, sampler, dealt;  // each cast's order begins so many places after the last
   const u64* keys;  // two words a cast
   const i64 *offsets, *order, *batch;
   const double* gap_scale;
@@ -17,7 +17,8 @@ KERNEL mark(const Marks* all) {
     i64 begin = w.offsets[node], q = w.offsets[node + 1] - begin, b = w.batch[node];
     u32 k0, k1;
     threefry((u32)w.keys[2 * cast], (u32)w.keys[2 * cast + 1], (u32)node, (u32)t, k0, k1);
-#define ROW(record) (w.order ? w.order[begin + (record)] : begin + (record))
+    const i64* order = w.order + w.dealt * cast;
+#define ROW(record) order[begin + (record)]
     if (w.sampler == SAMPLER_FULL || (w.sampler == SAMPLER_POISSON && b == q)) {
       for (i64 e = 0; e < q; e++) marks[ROW(e)] = 1;
     } else if (w.sampler == SAMPLER_CYCLIC) {
@@ -42,15 +43,20 @@ KERNEL mark(const Marks* all) {
 
 struct Means {
   i64 n, m, outputs, rows, runs, casts, t, at, last, linear, boxed, descent, loss, softmax, marked;
-  double parameter;
+  i64 dealings, mapped, features;
+  double parameter, reach, intercept;
   const Numbers* numbers;    // [round][run]
   const float4_* h;          // phi, mu, lo, hi of a run
   const float *clip, *loud, *share;  // of a run; of a run and a node
-  const int *cast, *owner;   // of a run; of a row, -1 for nobody's
+  const int *cast, *owner;   // of a run; of a row in each dealing, or in the one of all runs, -1 for nobody's
   const u64* keys;           // two words a cast
   const About* about;
   const u8* marks;
   float *z, *x, *sum, *u, *g;
+  // where rows are mapped, x -> s (x - c), then shortened to the reach: s and c [feature][run], lengths before that
+  // [row][run], what c adds to margins [output][run], and what shortening keeps from intercepts, by row and in all
+  const float *scale, *centre, *lengths, *offset, *kept;
+  float* rest;
 };
 
 INSIDE float mean_point(const Means& w, const Numbers& at, const float4_& h, float z) {
@@ -63,8 +69,21 @@ INSIDE void mean_look(const Means& w, i64 coordinate, i64 run, float z) {  // x 
   const Numbers at = w.numbers[w.at * w.runs + run];
   i64 j = coordinate * w.runs + run;
   float x = mean_point(w, at, w.h[run], z);
-  w.x[j] = x;
+  i64 feature = coordinate % (w.m / w.outputs);
+  w.x[j] = w.mapped && feature < w.features ? w.scale[feature * w.runs + run] * x : x;
   w.sum[j] += at.weight * x;
+}
+
+INSIDE float mean_pull(const Means& w, i64 coordinate, i64 run) {  // what all records pull, in coordinates of the map
+  float g = w.g[coordinate * w.runs + run];
+  if (!w.mapped) return g;
+  i64 wide = w.m / w.outputs, feature = coordinate % wide, output = coordinate / wide;
+  if (feature == w.features) return w.kept ? g + (float)w.intercept * w.kept[output * w.runs + run] : g;
+  if (w.centre) {
+    float all = w.g[(output * wide + w.features) * w.runs + run] / (float)w.intercept;
+    g -= w.centre[feature * w.runs + run] * all;
+  }
+  return w.scale[feature * w.runs + run] * g;
 }
 
 KERNEL mean_start(const Means* all) {
@@ -78,13 +97,27 @@ KERNEL mean_slopes(const Means* all) {  // margins to what each row pulls: u[out
   i64 size = w.rows * w.runs;
   for (i64 j = BLOCK_NUMBER * THREADS + THREAD; j < size; j += BLOCKS * THREADS) {
     i64 row = j / w.runs, run = j % w.runs;
-    int owner = w.owner[row];
+    int owner = w.owner[row * w.dealings + (w.dealings > 1 ? w.cast[run] : 0)];
     bool used = owner >= 0 && (!w.marked || w.marks[(i64)w.cast[run] * w.rows + row]);
     if (!used) {
-      for (i64 k = 0; k < w.outputs; k++) w.u[k * size + j] = 0.0f;
+      for (i64 k = 0; k < w.outputs; k++) {
+        w.u[k * size + j] = 0.0f;
+        if (w.kept) w.rest[k * size + j] = 0.0f;
+      }
       continue;
     }
-    const About about = w.about[row];
+    About about = w.about[row];
+    float shorter = 1.0f;
+    if (w.mapped) {
+      float length = w.lengths[j], most = fminf(length, (float)w.reach);
+      if (length > most) shorter = most / length;
+      about.norm = sqrtf(most * most + (float)(w.intercept * w.intercept));
+      for (i64 k = 0; k < w.outputs; k++) {
+        float added = w.intercept ? (float)w.intercept * w.x[((k + 1) * (w.m / w.outputs) - 1) * w.runs + run] : 0.0f;
+        float off = w.centre ? w.offset[k * w.runs + run] : 0.0f;
+        w.u[k * size + j] = shorter * (w.u[k * size + j] - added - off) + added;
+      }
+    }
     float top = -INFINITE, total = 0.0f, largest = 0.0f, squares = 0.0f;
     if (w.softmax) {
       for (i64 k = 0; k < w.outputs; k++) top = fmaxf(top, w.u[k * size + j]);
@@ -102,7 +135,11 @@ KERNEL mean_slopes(const Means* all) {  // margins to what each row pulls: u[out
     float length = (w.outputs > 1 ? sqrtf(squares) : largest) * about.norm, clip = w.clip[run];
     float factor = w.share[run * w.n + owner] * (length <= clip ? 1.0f : clip / length);
     if (!(length < INFINITE)) factor = 0.0f;
-    for (i64 k = 0; k < w.outputs; k++) w.u[k * size + j] = factor == 0.0f ? 0.0f : factor * w.u[k * size + j];
+    for (i64 k = 0; k < w.outputs; k++) {
+      float pull = factor == 0.0f ? 0.0f : factor * w.u[k * size + j];
+      w.u[k * size + j] = shorter * pull;
+      if (w.kept) w.rest[k * size + j] = pull - shorter * pull;
+    }
   }
 }
 
@@ -129,7 +166,7 @@ KERNEL mean_speak(const Means* all) {  // the mean of all messages, and x of the
     for (int side = 0; side < 2; side++) {
       i64 coordinate = c + side * half, j = coordinate * w.runs + run;
       if (coordinate >= w.m) continue;
-      float z = w.z[j] + numbers.push * ((w.g[j] + (side ? y : x)) / (float)w.n);
+      float z = w.z[j] + numbers.push * ((mean_pull(w, coordinate, run) + (side ? y : x)) / (float)w.n);
       if (w.descent) {
         const float4_ h = w.h[run];
         float eta = -numbers.push;

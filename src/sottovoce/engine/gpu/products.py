@@ -2,11 +2,14 @@
 
 Then all nodes have the same z, and a round of all runs is two products with the records, X x and Xᵀs, and two kernels
 between them: slopes with clips and masks, and the mean message with everybody's noise. Runs of different seeds go
-together; only their marks and their noise are their own. Noise that pairs share is gone from the mean.
+together; only their marks, their noise and whose each record is are their own. Noise that pairs share is gone from the
+mean. Runs on what public maps make of the same records, x ↦ s ∘ (x − c), share the products too: a map goes into the
+model before the first and into the pull after the second.
 """
 
 from collections.abc import Sequence
 from typing import Any
+from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 
@@ -14,9 +17,9 @@ from sottovoce import rows
 from sottovoce._types import Array
 from sottovoce.algorithm.descent import Descent
 from sottovoce.algorithm.method import State
-from sottovoce.engine.compiled import FLAT
+from sottovoce.engine.compiled import FLAT, parts
 from sottovoce.engine.gpu.machine import Machine
-from sottovoce.engine.gpu.rounds import Cast, cast_of, groups_of, records_of
+from sottovoce.engine.gpu.rounds import Cast, groups_of, records_of
 from sottovoce.engine.gpu.source import code_of, filled
 from sottovoce.engine.job import Job
 from sottovoce.engine.kernel import FULL
@@ -53,15 +56,15 @@ def alike(states: Sequence[State]) -> bool:
     return all(bool(np.all(v == v[0])) for state in states for v in (state.z, state.total, state.since))
 
 
-_wide: dict[str, tuple[Any, Any]] = {}
+_wide: dict[str, tuple[Any, float, Any]] = {}
 
 
 def _laid_out(machine: Machine, shards: Shards) -> Any:
     """(rows, features and intercept) in float32, of CSR rows too."""
     records = records_of(machine, shards)
     kept = _wide.get("last")
-    if kept is not None and kept[0] is records and kept[1].shape[1] == shards.m:
-        return kept[1]
+    if kept is not None and kept[0] is records and kept[1] == shards.intercept:
+        return kept[2]
     X, xp = records.X, machine.xp
     if records.sparse:
         X = xp.zeros((len(shards.y), records.features), np.float32)
@@ -69,7 +72,7 @@ def _laid_out(machine: Machine, shards: Shards) -> Any:
         X[at, records.indices] = records.values
     if shards.m > records.features:
         X = xp.concatenate([X, xp.full((len(X), 1), shards.intercept, np.float32)], axis=1)
-    _wide["last"] = records, X
+    _wide["last"] = records, shards.intercept, X
     return X
 
 
@@ -78,15 +81,33 @@ def run_products(machine: Machine, jobs: Sequence[Job], states: Sequence[State],
     groups = groups_of(jobs)
     order = [place for group in groups for place in group]
     with machine.working():
-        casts = [cast_of(machine, [jobs[place] for place in group]) for group in groups]
+        casts = [_cast(machine, [jobs[place] for place in group]) for group in groups]
         begin = [np.stack([values[0] for values in some], axis=1) for some in _each(states, order)]
         ends = _go(machine, casts, begin[0], begin[1], start, stop)
     found = {}
     for r, place in enumerate(order):
         state = states[place]
-        z, total = (np.repeat(values[None, :, r], len(state.z), axis=0) for values in ends)
+        z, total = (np.broadcast_to(values[r], state.z.shape) for values in ends)
         found[place] = State(z, total, np.full_like(state.since, stop + 1), state.memory.copy())
     return [found[place] for place in range(len(jobs))]
+
+
+_casts: "WeakKeyDictionary[Job, tuple[int, tuple[Any, ...], Cast]]" = WeakKeyDictionary()
+
+
+def _cast(machine: Machine, jobs: Sequence[Job]) -> Cast:
+    """As `rounds.cast_of`, with nothing on the machine but noise and shares: records are the same for all casts."""
+    known = _casts.get(jobs[0])
+    if known is not None and known[0] == id(machine) and [r() for r in known[1]] == list(jobs):
+        return known[2]
+    plan, model, steps, noise = parts(jobs)
+    kept = {
+        "loud": machine.put(noise.scale * noise.sigma, np.float32),
+        "share": machine.put(noise.scale / noise.batch, np.float32),
+    }
+    found = Cast(list(jobs), plan, model, steps, noise, kept)
+    _casts[jobs[0]] = id(machine), tuple(ref(job) for job in jobs), found
+    return found
 
 
 def _each(states: Sequence[State], order: Sequence[int]) -> tuple[list[Array], list[Array]]:
@@ -101,8 +122,10 @@ def _go(machine: Machine, casts: Sequence[Cast], z: Array, total: Array, start: 
     shards, outputs = job.problem.shards, job.problem.outputs
     X = _laid_out(machine, shards)
     m, N = len(z), len(X)
-    owner = np.full(N, -1, np.int32)
-    owner[np.arange(N) if shards.order is None else shards.order] = np.repeat(np.arange(shards.n), shards.sizes)
+    owner = _owners(machine, casts, N)
+    about = filled("About", N)
+    about["y"], about["norm"] = shards.y, shards.norms
+    about["weight"] = 1.0 if shards.weights is None else shards.weights
     marked = noise.sampler != FULL
     at_once = max(1, min(stop - start + 1, MARKED // (len(casts) * N))) if marked else stop - start + 1
     arrays = {
@@ -112,18 +135,28 @@ def _go(machine: Machine, casts: Sequence[Cast], z: Array, total: Array, start: 
         "loud": xp.concatenate([cast.kept["loud"] for cast in casts]),
         "share": xp.concatenate([cast.kept["share"] for cast in casts]),
         "cast": put(np.repeat(np.arange(len(casts)), [len(cast.jobs) for cast in casts]), np.int32),
-        "owner": put(owner),
+        "owner": owner,
         "keys": put(_keys(casts, Purpose.NOISE)),
-        "about": first.kept["about"],
+        "about": put(about.view(np.float32)),
         "z": put(z, np.float32),
         "x": xp.empty((m, R), np.float32),
         "sum": put(total, np.float32),
         "u": xp.empty((outputs, N, R), np.float32),
         "g": xp.empty((m, R), np.float32),
     }
+    order = put(_orders(casts), np.int64) if marked else None
     if marked:
         arrays["marks"] = xp.zeros((at_once, len(casts), N), np.uint8)
     given = filled("Means", stop - start + 1)
+    given["dealings"] = owner.shape[1]
+    ones = None
+    if job.mapped is not None:
+        arrays |= _maps(machine, casts, shards)
+        given["mapped"], given["reach"] = 1, job.mapped.reach
+        if shards.intercept and float(arrays["lengths"].max()) > job.mapped.reach:
+            ones = xp.ones((1, N), np.float32)
+            arrays |= {"rest": xp.zeros_like(arrays["u"]), "kept": xp.zeros((outputs, 1, R), np.float32)}
+    given["features"], given["intercept"] = shards.X.shape[1], shards.intercept
     given["n"], given["m"], given["outputs"] = shards.n, m, outputs
     given["rows"], given["runs"], given["casts"] = N, R, len(casts)
     given["t"], given["at"] = np.arange(start, stop + 1), np.arange(stop - start + 1)
@@ -143,30 +176,105 @@ def _go(machine: Machine, casts: Sequence[Cast], z: Array, total: Array, start: 
     blocks_m, blocks_u = (max(1, min(1 << 16, -(-size // WIDE))) for size in (m * R, N * R))
     machine.launch("mean_start", blocks_m, WIDE, 0, told[0], options)
     x, u, g = arrays["x"].reshape(outputs, -1, R), arrays["u"], arrays["g"].reshape(outputs, -1, R)
+    off = xp.empty((outputs, *arrays["centre"].shape), np.float32) if "centre" in arrays else None
     for k in range(stop - start + 1):
         if marked and k % at_once == 0:
             arrays["marks"][...] = 0
-            _mark(machine, casts, arrays["marks"], start + k, min(at_once, stop - start + 1 - k), options)
+            _mark(machine, casts, arrays["marks"], order, start + k, min(at_once, stop - start + 1 - k), options)
         for o in range(outputs):
             xp.matmul(X, x[o], out=u[o])
+        if "centre" in arrays:
+            xp.multiply(arrays["centre"], x[:, : len(arrays["centre"])], out=off)
+            xp.sum(off, axis=1, out=arrays["offset"])
         machine.launch("mean_slopes", blocks_u, WIDE, 0, told[k], options)
         for o in range(outputs):
             xp.matmul(X.T, u[o], out=g[o])
+            if ones is not None:
+                xp.matmul(ones, arrays["rest"][o], out=arrays["kept"][o])
         machine.launch("mean_speak", blocks_m, WIDE, 0, told[k], options)
     machine.wait()
-    return machine.get(arrays["z"]).astype(np.float64), machine.get(arrays["sum"]).astype(np.float64)
+    z, total = (machine.get(xp.ascontiguousarray(arrays[name].T)).astype(np.float64) for name in ("z", "sum"))
+    return z, total
 
 
-def _mark(machine: Machine, casts: Sequence[Cast], marks: Any, first: int, rounds: int, options: Any) -> None:
+_dealt: dict[str, tuple[int, list[Any], Any]] = {}
+
+
+def _owners(machine: Machine, casts: Sequence[Cast], N: int) -> Any:
+    """Whose each row is, -1 for nobody's: (rows, 1), or (rows, casts) where they were dealt out differently."""
+    dealings = [cast.jobs[0].problem.shards for cast in casts]
+    places = [(shards.order, shards.offsets) for shards in dealings]
+    kept = _dealt.get("last")  # runs on the same data come one after the other
+    if kept is not None and kept[0] == id(machine) and len(kept[1]) == len(places):
+        if all(a is c and np.array_equal(b, d) for (a, b), (c, d) in zip(kept[1], places, strict=True)):
+            return kept[2]
+    found: dict[int, Any] = {}
+    for shards in dealings:
+        if id(shards.order) not in found:
+            mine = found[id(shards.order)] = np.full(N, -1, np.int32)
+            mine[slice(None) if shards.order is None else shards.order] = np.repeat(np.arange(shards.n), shards.sizes)
+    each = list(found.values())
+    if all(np.array_equal(one, each[0]) for one in each[1:]):
+        owner = each[0][:, None]
+    else:
+        owner = np.stack([found[id(shards.order)] for shards in dealings], axis=1)
+    _dealt["last"] = id(machine), places, machine.put(owner)
+    return _dealt["last"][2]
+
+
+ENTRIES = 1 << 26
+"""Numbers of rows that are squared at a time."""
+
+
+def _maps(machine: Machine, casts: Sequence[Cast], shards: Shards) -> dict[str, Any]:
+    """The maps of all runs, and how long they make each row: ‖s ∘ (x − c)‖² = Σ s²x² − 2 Σ s²cx + Σ s²c²."""
+    xp, jobs = machine.xp, [job for cast in casts for job in cast.jobs]
+    maps = [job.mapped for job in jobs if job.mapped is not None]
+    centred = any(each.centre is not None for each in maps)
+    scale = np.stack([each.scale for each in maps], axis=1)
+    centre = np.stack([np.zeros(len(scale)) if each.centre is None else each.centre for each in maps], axis=1)
+    X, squares = _laid_out(machine, shards), machine.put(np.square(scale), np.float64)
+    crossed = machine.put(2.0 * np.square(scale) * centre, np.float64)
+    always = machine.put(np.sum(np.square(scale * centre), axis=0), np.float64)
+    lengths = xp.empty((len(X), len(maps)), np.float32)
+    step = max(1, ENTRIES // len(scale))
+    for first in range(0, len(X), step):
+        some = X[first : first + step, : len(scale)].astype(np.float64)
+        found = xp.square(some) @ squares
+        if centred:
+            found += always - some @ crossed
+        lengths[first : first + step] = xp.sqrt(xp.maximum(found, 0.0))
+    arrays = {"scale": machine.put(scale, np.float32), "lengths": lengths}
+    if centred:
+        arrays["centre"] = machine.put(centre, np.float32)
+        arrays["offset"] = xp.zeros((casts[0].jobs[0].problem.outputs, len(maps)), np.float32)
+    return arrays
+
+
+def _orders(casts: Sequence[Cast]) -> Any:
+    """The row at each place, (1, places), or (casts, places) where they were dealt out differently."""
+    each = [(cast.jobs[0].problem.shards.order, len(cast.jobs[0].problem.shards.y)) for cast in casts]
+    one = all(order is each[0][0] for order, _ in each)
+    return np.stack([np.arange(N) if order is None else order for order, N in (each[:1] if one else each)])
+
+
+def _mark(
+    machine: Machine, casts: Sequence[Cast], marks: Any, order: Any, first: int, rounds: int, options: Any
+) -> None:
     """The rows that these rounds use."""
     cast, shards = casts[0], casts[0].jobs[0].problem.shards
     given = filled("Marks")
     given["rounds"], given["first"], given["casts"] = rounds, first, len(casts)
     given["nodes"], given["rows"], given["sampler"] = shards.n, marks.shape[2], cast.noise.sampler
-    keys = machine.put(_keys(casts, Purpose.RECORDS))
-    arrays = {"keys": keys, "marks": marks, **{n: cast.kept[n] for n in ("offsets", "batch", "gap_scale")}}
-    if "order" in cast.kept:
-        arrays["order"] = cast.kept["order"]
+    given["dealt"] = order.shape[1] if len(order) > 1 else 0
+    arrays = {
+        "keys": machine.put(_keys(casts, Purpose.RECORDS)),
+        "marks": marks,
+        "offsets": machine.put(shards.offsets, np.int64),
+        "batch": machine.put(cast.noise.batch, np.int64),
+        "gap_scale": machine.put(cast.noise.gap_scale, np.float64),
+        "order": order,
+    }
     for name, values in arrays.items():
         given[name] = machine.address(values)
     blocks = max(1, min(1 << 16, -(-rounds * len(casts) * shards.n // 64)))

@@ -33,6 +33,25 @@ INSIDE float warp_sum(float v) {
   for (int step = 16; step > 0; step >>= 1) v += __shfl_xor_sync(0xffffffffu, v, step);
   return v;
 }
+INSIDE void sums_of_two(float a, float b, float* out) {  // over the warp, with the steps of one
+  bool low = (threadIdx.x & 16) == 0;
+  float mine = (low ? a : b) + __shfl_xor_sync(0xffffffffu, low ? b : a, 16);
+  for (int step = 8; step > 0; step >>= 1) mine += __shfl_xor_sync(0xffffffffu, mine, step);
+  if ((threadIdx.x & 15) == 0) out[low ? 0 : 1] = mine;
+}
+INSIDE void sums_of_eight(float u[8], float* out, int stride, int count) {  // to out, out + stride, ...
+  int lane = threadIdx.x & 31;
+#pragma unroll
+  for (int width = 4; width > 0; width >>= 1) {  // half of the sums to either half of the lanes, and so on
+    bool low = (lane & (width * 4)) == 0;
+#pragma unroll
+    for (int q = 0; q < width; q++)
+      u[q] = (low ? u[q] : u[q + width]) + __shfl_xor_sync(0xffffffffu, low ? u[q + width] : u[q], width * 4);
+  }
+  u[0] += __shfl_xor_sync(0xffffffffu, u[0], 2);
+  u[0] += __shfl_xor_sync(0xffffffffu, u[0], 1);
+  if ((lane & 3) == 0 && lane / 4 < count) out[lane / 4 * stride] = u[0];
+}
 INSIDE float root(float x) {  // of a number over 0, to the last bit but one
   float found;
   asm("sqrt.approx.f32 %0, %1;" : "=f"(found) : "f"(x));
@@ -46,6 +65,11 @@ INSIDE void ask_four(u32* to, const u32* from) {  // sixteen bytes, past the nea
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((u32)__cvta_generic_to_shared(to)), "l"(from) : "memory");
 }
 INSIDE void asked_is_here() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+INSIDE void asked_together() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+INSIDE void asked_before_is_here() { asm volatile("cp.async.wait_group 1;" ::: "memory"); }  // all but the last together
+INSIDE void foretell(const float* from, u32 bytes) {  // to be nearer when it is asked for
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
+}
 #ifndef MOST
 #define MOST 512
 #endif
@@ -74,11 +98,18 @@ INSIDE float of_bits(u32 w) { float x; memcpy(&x, &w, 4); return x; }
 INSIDE u32 bits_of(float x) { u32 w; memcpy(&w, &x, 4); return w; }
 INSIDE u32 turned(u32 x, int by) { return (x << by) | (x >> (32 - by)); }
 INSIDE float warp_sum(float v) { return v; }
+INSIDE void sums_of_two(float a, float b, float* out) { out[0] = a; out[1] = b; }
+INSIDE void sums_of_eight(float u[8], float* out, int stride, int count) {
+  for (int q = 0; q < count; q++) out[q * stride] = u[q];
+}
 INSIDE float root(float x) { return sqrtf(x); }
 INSIDE float once(const float* from) { return *from; }
 INSIDE void ask_word(u32* to, const u32* from) { *to = *from; }
 INSIDE void ask_four(u32* to, const u32* from) { memcpy(to, from, 16); }
 INSIDE void asked_is_here() {}
+INSIDE void asked_together() {}
+INSIDE void asked_before_is_here() {}
+INSIDE void foretell(const float*, u32) {}
 #define BOUNDED
 #define ALL_WARPS WARPS
 #endif
@@ -93,23 +124,33 @@ INSIDE void asked_is_here() {}
 #define PARITY 0x1BD11BDAu
 #define TAIL 1024u
 
+#if defined(__CUDACC__) && defined(PRODUCTS)
+__constant__ u32 powers[32] = {1u << 0, 1u << 1, 1u << 2, 1u << 3, 1u << 4, 1u << 5, 1u << 6, 1u << 7, 1u << 8, 1u << 9, 1u << 10,
+  1u << 11, 1u << 12, 1u << 13, 1u << 14, 1u << 15, 1u << 16, 1u << 17, 1u << 18, 1u << 19, 1u << 20, 1u << 21, 1u << 22,
+  1u << 23, 1u << 24, 1u << 25, 1u << 26, 1u << 27, 1u << 28, 1u << 29, 1u << 30, 1u << 31};
+#define TURNED(x, by, which) (((PRODUCTS) >> (which)) & 1 ? turned_by_product(x, powers[by]) : turned(x, by))
+INSIDE u32 turned_by_product(u32 x, u32 power) { u64 wide = (u64)x * power; return (u32)wide | (u32)(wide >> 32); }
+#else
+#define TURNED(x, by, which) turned(x, by)
+#endif
+template <int FIRST>
 INSIDE void four(u32& x0, u32& x1, int a, int b, int c, int d) {
-  x0 += x1; x1 = turned(x1, a) ^ x0;
-  x0 += x1; x1 = turned(x1, b) ^ x0;
-  x0 += x1; x1 = turned(x1, c) ^ x0;
-  x0 += x1; x1 = turned(x1, d) ^ x0;
+  x0 += x1; x1 = TURNED(x1, a, FIRST) ^ x0;
+  x0 += x1; x1 = TURNED(x1, b, FIRST + 1) ^ x0;
+  x0 += x1; x1 = TURNED(x1, c, FIRST + 2) ^ x0;
+  x0 += x1; x1 = TURNED(x1, d, FIRST + 3) ^ x0;
 }
 
 INSIDE void threefry(u32 k0, u32 k1, u32 c0, u32 c1, u32& x0, u32& x1) {  // 2x32, 13 rounds
   u32 k2 = k0 ^ k1 ^ PARITY;
   x0 = c0 + k0; x1 = c1 + k1;
-  four(x0, x1, 13, 15, 26, 6);
+  four<0>(x0, x1, 13, 15, 26, 6);
   x0 += k1; x1 += k2 + 1u;
-  four(x0, x1, 17, 29, 16, 24);
+  four<4>(x0, x1, 17, 29, 16, 24);
   x0 += k2; x1 += k0 + 2u;
-  four(x0, x1, 13, 15, 26, 6);
+  four<8>(x0, x1, 13, 15, 26, 6);
   x0 += k0; x1 += k1 + 3u;
-  x0 += x1; x1 = turned(x1, 17) ^ x0;
+  x0 += x1; x1 = TURNED(x1, 17, 12) ^ x0;
 }
 
 INSIDE double uniform(u32 k0, u32 k1, u32 position) {
@@ -169,33 +210,30 @@ INSIDE void normal_pair(u32 k0, u32 k1, u32 counter, float& cosine, float& sine)
 #define PER 2  // counters of a thread that are worked on together
 #endif
 
-// Of two nodes at counters c, c + threads, ...: no branches, so that their long chains of operations run side by side.
-INSIDE void normals_of_two(u32 a0, u32 a1, u32 b0, u32 b1, u32 c, u32 step, float a[PER][2], float b[PER][2]) {
-  u32 w[PER][2][2], least = 0xffffffffu;
+// Of S nodes at counters c, c + threads, ...: no branches, so that their long chains of operations run side by side.
+template <int S>
+INSIDE void normals_of(const u32 keys[S][2], u32 c, u32 step, float out[S][PER][2]) {
+  u32 w[S][PER][2], least = 0xffffffffu;
 #pragma unroll
-  for (int k = 0; k < PER; k++) {
-    threefry(a0, a1, c + (u32)k * step, 0u, w[k][0][0], w[k][0][1]);
-    threefry(b0, b1, c + (u32)k * step, 0u, w[k][1][0], w[k][1][1]);
-  }
+  for (int p = 0; p < S; p++)
 #pragma unroll
-  for (int k = 0; k < PER; k++) {
-    float x, y, radius = radius_of(w[k][0][0]);
-    direction_of(w[k][0][1], x, y);
-    a[k][0] = radius * x;
-    a[k][1] = radius * y;
-    radius = radius_of(w[k][1][0]);
-    direction_of(w[k][1][1], x, y);
-    b[k][0] = radius * x;
-    b[k][1] = radius * y;
-    u32 less = w[k][0][0] < w[k][1][0] ? w[k][0][0] : w[k][1][0];
-    least = less < least ? less : least;
-  }
-  if (least < TAIL)  // once in hundreds of thousands
+    for (int k = 0; k < PER; k++) threefry(keys[p][0], keys[p][1], c + (u32)k * step, 0u, w[p][k][0], w[p][k][1]);
+#pragma unroll
+  for (int p = 0; p < S; p++)
 #pragma unroll
     for (int k = 0; k < PER; k++) {
-      normal_pair(a0, a1, c + (u32)k * step, a[k][0], a[k][1]);
-      normal_pair(b0, b1, c + (u32)k * step, b[k][0], b[k][1]);
+      float x, y, radius = radius_of(w[p][k][0]);
+      direction_of(w[p][k][1], x, y);
+      out[p][k][0] = radius * x;
+      out[p][k][1] = radius * y;
+      least = w[p][k][0] < least ? w[p][k][0] : least;
     }
+  if (least < TAIL)  // once in hundreds of thousands
+#pragma unroll
+    for (int p = 0; p < S; p++)
+#pragma unroll
+      for (int k = 0; k < PER; k++)
+        normal_pair(keys[p][0], keys[p][1], c + (u32)k * step, out[p][k][0], out[p][k][1]);
 }
 
 struct Normals {  // rows of normals, for tests and tables
@@ -296,7 +334,8 @@ KERNEL look(const Look* all) {
 
 struct float4_ { float a, b, c, d; };
 struct Numbers { float scale, threshold, weight, push; };
-struct Slept { double rise, fixed; float near_by, far_off; i64 unused; };  // between two waking rounds
+// Between two waking rounds; numbers of 48 bits are in two parts, so that one product and one sum lose nothing.
+struct Slept { float rise, rise_less, fixed, fixed_less, near_by, far_off; i64 unused; };
 
 struct Steps {
   i64 places, descent, frozen, linear;
@@ -321,8 +360,11 @@ KERNEL numbers(const Steps* all) {
     w.numbers[p] = found;
     if (w.linear || w.frozen) continue;
     Slept slept;
-    slept.rise = w.P[t] - w.P[before];
-    slept.fixed = w.phi * (w.Q[t] - w.Q[before]);
+    double rise = w.P[t] - w.P[before], fixed = w.phi * (w.Q[t] - w.Q[before]);
+    slept.rise = (float)rise;
+    slept.rise_less = (float)(rise - slept.rise);
+    slept.fixed = (float)fixed;
+    slept.fixed_less = (float)(fixed - slept.fixed);
     slept.near_by = (float)(w.phi * w.s[before < t ? before : t - 1]);
     slept.far_off = (float)(w.phi * w.s[t - 1]);
     slept.unused = 0;
@@ -424,6 +466,10 @@ APART float searched(const Run* self, float z, int before, int t) {  // `steps._
   return (float)(sign * part);
 }
 
+INSIDE float awake(const Slept& slept, float size) {  // x was never 0
+  return fmaf(size, slept.rise, -slept.fixed) + fmaf(size, slept.rise_less, -slept.fixed_less);
+}
+
 INSIDE float caught_up(const Run& run, const Place& place, const Numbers& at, const Slept& slept, float z) {
   if (LINEAR) return -at.weight * z;  // what the rounds slept add to the running sum
   if (FROZEN) return at.weight * primal(run, at, z);
@@ -431,7 +477,7 @@ INSIDE float caught_up(const Run& run, const Place& place, const Numbers& at, co
   float size = fabsf(z);
   if (size <= slept.near_by) return 0.0f;
   if (size <= slept.far_off) return searched(run.self, z, place.before, place.t);
-  float part = (float)((double)size * slept.rise - slept.fixed);
+  float part = awake(slept, size);
   return z > 0.0f ? -part : part;
 }
 
@@ -591,34 +637,66 @@ INSIDE void general(const Run& run, const Turn& turn, float* Z) {
     }
 }
 
-// Two nodes with a dense row each. What a turn needs is asked for ahead of time, because a chain of loads takes longer
-// than the turn: which turn it is four turns before, who it is and with which numbers three, and its rows two. All of it
-// waits on the chip, in rings; what was asked for in a turn is there for all threads after the next turn's barrier.
+// ---- few nodes with a dense row each
+//
+// What a turn needs is asked for ahead of time, because a chain of loads takes longer than the turn: which turn it is
+// seven turns before, who it is and with which numbers five, and the rows of two three. All of it waits on the chip, in
+// rings; what was asked for in a turn is there for all threads after the barrier of the next turn but one. Long before,
+// rows are brought to the nearer memory.
+//
+// Until the barrier a thread has all but the margins of others: it draws the noise and mixes, and after the barrier adds
+// the rows.
 
-struct Slot { Place place[2]; Numbers at[2]; Slept slept[2]; float w[4]; };
-struct Rings { Run run; Turn turns[8]; Slot slots[4]; About about[4][2]; };
+#define FEW 4
+#ifndef SUMMED
+#define SUMMED 0
+#endif
+#ifndef TOGETHERS
+#define TOGETHERS (PER <= 2 ? 2 : 1)
+#endif
+#ifndef FORESEEN
+#define FORESEEN 24  // places ahead
+#endif
+#ifndef UPTO
+#define UPTO FEW  // the most nodes of such a turn
+#endif
+#define BYGONE 128  // rounds of the tables that wait on the chip
+struct Slot { Place place[FEW]; Numbers at[FEW]; Slept slept[FEW]; float w[FEW * FEW]; };
+struct Bygone { double s, P, Q; };
+struct Rings { Run run; Turn turns[8]; Slot slots[8]; About about[4][2]; Bygone bygone[BYGONE]; int alike, unused; };
 #define WORDS_OF_TURN ((int)(sizeof(Turn) / 4))
-#define WORDS_OF_SLOT ((int)(sizeof(Slot) / 4))
+
+INSIDE int few(const Run& run, const Turn& turn) {  // how many nodes, or 0 where it is no such turn
+  if (turn.pair == 1) return 2;
+  return !SPARSE && run.fetched && turn.pair == 2 && turn.size >= 3 && turn.size <= UPTO ? turn.size : 0;
+}
+
+INSIDE void ask_words(void* to, const void* from, int words) {
+  for (int w = THREAD; w < words; w += THREADS) ask_word((u32*)to + w, (const u32*)from + w);
+}
 
 INSIDE void ask_turn(const Run& run, i64 at, Rings* rings) {
-  for (int w = THREAD; w < WORDS_OF_TURN; w += THREADS)
-    ask_word((u32*)&rings->turns[at & 7] + w, (const u32*)&run.turns[at] + w);
+  if (at < run.turns_last) ask_words(&rings->turns[at & 7], run.turns + at, WORDS_OF_TURN);
+  else if (THREAD == 0) rings->turns[at & 7].pair = 0;  // no more of them
 }
 
 INSIDE void ask_slot(const Run& run, i64 at, Rings* rings) {
   const Turn& turn = rings->turns[at & 7];
-  if (turn.pair != 1) return;
-  Slot* slot = &rings->slots[at & 3];
-  for (int w = THREAD; w < WORDS_OF_SLOT; w += THREADS) {
+  int size = few(run, turn);
+  Slot* slot = &rings->slots[at & 7];
+  int of_places = size * (int)(sizeof(Place) / 4), of_numbers = of_places + size * (int)(sizeof(Numbers) / 4);
+  int of_weights = of_numbers + size * size, all = of_weights + (LINEAR || FROZEN ? 0 : size * (int)(sizeof(Slept) / 4));
+  for (int w = THREAD; w < all; w += THREADS) {
+    u32* to = (u32*)slot->place + w;
     const u32* from = (const u32*)(run.places + turn.first) + w;
-    if (w >= 20) from = (const u32*)(run.numbers + turn.first) + (w - 20);
-    if (w >= 28) from = (const u32*)(run.slept + turn.first) + (w - 28);
-    if (w >= 44) from = (const u32*)(run.weights + turn.corner) + (w - 44);
-    if (w < 28 || w >= 44 || (!LINEAR && !FROZEN)) ask_word((u32*)slot + w, from);
+    if (w >= of_places) { to = (u32*)slot->at + (w - of_places); from = (const u32*)(run.numbers + turn.first) + (w - of_places); }
+    if (w >= of_numbers) { to = (u32*)slot->w + (w - of_numbers); from = (const u32*)(run.weights + turn.corner) + (w - of_numbers); }
+    if (w >= of_weights) { to = (u32*)slot->slept + (w - of_weights); from = (const u32*)(run.slept + turn.first) + (w - of_weights); }
+    ask_word(to, from);
   }
 }
 
-// Rows of m numbers, the intercept's written down once: those of three turns.
+// Rows of m numbers, the intercept's written down once: those of three turns of two.
 INSIDE float* row_on_chip(const Run& run, float* rows, i64 at, int which) {
   return rows + (int)((u32)at % 3u * 2u + (u32)which) * (((int)run.m + 3) / 4 * 4);
 }
@@ -627,96 +705,306 @@ INSIDE void ask_rows(const Run& run, i64 at, float* rows, Rings* rings) {
   if (rings->turns[at & 7].pair != 1) return;
   int features = (int)run.features;
   for (int which = 0; which < 2; which++) {
-    i64 row = rings->slots[at & 3].place[which].row;
+    i64 row = rings->slots[at & 7].place[which].row;
     if (row < 0) continue;
     float* to = row_on_chip(run, rows, at, which);
     const float* from = run.X + row * features;
     if (features % 4 == 0)
       for (int j = 4 * THREAD; j < features; j += 4 * THREADS) ask_four((u32*)to + j, (const u32*)from + j);
     else
-      for (int j = THREAD; j < features; j += THREADS) ask_word((u32*)to + j, (const u32*)from + j);
-    if (THREAD < 4) ask_word((u32*)&rings->about[at & 3][which] + THREAD, (const u32*)(run.about + row) + THREAD);
-    for (int w = THREADS; THREAD == 0 && w < 4; w++)
-      ask_word((u32*)&rings->about[at & 3][which] + w, (const u32*)(run.about + row) + w);
+      ask_words(to, from, features);
+    ask_words(&rings->about[at & 3][which], run.about + row, 4);
   }
 }
 
-INSIDE void noise_of_two(float loud_a, float loud_b, const Place& a, const Place& b, int c, float na[PER][2], float nb[PER][2]) {
-  if (loud_a != 0.0f || loud_b != 0.0f) {
-    normals_of_two(a.k0, a.k1, b.k0, b.k1, (u32)c, (u32)THREADS, na, nb);
+// Tables of the rounds up to that of a turn; `known` is the last round that was asked for.
+INSIDE void ask_bygone(const Run& run, i64 at, Rings* rings, int& known) {
+  if (LINEAR || FROZEN || BOXED || !few(run, rings->turns[at & 7])) return;
+  int t = rings->slots[at & 7].place[0].t;
+  int from = known > t - BYGONE ? known : t - BYGONE;
+  from = from < -1 ? -1 : from;
+  for (int w = THREAD; w < 6 * (t - from); w += THREADS) {
+    int round = from + 1 + w / 6, which = w % 6;
+    const double* table = which < 2 ? run.s : which < 4 ? run.P : run.Q;
+    ask_word((u32*)&rings->bygone[round & (BYGONE - 1)] + which, (const u32*)(table + round) + which % 2);
+  }
+  known = t;
+}
+
+// Rows of later places, to where they are found faster; a load that is waited for in the next turn only.
+struct Foresight { i64 row, places; };
+
+INSIDE void foresee(const Run& run, const Turn& turn, Foresight& seen) {
+  int which = THREADS - 1 - THREAD;
+  if (FORESEEN == 0 || which > 1 || SPARSE || run.features % 4 != 0) return;
+  if (seen.row >= 0) foretell(run.X + seen.row * run.features, (u32)run.features * 4u);
+  i64 next = (i64)turn.first + FORESEEN + which;
+  seen.row = next < seen.places ? run.places[next].row : -1;
+}
+
+INSIDE void ask_ahead(const Run& run, i64 at, float* rows, Rings* rings, int& known) {
+  ask_turn(run, at + 7, rings);
+  ask_slot(run, at + 5, rings);
+  if (!SPARSE) ask_rows(run, at + 3, rows, rings);
+  if (!SPARSE) ask_bygone(run, at + 3, rings, known);
+  asked_together();
+}
+
+// What the rounds slept add to the sum of a coordinate that became 0, or was no more, in one of them: `searched`, on chip.
+INSIDE float fallen_asleep(const Run& run, const Rings* rings, int known, const Place& place, float z) {
+  if (place.before <= known - BYGONE) return searched(run.self, z, place.before, place.t);
+  double size = fabs((double)z), phi = run.phi;
+  int low = place.before, high = place.t;
+  while (low < high) {
+    int middle = (low + high) / 2;
+    if (rings->bygone[middle & (BYGONE - 1)].s * phi < size) low = middle + 1;
+    else high = middle;
+  }
+  const Bygone &end = rings->bygone[low & (BYGONE - 1)], &begin = rings->bygone[place.before & (BYGONE - 1)];
+  double part = size * (end.P - begin.P) - phi * (end.Q - begin.Q);
+  return (float)(z > 0.0f ? -part : part);
+}
+
+// Running sums of a thread's coordinates, of all nodes, where there are registers for them. The node is found by halving,
+// because registers have no numbers at run time.
+#ifdef KEPT
+INSIDE bool keeps(const Run&) { return KEPT > 0; }
+#else
+#define KEPT 8
+INSIDE bool keeps(const Run& run) { return !SPARSE && run.fetched && run.n <= KEPT; }
+#endif
+#define SUMS (KEPT > 0 ? KEPT : 1)
+
+template <int LOW, int COUNT>
+struct Kept {
+  INSIDE void add(float sums[SUMS][PER][2], int node, const float gain[PER][2]) {
+    if (node < LOW + COUNT / 2) Kept<LOW, COUNT / 2>::add(sums, node, gain);
+    else Kept<LOW + COUNT / 2, COUNT - COUNT / 2>::add(sums, node, gain);
+  }
+};
+template <int LOW>
+struct Kept<LOW, 1> {
+  INSIDE void add(float sums[SUMS][PER][2], int, const float gain[PER][2]) {
+#pragma unroll
+    for (int k = 0; k < PER; k++) {
+      sums[LOW][k][0] += gain[k][0];
+      sums[LOW][k][1] += gain[k][1];
+    }
+  }
+};
+
+template <bool HERE>
+INSIDE void move_sums(const Run& run, int half, float sums[SUMS][PER][2]) {  // from memory, or back
+  int m = (int)run.m;
+#pragma unroll
+  for (int i = 0; i < KEPT; i++)
+#pragma unroll
+    for (int k = 0; k < PER; k++)
+#pragma unroll
+      for (int side = 0; side < 2; side++) {
+        int c = THREAD + k * THREADS, j = c + side * half;
+        bool mine = i < run.n && c < half && j < m;
+        if (HERE) sums[i][k][side] = mine ? run.total[(i64)i * m + j] : 0.0f;
+        else if (mine) run.total[(i64)i * m + j] = sums[i][k][side];
+      }
+}
+
+template <int S>
+INSIDE void noise_of(const float loud[S], const Place* place, int c, float out[S][PER][2]) {
+  bool some = false;
+  u32 keys[S][2];
+#pragma unroll
+  for (int p = 0; p < S; p++) {
+    some = some || loud[p] != 0.0f;
+    keys[p][0] = place[p].k0;
+    keys[p][1] = place[p].k1;
+  }
+  if (some) {
+    normals_of<S>(keys, (u32)c, (u32)THREADS, out);
     return;
   }
 #pragma unroll
-  for (int k = 0; k < PER; k++) na[k][0] = na[k][1] = nb[k][0] = nb[k][1] = 0.0f;
+  for (int p = 0; p < S; p++)
+#pragma unroll
+    for (int k = 0; k < PER; k++) out[p][k][0] = out[p][k][1] = 0.0f;
 }
 
-INSIDE void pair(const Run& run, i64 number, float* rows, int half, float* Z, const float* loudness, float* partial, Rings* rings) {
+// What sleeping nodes add to their sums, all coordinates of one node.
+INSIDE void gains(const Run& run, const Rings* rings, int known, const Place& place, const Numbers& at, const Slept& slept, const float z[PER][2], float gain[PER][2]) {
+  if (LINEAR || FROZEN || BOXED) {
+#pragma unroll
+    for (int k = 0; k < PER; k++)
+#pragma unroll
+      for (int side = 0; side < 2; side++) gain[k][side] = caught_up(run, place, at, slept, z[k][side]);
+    return;
+  }
+  bool some = false;
+#pragma unroll
+  for (int k = 0; k < PER; k++)
+#pragma unroll
+    for (int side = 0; side < 2; side++) {
+      float size = fabsf(z[k][side]), part = size <= slept.far_off ? 0.0f : awake(slept, size);
+      gain[k][side] = z[k][side] > 0.0f ? -part : part;
+      some = some || (size > slept.near_by && size <= slept.far_off);
+    }
+  for (int which = 0; some && which < 2 * PER; which++) {  // few coordinates in a round: one place for all of them
+    float mine = 0.0f;
+#pragma unroll
+    for (int k = 0; k < PER; k++)
+#pragma unroll
+      for (int side = 0; side < 2; side++) mine = which == 2 * k + side ? z[k][side] : mine;
+    float size = fabsf(mine);
+    if (!(size > slept.near_by && size <= slept.far_off)) continue;
+    float found = fallen_asleep(run, rings, known, place, mine);
+#pragma unroll
+    for (int k = 0; k < PER; k++)
+#pragma unroll
+      for (int side = 0; side < 2; side++) gain[k][side] = which == 2 * k + side ? found : gain[k][side];
+  }
+}
+
+template <int S>
+INSIDE void margins_of_few(const Run& run, const Slot& slot, const float z[S][PER][2], const float c[S][PER][2], float* partial) {
+  float u[S];
+#pragma unroll
+  for (int p = 0; p < S; p++) {
+    u[p] = 0.0f;
+#pragma unroll
+    for (int k = 0; k < PER; k++)
+#pragma unroll
+      for (int side = 0; side < 2; side++) u[p] += c[p][k][side] * primal(run, slot.at[p], z[p][k][side]);
+  }
+  if (S == 2) {
+    sums_of_two(u[0], u[1], partial + 2 * WARP);
+    return;
+  }
+#pragma unroll
+  for (int p = 0; p < S; p++) {
+    u[p] = warp_sum(u[p]);
+    if (LANE == 0) partial[S * WARP + p] = u[p];
+  }
+}
+
+template <int S>
+INSIDE void turn_of_few(const Run& run, i64 number, float* rows, int half, float* Z, const float* loudness, float* partial, Rings* rings, float sums[SUMS][PER][2], int& known, Foresight& seen) {
   int m = (int)run.m, n = (int)run.n;
-  const Slot& slot = rings->slots[number & 3];
-  const Numbers at_a = slot.at[0], at_b = slot.at[1];
-  int a = slot.place[0].node, b = slot.place[1].node, speakers = rings->turns[number & 7].speakers;
-  float *za = Z + a * m, *zb = Z + b * m, *ta = run.total + (i64)a * m, *tb = run.total + (i64)b * m;
-  float loud_a = speakers > 0 ? at_a.push * loudness[a] : 0.0f, loud_b = speakers > 1 ? at_b.push * loudness[b] : 0.0f;
-  const float *ca = row_on_chip(run, rows, number, 0), *cb = row_on_chip(run, rows, number, 1);
-  bool pulls_a = slot.place[0].count > 0, pulls_b = slot.place[1].count > 0;
-  float va[PER][2], vb[PER][2], na[PER][2], nb[PER][2], oa[PER][2], ob[PER][2], ua = 0.0f, ub = 0.0f;
+  const Slot& slot = rings->slots[number & 7];
+  const Turn& turn = rings->turns[number & 7];
+  int speakers = turn.speakers, node[S];
+  bool pulls[S], kept = keeps(run);
+  float z[S][PER][2], c[S][PER][2], old[S][PER][2], u[S], loud[S];
+  About about[S];
+#pragma unroll
+  for (int p = 0; p < S; p++) {
+    if (S > 2 && slot.place[p].row >= 0) about[p] = run.about[slot.place[p].row];
+    node[p] = slot.place[p].node;
+    pulls[p] = slot.place[p].count > 0;
+    loud[p] = p < speakers ? slot.at[p].push * loudness[node[p]] : 0.0f;
+    const float* row = S == 2 ? row_on_chip(run, rows, number, p) : 0;
+#pragma unroll
+    for (int k = 0; k < PER; k++)
+#pragma unroll
+      for (int side = 0; side < 2; side++) {
+        int at = THREAD + k * THREADS, j = at + side * half;
+        bool mine = at < half && j < m;
+        z[p][k][side] = mine ? Z[node[p] * m + j] : 0.0f;
+        c[p][k][side] = mine && pulls[p] ? (S == 2 ? row[j] : entry(run, slot.place[p].row, j)) : 0.0f;
+        if (!kept && !SUMMED) old[p][k][side] = mine ? once(run.total + (i64)node[p] * m + j) : 0.0f;
+      }
+  }
+  if (S == 2) margins_of_few<S>(run, slot, z, c, partial);  // rows of more are still on their way
+  float base[S][PER][2];
+  if (S == 2 && kept)
+#pragma unroll
+    for (int p = 0; p < S; p++) {
+      float gain[PER][2];
+      gains(run, rings, known, slot.place[p], slot.at[p], slot.slept[p], z[p], gain);
+      Kept<0, SUMS>::add(sums, node[p], gain);
+    }
+  constexpr int TOGETHER = S == 2 ? TOGETHERS : 1;  // as many as there are registers for
+  float noise[S][PER][2];
+#pragma unroll
+  for (int p = 0; p < S; p += TOGETHER) noise_of<TOGETHER>(loud + p, slot.place + p, THREAD, noise + p);
+  if (S > 2) margins_of_few<S>(run, slot, z, c, partial);
+#pragma unroll
+  for (int p = 0; p < S; p++) {
+    if (S == 2 && kept) break;
+    float gain[PER][2];
+    gains(run, rings, known, slot.place[p], slot.at[p], slot.slept[p], z[p], gain);
+    if (kept) Kept<0, SUMS>::add(sums, node[p], gain);
+#pragma unroll
+    for (int k = 0; k < PER; k++)
+#pragma unroll
+      for (int side = 0; side < 2; side++) {
+        int at = THREAD + k * THREADS, j = at + side * half;
+#if defined(__CUDACC__) && SUMMED == 1
+        if (!kept && at < half && j < m) atomicAdd(run.total + (i64)node[p] * m + j, gain[k][side]);
+#elif SUMMED == 2
+        if (!kept && at < half && j < m && gain[k][side] == 12345.6789f) run.total[(i64)node[p] * m + j] = gain[k][side];
+#else
+        if (!kept && at < half && j < m) run.total[(i64)node[p] * m + j] = old[p][k][side] + gain[k][side];
+#endif
+      }
+  }
 #pragma unroll
   for (int k = 0; k < PER; k++)
 #pragma unroll
     for (int side = 0; side < 2; side++) {
-      int c = THREAD + k * THREADS, j = c + side * half;
-      bool mine = c < half && j < m;
-      va[k][side] = mine ? za[j] : 0.0f;
-      vb[k][side] = mine ? zb[j] : 0.0f;
-      oa[k][side] = mine ? once(ta + j) : 0.0f;
-      ob[k][side] = mine ? once(tb + j) : 0.0f;
-      if (mine && pulls_a) ua += ca[j] * primal(run, at_a, va[k][side]);
-      if (mine && pulls_b) ub += cb[j] * primal(run, at_b, vb[k][side]);
+#pragma unroll
+      for (int p = 0; p < S; p++) {
+        noise[p][k][side] *= loud[p];
+        if (!AFTER) z[p][k][side] += noise[p][k][side];
+      }
+#pragma unroll
+      for (int q = 0; q < S; q++) {
+        float mixed = AFTER ? noise[q][k][side] : 0.0f;
+#pragma unroll
+        for (int p = 0; p < S; p++) mixed += slot.w[q * S + p] * z[p][k][side];
+        base[q][k][side] = mixed;
+      }
     }
-  ua = warp_sum(ua);
-  ub = warp_sum(ub);
-  if (LANE == 0) { partial[2 * WARP] = ua; partial[2 * WARP + 1] = ub; }
-  noise_of_two(loud_a, loud_b, slot.place[0], slot.place[1], THREAD, na, nb);  // while the others come
-  asked_is_here();
+  asked_before_is_here();
   BARRIER();
-  ask_turn(run, number + 4, rings);
-  ask_slot(run, number + 3, rings);
-  ask_rows(run, number + 2, rows, rings);
-  ua = ub = 0.0f;
+  ask_ahead(run, number, rows, rings, known);
+  foresee(run, turn, seen);
 #pragma unroll
-  for (int w = 0; w < ALL_WARPS; w++) { ua += partial[2 * w]; ub += partial[2 * w + 1]; }
-  float pull_a = pulls_a ? at_a.push * loudness[n + a] * clipped(run, ua, rings->about[number & 3][0]) : 0.0f;
-  float pull_b = pulls_b ? at_b.push * loudness[n + b] * clipped(run, ub, rings->about[number & 3][1]) : 0.0f;
-  float w00 = slot.w[0], w01 = slot.w[1], w10 = slot.w[2], w11 = slot.w[3];
+  for (int p = 0; p < S; p++) {
+    float even = 0.0f, odd = 0.0f;
 #pragma unroll
-  for (int k = 0; k < PER; k++)
-#pragma unroll
-    for (int side = 0; side < 2; side++) {
-      int c = THREAD + k * THREADS, j = c + side * half;
-      if (!(c < half && j < m)) continue;
-      float x = va[k][side], y = vb[k][side];
-      ta[j] = oa[k][side] + caught_up(run, slot.place[0], at_a, slot.slept[0], x);
-      tb[j] = ob[k][side] + caught_up(run, slot.place[1], at_b, slot.slept[1], y);
-      float said_a = (pulls_a ? pull_a * ca[j] : 0.0f) + loud_a * na[k][side];
-      float said_b = (pulls_b ? pull_b * cb[j] : 0.0f) + loud_b * nb[k][side];
-      if (!AFTER) { x += said_a; y += said_b; }
-      float new_a = w00 * x + w01 * y, new_b = w10 * x + w11 * y;
-      if (AFTER) { new_a += said_a; new_b += said_b; }
-      if (DESCENT && speakers > 0) new_a = shrunk(run, -at_a.push, new_a);
-      if (DESCENT && speakers > 1) new_b = shrunk(run, -at_b.push, new_b);
-      za[j] = new_a;
-      zb[j] = new_b;
+    for (int w = 0; w < ALL_WARPS; w += 2) {
+      even += partial[S * w + p];
+      if (w + 1 < ALL_WARPS) odd += partial[S * (w + 1) + p];
     }
+    const About& row = S == 2 ? rings->about[number & 3][p] : about[p];
+    u[p] = pulls[p] ? slot.at[p].push * loudness[n + node[p]] * clipped(run, even + odd, row) : 0.0f;
+  }
+#pragma unroll
+  for (int q = 0; q < S; q++) {
+    float share[S];
+#pragma unroll
+    for (int p = 0; p < S; p++) share[p] = AFTER ? (p == q ? u[p] : 0.0f) : slot.w[q * S + p] * u[p];
+#pragma unroll
+    for (int k = 0; k < PER; k++)
+#pragma unroll
+      for (int side = 0; side < 2; side++) {
+        int at = THREAD + k * THREADS, j = at + side * half;
+        float mixed = base[q][k][side];
+#pragma unroll
+        for (int p = 0; p < S; p++) mixed += share[p] * c[p][k][side];
+        if (DESCENT && q < speakers) mixed = shrunk(run, -slot.at[q].push, mixed);
+        if (at < half && j < m) Z[node[q] * m + j] = mixed;
+      }
+  }
 }
 
 // Two nodes whose rows are sparse, or longer than a thread has registers for: z and sums stream by, a tile at a time.
-INSIDE void stream(const Run& run, i64 number, int half, float* Z, const float* loudness, float* partial, Rings* rings) {
+INSIDE void stream(const Run& run, i64 number, int half, float* Z, const float* loudness, float* partial, Rings* rings, int& known) {
   int m = (int)run.m, n = (int)run.n;
-  const Slot& slot = rings->slots[number & 3];
+  const Slot& slot = rings->slots[number & 7];
   const Numbers at_a = slot.at[0], at_b = slot.at[1];
   int a = slot.place[0].node, b = slot.place[1].node, speakers = rings->turns[number & 7].speakers;
   float *za = Z + (i64)a * m, *zb = Z + (i64)b * m, *ta = run.total + (i64)a * m, *tb = run.total + (i64)b * m;
-  float loud_a = speakers > 0 ? at_a.push * loudness[a] : 0.0f, loud_b = speakers > 1 ? at_b.push * loudness[b] : 0.0f;
+  float loud[2] = {speakers > 0 ? at_a.push * loudness[a] : 0.0f, speakers > 1 ? at_b.push * loudness[b] : 0.0f};
   i64 row_a = slot.place[0].row, row_b = slot.place[1].row;
   asked_is_here();
   BARRIER();  // z of the last turn is here
@@ -729,11 +1017,10 @@ INSIDE void stream(const Run& run, i64 number, int half, float* Z, const float* 
     if (LANE == 0) partial[1] = row_b >= 0 ? at_b.push * loudness[n + b] * clipped(run, u, run.about[row_b]) : 0.0f;
   }
   BARRIER();
-  ask_turn(run, number + 4, rings);
-  ask_slot(run, number + 3, rings);
+  ask_ahead(run, number, 0, rings, known);
   float w00 = slot.w[0], w01 = slot.w[1], w10 = slot.w[2], w11 = slot.w[3];
   for (int first = THREAD; first < half; first += PER * THREADS) {
-    float va[PER][2], vb[PER][2], oa[PER][2], ob[PER][2], na[PER][2], nb[PER][2];
+    float va[PER][2], vb[PER][2], oa[PER][2], ob[PER][2], noise[2][PER][2];
 #pragma unroll
     for (int k = 0; k < PER; k++)
 #pragma unroll
@@ -745,7 +1032,7 @@ INSIDE void stream(const Run& run, i64 number, int half, float* Z, const float* 
         oa[k][side] = mine ? once(ta + j) : 0.0f;
         ob[k][side] = mine ? once(tb + j) : 0.0f;
       }
-    noise_of_two(loud_a, loud_b, slot.place[0], slot.place[1], first, na, nb);
+    noise_of<2>(loud, slot.place, first, noise);
 #pragma unroll
     for (int k = 0; k < PER; k++)
 #pragma unroll
@@ -755,7 +1042,7 @@ INSIDE void stream(const Run& run, i64 number, int half, float* Z, const float* 
         float x = va[k][side], y = vb[k][side];
         ta[j] = oa[k][side] + caught_up(run, slot.place[0], at_a, slot.slept[0], x);
         tb[j] = ob[k][side] + caught_up(run, slot.place[1], at_b, slot.slept[1], y);
-        float said_a = loud_a * na[k][side], said_b = loud_b * nb[k][side];
+        float said_a = loud[0] * noise[0][k][side], said_b = loud[1] * noise[1][k][side];
         if (!AFTER) { x += said_a; y += said_b; }
         float new_a = w00 * x + w01 * y, new_b = w10 * x + w11 * y;
         if (AFTER) { new_a += said_a; new_b += said_b; }
@@ -789,6 +1076,8 @@ INSIDE void stream(const Run& run, i64 number, int half, float* Z, const float* 
 // Several nodes with a record each at the most. A thread has its own coordinates of all of them, a tile at a time.
 #define CROWD 32
 struct Stage { Place place[CROWD]; Numbers at[CROWD]; Slept slept[CROWD]; About about[CROWD]; };
+struct Choir { Place place[CROWD]; About about[CROWD]; Numbers at; Slept slept; };
+union Theatre { Stage stage; Choir choirs[3]; };
 
 INSIDE float pulled(const Run& run, const Turn& turn, const float* loudness, const Stage* stage, int p, float u) {
   bool pulls = p < turn.speakers && stage->place[p].count > 0;
@@ -844,10 +1133,11 @@ INSIDE void tile_of_crowd(const Run& run, const Turn& turn, int tile, int half, 
     int second = first + 1 < size ? first + 1 : first;
     const Place &a = stage->place[first], &b = stage->place[second];
     bool two = second > first;
-    float loud_a = first < turn.speakers ? stage->at[first].push * loudness[a.node] : 0.0f;
-    float loud_b = second < turn.speakers && two ? stage->at[second].push * loudness[b.node] : 0.0f;
+    const Place both[2] = {a, b};
+    float loud[2] = {first < turn.speakers ? stage->at[first].push * loudness[a.node] : 0.0f,
+                     second < turn.speakers && two ? stage->at[second].push * loudness[b.node] : 0.0f};
     float pull_a = SPARSE ? 0.0f : stage->about[first].unused, pull_b = two && !SPARSE ? stage->about[second].unused : 0.0f;
-    float na[PER][2], nb[PER][2], ra[PER][2], rb[PER][2], oa[PER][2], ob[PER][2], va[PER][2], vb[PER][2];
+    float noise[2][PER][2], ra[PER][2], rb[PER][2], oa[PER][2], ob[PER][2], va[PER][2], vb[PER][2];
     float *ta = run.total + (i64)a.node * m, *tb = run.total + (i64)b.node * m;
     float *za = Z + (i64)a.node * m, *zb = Z + (i64)b.node * m;
 #pragma unroll
@@ -863,7 +1153,7 @@ INSIDE void tile_of_crowd(const Run& run, const Turn& turn, int tile, int half, 
         va[k][side] = mine ? za[j] : 0.0f;
         vb[k][side] = mine ? zb[j] : 0.0f;
       }
-    noise_of_two(loud_a, loud_b, a, b, tile, na, nb);
+    noise_of<2>(loud, both, tile, noise);
 #pragma unroll
     for (int k = 0; k < PER; k++)
 #pragma unroll
@@ -873,7 +1163,8 @@ INSIDE void tile_of_crowd(const Run& run, const Turn& turn, int tile, int half, 
         float x = va[k][side], y = vb[k][side];
         ta[j] = oa[k][side] + caught_up(run, a, stage->at[first], stage->slept[first], x);
         if (two) tb[j] = ob[k][side] + caught_up(run, b, stage->at[second], stage->slept[second], y);
-        float said_a = pull_a * ra[k][side] + loud_a * na[k][side], said_b = pull_b * rb[k][side] + loud_b * nb[k][side];
+        float said_a = pull_a * ra[k][side] + loud[0] * noise[0][k][side];
+        float said_b = pull_b * rb[k][side] + loud[1] * noise[1][k][side];
         if (turn.flat && !AFTER) {
           sum[k][side] += x + said_a + (two ? y + said_b : 0.0f);
         } else {  // what is said stands where z stood, if it joins after mixing
@@ -946,6 +1237,140 @@ INSIDE void crowd(const Run& run, const Turn& turn, int half, float* Z, const fl
     }
 }
 
+// Everybody, with a record each, where all stand at the same place and their mean is where all go: one z and one running
+// sum, in registers, and the rows where z of all nodes would be. A thread needs of them what belongs to its coordinates.
+
+INSIDE bool in_chorus(const Run& run, const Turn& turn) {
+  bool fitting = !SPARSE && !AFTER && ON_CHIP && run.fetched && run.n <= CROWD && turn.pair == 2 && turn.flat;
+  return fitting && turn.size == run.n && turn.speakers == run.n;
+}
+
+INSIDE bool all_alike(const Run& run, int half, const float* Z, Rings* rings) {
+  int m = (int)run.m;
+  if (THREAD == 0) rings->alike = 1;
+  BARRIER();
+  bool same = true;
+  for (int i = 1; i < (int)run.n; i++)
+    for (int j = THREAD; j < m; j += THREADS)
+      same = same && Z[i * m + j] == Z[j] && run.total[(i64)i * m + j] == run.total[j];
+  if (!same) rings->alike = 0;
+  BARRIER();
+  return rings->alike != 0;
+}
+
+INSIDE void ask_choir(const Run& run, i64 first, Choir* choir) {
+  ask_words(choir->place, run.places + first, (int)run.n * (int)(sizeof(Place) / 4));
+  ask_words(&choir->at, run.numbers + first, (int)(sizeof(Numbers) / 4));
+  if (!LINEAR && !FROZEN) ask_words(&choir->slept, run.slept + first, (int)(sizeof(Slept) / 4));
+}
+
+INSIDE i64 chorus(const Run& run, i64 at, int half, float* Z, Choir* choirs, const float* loudness, float* partial) {
+  int m = (int)run.m, n = (int)run.n, features = (int)run.features;
+  float z[PER][2], total[PER][2];
+#pragma unroll
+  for (int k = 0; k < PER; k++)
+#pragma unroll
+    for (int side = 0; side < 2; side++) {
+      int c = THREAD + k * THREADS, j = c + side * half;
+      z[k][side] = c < half && j < m ? Z[j] : 0.0f;
+      total[k][side] = c < half && j < m ? run.total[j] : 0.0f;
+    }
+  Turn turn = run.turns[at];
+  ask_choir(run, turn.first, choirs + at % 3);
+  asked_is_here();
+  BARRIER();
+  for (; at < run.turns_last && in_chorus(run, turn); at++) {
+    Choir* choir = choirs + at % 3;
+    Turn next = turn;
+    if (at + 1 < run.turns_last) next = run.turns[at + 1];
+    for (int p = 0; p < n; p++) {
+      i64 row = choir->place[p].row;
+#pragma unroll
+      for (int k = 0; k < PER; k++)
+#pragma unroll
+        for (int side = 0; side < 2; side++) {
+          int c = THREAD + k * THREADS, j = c + side * half;
+          if (!(c < half && j < m)) continue;
+          if (row >= 0 && j < features) ask_word((u32*)(Z + p * m + j), (const u32*)(run.X + row * features + j));
+          else Z[p * m + j] = row >= 0 ? (float)run.intercept : 0.0f;
+        }
+    }
+    for (int p = THREAD; p < n; p += THREADS)
+      if (choir->place[p].row >= 0) choir->about[p] = run.about[choir->place[p].row];
+    if (at + 1 < run.turns_last && in_chorus(run, next)) ask_choir(run, next.first, choirs + (at + 1) % 3);
+    float said[PER][2];
+#pragma unroll
+    for (int k = 0; k < PER; k++) said[k][0] = said[k][1] = 0.0f;
+    for (int p = 0; p < n; p += 2) {
+      int second = p + 1 < n ? p + 1 : p;
+      const Place both[2] = {choir->place[p], choir->place[second]};
+      float push = choir->at.push, noise[2][PER][2];
+      float loud[2] = {push * loudness[both[0].node], second > p ? push * loudness[both[1].node] : 0.0f};
+      noise_of<2>(loud, both, THREAD, noise);
+#pragma unroll
+      for (int k = 0; k < PER; k++)
+#pragma unroll
+        for (int side = 0; side < 2; side++) said[k][side] += loud[0] * noise[0][k][side] + loud[1] * noise[1][k][side];
+    }
+    asked_is_here();
+    for (int first = 0; first < n; first += 8) {
+      float u[8];
+#pragma unroll
+      for (int q = 0; q < 8; q++) {
+        u[q] = 0.0f;
+#pragma unroll
+        for (int k = 0; k < PER; k++)
+#pragma unroll
+          for (int side = 0; side < 2; side++) {
+            int c = THREAD + k * THREADS, j = c + side * half;
+            if (first + q < n && c < half && j < m) u[q] += Z[(first + q) * m + j] * primal(run, choir->at, z[k][side]);
+          }
+      }
+      sums_of_eight(u, partial + first * WARPS + WARP, WARPS, n - first < 8 ? n - first : 8);
+    }
+    BARRIER();
+    for (int p = THREAD; p < n; p += THREADS) {
+      float u = 0.0f;
+      for (int w = 0; w < WARPS; w++) u += partial[p * WARPS + w];
+      bool pulls = choir->place[p].count > 0;
+      float factor = choir->at.push * loudness[n + choir->place[p].node];
+      choir->about[p].unused = pulls ? factor * clipped(run, u, choir->about[p]) : 0.0f;
+    }
+    BARRIER();
+    for (int p = 0; p < n; p++) {
+      float pull = choir->about[p].unused;
+#pragma unroll
+      for (int k = 0; k < PER; k++)
+#pragma unroll
+        for (int side = 0; side < 2; side++) {
+          int c = THREAD + k * THREADS, j = c + side * half;
+          if (c < half && j < m) said[k][side] += pull * Z[p * m + j];
+        }
+    }
+#pragma unroll
+    for (int k = 0; k < PER; k++)
+#pragma unroll
+      for (int side = 0; side < 2; side++) {
+        total[k][side] += caught_up(run, choir->place[0], choir->at, choir->slept, z[k][side]);
+        z[k][side] += said[k][side] / (float)n;
+        if (DESCENT) z[k][side] = shrunk(run, -choir->at.push, z[k][side]);
+      }
+    turn = next;
+  }
+#pragma unroll
+  for (int k = 0; k < PER; k++)
+#pragma unroll
+    for (int side = 0; side < 2; side++) {
+      int c = THREAD + k * THREADS, j = c + side * half;
+      for (int i = 0; i < n && c < half && j < m; i++) {
+        Z[i * m + j] = z[k][side];
+        run.total[(i64)i * m + j] = total[k][side];
+      }
+    }
+  BARRIER();
+  return at;
+}
+
 KERNEL BOUNDED rounds(const Run* runs) {
   Rings* rings = (Rings*)ROOM;
   for (int w = THREAD; w < (int)(sizeof(Run) / 4); w += THREADS)
@@ -953,39 +1378,59 @@ KERNEL BOUNDED rounds(const Run* runs) {
   BARRIER();
   const Run& run = rings->run;  // not in registers, which are for the work
   int half = (int)((run.m + 1) / 2), n = (int)run.n, numbers_of_z = (int)(run.n * run.m);
-  Stage* stage = (Stage*)(rings + 1);
-  float *partial = (float*)(stage + 1), *loudness = partial + CROWD * WARPS, *rows = loudness + (2 * n + 3) / 4 * 4;
+  Theatre* theatre = (Theatre*)(rings + 1);
+  float *partial = (float*)(theatre + 1), *loudness = partial + CROWD * WARPS, *rows = loudness + (2 * n + 3) / 4 * 4;
   float* Z = ON_CHIP ? rows + run.fetched * 6 * ((run.m + 3) / 4 * 4) : run.z;
   for (int i = THREAD; i < n; i += THREADS) { loudness[i] = run.loud[i]; loudness[n + i] = run.share[i]; }
   for (int j = THREAD; ON_CHIP && j < numbers_of_z; j += THREADS) Z[j] = run.z[j];
-  for (int k = 0; k < 4; k++) ask_turn(run, run.turns_first + k, rings);
+  BARRIER();
+  i64 begin = run.turns_first;
+  if (begin < run.turns_last && in_chorus(run, run.turns[begin]) && all_alike(run, half, Z, rings))
+    begin = chorus(run, begin, half, Z, theatre->choirs, loudness, partial);
+
+  int known = -1;
+  for (int k = 0; k < 7; k++) ask_turn(run, begin + k, rings);
   asked_is_here();
   BARRIER();
-  for (int k = 0; k < 3; k++) ask_slot(run, run.turns_first + k, rings);
+  for (int k = 0; k < 5; k++) ask_slot(run, begin + k, rings);
   asked_is_here();
   BARRIER();
   for (int w = THREAD; run.fetched && run.features < run.m && w < 6; w += THREADS)
     row_on_chip(run, rows, w / 2, w % 2)[run.m - 1] = (float)run.intercept;
-  for (int k = 0; k < 2 && !SPARSE; k++) ask_rows(run, run.turns_first + k, rows, rings);
+  for (int k = 0; k < 3 && !SPARSE; k++) {
+    ask_rows(run, begin + k, rows, rings);
+    ask_bygone(run, begin + k, rings, known);
+  }
   asked_is_here();
   BARRIER();
-  for (i64 at = run.turns_first; at < run.turns_last; at++) {  // four turns stand after the last, and are no pairs
-    int way = rings->turns[at & 7].pair;
-    if (way == 1 && SPARSE) {
-      stream(run, at, half, Z, loudness, partial, rings);
-    } else if (way == 1) {
-      pair(run, at, rows, half, Z, loudness, partial + (at & 1) * 2 * WARPS, rings);
+  Foresight seen = {-1, 0};
+  if (begin < run.turns_last) seen.places = (i64)run.turns[run.turns_last - 1].first + run.turns[run.turns_last - 1].size;
+  float sums[SUMS][PER][2];
+  if (keeps(run)) move_sums<true>(run, half, sums);
+  for (i64 at = begin; at < run.turns_last; at++) {
+    const Turn& turn = rings->turns[at & 7];
+    int nodes = few(run, turn);
+    float* own = partial + (at & 1) * FEW * WARPS;
+    if (nodes == 2 && SPARSE) {
+      stream(run, at, half, Z, loudness, partial, rings, known);
+    } else if (nodes == 2) {
+      turn_of_few<2>(run, at, rows, half, Z, loudness, own, rings, sums, known, seen);
+    } else if (UPTO >= 3 && nodes == 3) {
+      turn_of_few<3>(run, at, rows, half, Z, loudness, own, rings, sums, known, seen);
+    } else if (UPTO >= FEW && nodes == FEW) {
+      turn_of_few<FEW>(run, at, rows, half, Z, loudness, own, rings, sums, known, seen);
     } else {
-      const Turn turn = rings->turns[at & 7];
+      const Turn now = turn;
       asked_is_here();
       BARRIER();  // and z of the last turn is here
-      ask_turn(run, at + 4, rings);
-      ask_slot(run, at + 3, rings);
-      if (!SPARSE) ask_rows(run, at + 2, rows, rings);
-      if (way == 2) crowd(run, turn, half, Z, loudness, partial, stage);
-      else general(run, turn, Z);
+      ask_ahead(run, at, rows, rings, known);
+      if (keeps(run)) move_sums<false>(run, half, sums);
+      if (now.pair == 2) crowd(run, now, half, Z, loudness, partial, &theatre->stage);
+      else general(run, now, Z);
+      if (keeps(run)) move_sums<true>(run, half, sums);
     }
   }
+  if (keeps(run)) move_sums<false>(run, half, sums);
   BARRIER();
   for (int j = THREAD; ON_CHIP && j < numbers_of_z; j += THREADS) run.z[j] = Z[j];
 }

@@ -23,6 +23,7 @@ from sottovoce.algorithm.method import State
 from sottovoce.engine.compiled import parts
 from sottovoce.engine.gpu.machine import Machine
 from sottovoce.engine.gpu.source import code_of, filled, struct
+from sottovoce.engine.gpu.spans import Crew, crews_of, run_spans, suits
 from sottovoce.engine.job import Job
 from sottovoce.engine.kernel import FULL, POISSON
 from sottovoce.engine.kernel.arguments import Model, Noise, Plan, Steps
@@ -36,6 +37,8 @@ PLACES, PICKS = 1 << 23, 1 << 27
 """Places and records that are looked up at a time."""
 CROWD = 32
 """Nodes of a turn that the kernel has on its stage."""
+FEW, BYGONE = 4, 128
+"""Nodes of a turn whose noise a thread draws together, and rounds of the tables that wait on the chip."""
 AHEAD = 4
 """Turns by which the kernel asks ahead of time."""
 TABLES = ("push", "gamma", "s", "A", "P", "Q")
@@ -267,12 +270,16 @@ def _go(
     room += 4 * n * m * options["ON_CHIP"]
     runs = filled("Run", len(z))
     alive: list[Any] = []  # what the kernels need, until they have run
+    crews: list[Crew] = []
     at, most, mixed = 0, 1, False
     for cast, mine in zip(casts, since, strict=True):
         looked = _look(machine, cast, mine, first, last, paired, options)
         alive.append((looked, _each_numbers(machine, runs, at, records, cast, looked, z, total, options)))
         most, mixed = max(most, looked.most), mixed or looked.mixed
+        crews += crews_of(runs[at : at + len(cast.jobs)], looked.turns, looked.places)
         at += len(cast.jobs)
+    if suits(options, crews) and run_spans(machine, crews, records.indptr, options):
+        return
     runs["fetched"] = fetched
     pulls = machine.xp.empty((len(z), most), np.float32)
     said = machine.xp.empty((len(z), max(cast.plan.widest for cast in casts) if mixed else 0, m), np.float32)
@@ -337,9 +344,10 @@ def _threads(machine: Machine, m: int) -> int:
 def _beside(n: int, m: int, warps: int, fetched: bool) -> int:
     """Bytes on the chip beside z: the rings, the stage, partial sums of margins, two numbers a node, rows."""
     place, numbers, slept, about, turn = (struct(s).itemsize for s in ("Place", "Numbers", "Slept", "About", "Turn"))
-    rings = struct("Run").itemsize + 8 * (turn + about) + 4 * (2 * (place + numbers + slept) + 16)
+    rings = struct("Run").itemsize + 8 * (turn + about + FEW * (place + numbers + slept + 4 * FEW)) + BYGONE * 24 + 8
+    theatre = max(CROWD * (place + numbers + slept + about), 3 * (CROWD * (place + about) + numbers + slept))
     rows = 6 * _up(m, 4) if fetched else 0
-    return rings + CROWD * (place + numbers + slept + about) + 4 * (CROWD * warps + _up(2 * n, 4) + rows)
+    return rings + theatre + 4 * (CROWD * warps + _up(2 * n, 4) + rows)
 
 
 def _up(size: int, to: int) -> int:

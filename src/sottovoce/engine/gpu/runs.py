@@ -35,6 +35,8 @@ def unknown(job: Job) -> str | None:
         return f"loss '{loss.name}' (it knows those that it can write in C)"
     if not counted(job):
         return f"randomness {type(job.draws).__name__}"
+    if job.mapped is not None and not fits(job):
+        return "map of records that are not mapped yet, unless all nodes average all messages in every round"
     if problem.outputs > 1 and not fits(job):
         return f"{problem.outputs} outputs of a model, unless all nodes average all messages in every round"
     law, release = job.release.law, job.release

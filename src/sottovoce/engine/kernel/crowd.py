@@ -17,9 +17,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.engine.kernel import L2_BALL
+from sottovoce.engine.kernel import L2_BALL, entries
 from sottovoce.engine.kernel.arguments import BATCH, BLOCK, LANES, OUTSIDE, compiled, exact, fast, folded, inlined, njit
-from sottovoce.engine.kernel.data import add_row, clipped_slope, joint_sum, margin, row_at, weight_of
+from sottovoce.engine.kernel.data import (
+    add_row,
+    clipped_slope,
+    clipped_slopes,
+    joint_sum,
+    kept,
+    margin,
+    row_at,
+    weight_of,
+)
 from sottovoce.engine.kernel.draws import ALL, _direction, _radius, draw_records, pair_key, put, threefry
 from sottovoce.engine.kernel.rounds import _fingerprint
 from sottovoce.engine.kernel.steps import add_scaled, ball_weight, primal, shifted, shrink, square_norm
@@ -196,23 +205,26 @@ def _pull(data, model, noise, t, i, r, factor, x, g, scratch):
 @compiled
 def _go_through(data, model, r, count, picked, x, g):
     """g += Σ factor·clip(∂l(x, ·)) over some rows: all margins, all slopes, and then the rows that pull at all."""
-    rows, factors, kept, pulls = picked
-    for e in range(count):
-        pulls[e] = margin(data, rows[e], x) if data.sparse else _dense_margin(data, rows[e], x)
-    found, slopes = 0, 0.0
-    for e in range(count):
-        row = rows[e]
-        slope = clipped_slope(
-            model.loss, model.parameter, pulls[e], data.y[row], data.norms[row], model.clip[r], weight_of(data, row)
-        )
-        pulls[found], kept[found] = factors[r, e] * slope, row
-        slopes += factors[r, e] * slope
-        found += slope != 0.0
+    rows, factors, some, pulls, targets = picked
+    some, u, factor, bias = some[:count], pulls[:count], factors[r, :count], 0.0
+    put(some, rows)
+    if data.intercept != 0.0:
+        bias = data.intercept * x[len(x) - 1]
     if data.sparse:
-        for e in range(found):
-            add_row(data, kept[e], pulls[e], g)
-        return
-    add_rows(g, pulls[:found], kept[:found], data.X)
+        entries.margins(data.values, data.indices, data.indptr, some, x, bias, u)
+    else:
+        for e in range(count):
+            u[e] = bias + dot(data.X[some[e]], x)
+    clipped_slopes(data, model.loss, model.parameter, model.clip[r], some, targets[:count], u)
+    slopes = 0.0
+    for e in range(count):
+        u[e] *= factor[e]
+        slopes += u[e]
+    found = kept(u, some)
+    if data.sparse:
+        entries.pull(data.values, data.indices, data.indptr, some[:found], u[:found], g)
+    else:
+        add_rows(g, u[:found], some[:found], data.X)
     if data.intercept != 0.0:
         g[len(g) - 1] += slopes * data.intercept
 
@@ -436,5 +448,6 @@ def make_rows(shape: tuple[int, int, int]) -> NDArray[np.float64]:
 
 
 def make_picked(runs: int) -> tuple[NDArray[Any], ...]:
-    """Rows that are gone through together, and what each pulls at most; those that do, and what they pull."""
-    return np.zeros(BATCH, np.int64), np.zeros((runs, BATCH)), np.zeros(BATCH, np.int64), np.zeros(BATCH)
+    """Rows that are gone through together, and their factors; those that pull, how much, and the targets of all."""
+    rows, some = np.zeros((2, BATCH), np.int64)
+    return rows, np.zeros((runs, BATCH)), some, *np.zeros((2, BATCH))

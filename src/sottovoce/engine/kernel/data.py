@@ -19,8 +19,10 @@ from numba.core.errors import NumbaError
 from numba.extending import intrinsic
 
 from sottovoce.engine import kernel
+from sottovoce.engine.kernel import entries
 from sottovoce.engine.kernel.arguments import INSIDE, compiled, exact, folded, inlined, njit
 from sottovoce.engine.kernel.draws import ALL
+from sottovoce.engine.kernel.slopes import formula_of, ladder
 from sottovoce.engine.kernel.steps import point
 from sottovoce.engine.kernel.vectors import add_rows, dot
 from sottovoce.problem import losses
@@ -85,6 +87,7 @@ def _ladder(formulas):
 
 
 slope = _ladder([loss.slope_formula for loss in RUNGS.values()])
+slopes = ladder(map(formula_of, RUNGS.values()))
 
 
 @folded
@@ -218,8 +221,48 @@ def _block(data, most):
     return max(4, min(most, NEAR // max(1, data.X.shape[1] * data.X.itemsize)))
 
 
+@exact
+def clipped_slopes(data, code, k, clip, rows, targets, u):
+    """`clipped_slope` of a block of rows, written over their margins; `targets` is working memory."""
+    y, norms, weights = data.y, data.norms, data.weights
+    for e in range(len(u)):
+        targets[e] = y[u64(rows[e])]
+    slopes(code, u, targets, k)
+    if len(weights) > 0:
+        for e in range(len(u)):
+            u[e] *= weights[u64(rows[e])]
+    for e in range(len(u)):
+        size = abs(u[e]) * norms[u64(rows[e])]
+        factor = clip / size if size > clip else 1.0
+        u[e] = u[e] * factor if size < math.inf else 0.0
+
+
+@exact
+def kept(u, rows):
+    """Move the rows that pull to the front, without a branch; gives how many they are."""
+    still = 0
+    for e in range(len(u)):
+        still += u[e] == 0.0
+    if still == 0:
+        return len(u)
+    found = 0
+    for e in range(len(u)):
+        pull = u[e]
+        u[found], rows[found] = pull, rows[e]
+        found += pull != 0.0
+    return found
+
+
 @compiled
-def clipped_sum(data, node, count, records, begin, end, x, code, k, clip, g, rows, pulls):
+def _sum_of(u):
+    total = 0.0
+    for e in range(len(u)):
+        total += u[e]
+    return total
+
+
+@compiled
+def clipped_sum(data, node, count, records, begin, end, x, code, k, clip, g, rows, pulls, targets):
     """g = Σ clip(∂l(x, ξ)) over the given records of a node, from `begin` to before `end`; memory is read once.
 
     A block of rows at a time: all margins, all slopes, and then those rows that pull at all, told apart without a
@@ -229,38 +272,28 @@ def clipped_sum(data, node, count, records, begin, end, x, code, k, clip, g, row
     every, features, total = count == ALL, data.X.shape[1], end
     ask = not every and not data.sparse  # rows one after the other come without being asked for
     bias = data.intercept * x[len(x) - 1] if data.intercept != 0.0 else 0.0
-    block, slopes = _block(data, len(rows)), 0.0
+    block, pulled = _block(data, len(rows)), 0.0
     for first in range(begin, total, block):
         size = min(block, total - first)
+        some, u = rows[:size], pulls[:size]
         for e in range(size):
-            rows[e] = row_at(data, node, first + e if every else records[first + e])
-        for e in range(size):
-            if ask and first + e + SOON < total:
-                _ask_for(data, row_at(data, node, records[first + e + SOON]))
-            u = bias
-            if data.sparse:
-                for place in range(u64(data.indptr[rows[e]]), u64(data.indptr[rows[e] + 1])):
-                    u += data.values[place] * x[u64(data.indices[place])]
-            else:
-                u += dot(data.X[rows[e]], x)
-            pulls[e] = u
-        for e in range(size):
-            row = rows[e]
-            pulls[e] = clipped_slope(code, k, pulls[e], data.y[row], data.norms[row], clip, weight_of(data, row))
-        found = 0
-        for e in range(size):
-            pull = pulls[e]
-            slopes += pull
-            pulls[found], rows[found] = pull, rows[e]
-            found += pull != 0.0
-        if not data.sparse:
-            add_rows(g[:features], pulls[:found], rows[:found], data.X)
-            continue
-        for e in range(found):
-            for place in range(u64(data.indptr[rows[e]]), u64(data.indptr[rows[e] + 1])):
-                g[u64(data.indices[place])] += pulls[e] * data.values[place]
+            some[e] = row_at(data, node, first + e if every else records[first + e])
+        if data.sparse:
+            entries.margins(data.values, data.indices, data.indptr, some, x, bias, u)
+        else:
+            for e in range(size):
+                if ask and first + e + SOON < total:
+                    _ask_for(data, row_at(data, node, records[first + e + SOON]))
+                u[e] = bias + dot(data.X[some[e]], x)
+        clipped_slopes(data, code, k, clip, some, targets[:size], u)
+        pulled += _sum_of(u)
+        found = kept(u, some)
+        if data.sparse:
+            entries.pull(data.values, data.indices, data.indptr, some[:found], u[:found], g)
+        else:
+            add_rows(g[:features], u[:found], some[:found], data.X)
     if data.intercept != 0.0:
-        g[len(g) - 1] += slopes * data.intercept
+        g[len(g) - 1] += pulled * data.intercept
 
 
 @folded

@@ -237,20 +237,27 @@ def _gaps(k0, k1, first, gap_scale, gaps):
     """The gaps at counters from `first` on, less 1, side by side; −1 where the last bits of a logarithm decide.
 
     The logarithm is a series, to 1e-11: it stands for the library's wherever both have the same whole number below.
+    Gives whether none is −1, and the sum of all.
     """
     for j in range(len(gaps)):
         w0, w1 = threefry(k0, k1, u32(first + j), u32(0))
-        u = (((np.uint64(w0) << np.uint64(20)) | np.uint64(w1 >> u32(12))) + 0.5) * 2.0**-52
+        gaps[j] = (np.uint64(w0) << np.uint64(20)) | np.uint64(w1 >> u32(12))
+    least, total = np.int64(0), np.int64(0)
+    for j in range(len(gaps)):
+        u = (gaps[j] + 0.5) * 2.0**-52
         bits = np.float64(u).view(np.int64)
         exponent = (bits - ROOT_HALF) >> np.int64(52)  # so that the mantissa lies in [√½, √2)
         f = np.int64(bits - (exponent << np.int64(52))).view(np.float64) - 1.0
         s = f / (2.0 + f)
         v = s * s
-        series = (((((v / 13 + 1 / 11) * v + 1 / 9) * v + 1 / 7) * v + 1 / 5) * v + 1 / 3) * v + 1.0
+        series = (((((v * (1 / 13) + 1 / 11) * v + 1 / 9) * v + 1 / 7) * v + 1 / 5) * v + 1 / 3) * v + 1.0
         gap = (exponent * LN2 + 2.0 * s * series) * gap_scale
         whole = math.floor(gap)
         unsure = DOUBT * (gap + 1.0)
         gaps[j] = np.int64(whole) if unsure < gap - whole < 1.0 - unsure else np.int64(-1)
+        least = min(least, gaps[j])
+        total += gaps[j]
+    return least == 0, total
 
 
 @exact
@@ -258,9 +265,16 @@ def _poisson(k0, k1, q, b, gap_scale, records):
     """Geometric gaps from one chosen record to the next; of many, LANES are made side by side, in their places."""
     at, count = -1.0, 0
     while True:
-        many = 2 * b >= LANES and count + LANES <= len(records)
+        many, sure, total = 2 * b >= LANES and count + LANES <= len(records), False, np.int64(0)
         if many:
-            _gaps(k0, k1, count, gap_scale, records[count : count + LANES])
+            sure, total = _gaps(k0, k1, count, gap_scale, records[count : count + LANES])
+        if sure and at + total + LANES < q:
+            place = np.int64(at)
+            for j in range(count, count + LANES):
+                place += records[j] + 1
+                records[j] = place
+            at, count = np.float64(place), count + LANES
+            continue
         for _ in range(LANES if many else 1):
             gap = np.float64(records[count]) if many else -1.0
             if gap < 0.0:

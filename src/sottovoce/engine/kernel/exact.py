@@ -22,7 +22,9 @@ from numpy.typing import NDArray
 
 from sottovoce._types import Array, IntArray
 from sottovoce.engine.cores import available
+from sottovoce.engine.kernel import entries
 from sottovoce.engine.kernel.arguments import INSIDE, OUTSIDE, exact, njit
+from sottovoce.engine.kernel.slopes import formula_of, ladder
 from sottovoce.problem.losses import IEEE_SLOPES, LOGISTIC, LOSSES, SOFTMAX, Joint, Loss
 from sottovoce.problem.shards import Shards
 from sottovoce.secure.compiled import exp, put_on_grid, truncated
@@ -46,47 +48,13 @@ SHARE = 1 << 21
 # --- slopes
 
 
-@exact
-def _nothing(code, u, y, k):
-    u[:] = math.nan
-
-
-def _rung(mine, formula, others):
-    """The slopes of a block by the loss of this code, or by the others."""
-    formula = njit(**INSIDE, fastmath=False, forceinline=True)(formula)
-
-    @exact
-    def slopes(code, u, y, k):
-        if code == mine:
-            for e in range(len(u)):
-                u[e] = formula(u[e], y[e], k)
-        else:
-            others(code, u, y, k)
-
-    return slopes
-
-
-def _logistic(u, y, k):
-    """`secure.functions.logistic_slope`."""
-    return -y / (1.0 + exp(y * u))
-
-
 FORMULAS = {
-    loss.slope_formula: _logistic if loss.name == LOGISTIC.name else loss.slope_formula
+    loss.slope_formula: formula_of(loss)
     for loss in LOSSES.values()
     if loss.slope_formula in IEEE_SLOPES or loss.name == LOGISTIC.name
 }
 """What is compiled for the slope of every loss of one margin that a secure run may have."""
-
-
-def _ladder():
-    found = _nothing
-    for code, formula in reversed(list(enumerate(FORMULAS.values()))):
-        found = _rung(code, formula, found)
-    return found
-
-
-_slopes = _ladder()
+_slopes = ladder(FORMULAS.values())
 
 
 SOFTMAX_CODE = len(FORMULAS)
@@ -277,22 +245,6 @@ def _joint_pull(X, rows, u, K, g):
                 mine[j] += s * c[j]
 
 
-@any_order
-def _sparse_margins(values, indices, indptr, rows, x, bias, u):
-    for e in range(len(rows)):
-        s = bias
-        for place in range(u64(indptr[rows[e]]), u64(indptr[rows[e] + u64(1)])):
-            s += values[place] * x[u64(indices[place])]
-        u[e] = s
-
-
-@any_order
-def _sparse_pull(values, indices, indptr, rows, u, g):
-    for e in range(len(rows)):
-        for place in range(u64(indptr[rows[e]]), u64(indptr[rows[e] + u64(1)])):
-            g[u64(indices[place])] += u[e] * values[place]
-
-
 @njit(**OUTSIDE, fastmath=LIBERTIES)
 def _sums(X, values, indices, indptr, of_rows, pairs, models, loss, units, step, scratch, totals):
     """Add Σ of every pair (node, round) to its row of `totals`, which are zero before; X, or the CSR arrays, are None.
@@ -320,7 +272,7 @@ def _sums(X, values, indices, indptr, of_rows, pairs, models, loss, units, step,
             if X is not None:
                 _dense_margins(X, some, x, bias, margins)
             if values is not None:
-                _sparse_margins(values, indices, indptr, some, x, bias, margins)
+                entries.margins(values, indices, indptr, some, x, bias, margins)
             _pulls(loss[0], loss[1], margins, y, caps, weights, inverse, some, targets[:size])
             found, more = _kept(margins, some)
             slopes += more
@@ -328,7 +280,7 @@ def _sums(X, values, indices, indptr, of_rows, pairs, models, loss, units, step,
             if X is not None:
                 _dense_pull(X, some[:found], margins[:found], g)
             if values is not None:
-                _sparse_pull(values, indices, indptr, some[:found], margins[:found], g)
+                entries.pull(values, indices, indptr, some[:found], margins[:found], g)
             if waiting + step > limit or first + size == sizes[p]:
                 if intercept != 0.0:
                     wide[features] = intercept * slopes

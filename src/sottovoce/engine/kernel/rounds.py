@@ -26,6 +26,7 @@ from sottovoce.engine.kernel.crew import claim, meet
 from sottovoce.engine.kernel.data import RUNGS
 from sottovoce.engine.kernel.speak import bound, settle, settle_part, shrink_part, speak_part
 from sottovoce.engine.kernel.wake import look, look_ahead, take, wake
+from sottovoce.secure import compiled, functions
 
 
 def meaning(thing) -> str:
@@ -41,7 +42,10 @@ def meaning(thing) -> str:
 
 def _fingerprint() -> int:
     """Of what is compiled into the kernel: its sources, those that it has constants from, and the slopes."""
-    files = [*sorted(Path(__file__).parent.glob("*.py")), Path(rows.__file__), Path(streams.__file__)]
+    files = [
+        *sorted(Path(__file__).parent.glob("*.py")),
+        *(Path(str(each.__file__)) for each in (rows, streams, compiled, functions)),
+    ]
     slopes = [f"{name}: {meaning(loss.slope_formula)}" for name, loss in RUNGS.items()]
     return zlib.crc32(b"".join(path.read_bytes() for path in files) + "\n".join(slopes).encode())
 
