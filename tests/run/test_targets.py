@@ -22,7 +22,7 @@ from sottovoce.run.build import prepare
 from sottovoce.run.result import Result
 from sottovoce.run.shape import sums_grid
 from sottovoce.run.solve import simulate
-from sottovoce.run.spec import AlgorithmSpec, NetworkSpec, PrivacySpec, ProblemSpec, Spec
+from sottovoce.run.spec import AlgorithmSpec, Execution, NetworkSpec, PrivacySpec, ProblemSpec, Spec
 from sottovoce.run.targets import Narrowed, cells, count, ends, exact_sums, means
 from sottovoce.secure.generator import fresh
 from sottovoce.streams import Streams
@@ -239,6 +239,11 @@ def test_bounds_fifty_times_too_wide_hardly_matter(spec):
     rows = np.concatenate([shards.X, np.full((6000, 1), 0.5)], axis=1)
     errors = [float(np.mean((shards.y - rows @ x) ** 2) / np.var(shards.y)) for x in (with_it, without)]
     assert errors[0] < 0.4 and errors[0] < errors[1] / 2
+
+
+def test_engines_agree_on_it():
+    one, other = (solve(DESCENT, data(), execution=Execution(engine)) for engine in ("reference", "nodes"))
+    assert np.allclose(one.models, other.models, rtol=1e-9) and one.public["targets"] == other.public["targets"]
 
 
 def test_without_an_intercept_the_range_lies_about_zero():

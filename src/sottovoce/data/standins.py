@@ -296,7 +296,10 @@ def _side_by_side(
     if cores == 1:
         yield from ((start, stop, make(k, start, stop)) for k, start, stop in spans)
         return
-    with ThreadPoolExecutor(cores) as pool:
+    from threadpoolctl import threadpool_limits  # slow to load
+
+    # matrix products that each take all cores would wait for each other
+    with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(cores) as pool:
         waiting: deque[tuple[int, int, Future[Block]]] = deque()
         for k, start, stop in spans:
             waiting.append((start, stop, pool.submit(make, k, start, stop)))

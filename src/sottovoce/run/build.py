@@ -172,8 +172,8 @@ def prepare(
         if unmapped:
             if not streams.seeded or shards.people or (shards.order is not None and len(shards.order) < len(shards.y)):
                 raise SpecError("only all records of a simulation, each a unit by itself, can be left to be mapped")
-            shape = seen.shape(seen.mean(problem, streams))
-            mapped = Mapped(shape.scale, shape.centre, shape.reach)
+            shape = of_rows = seen.shape(seen.mean(problem, streams))
+            mapped = Mapped(of_rows.scale, of_rows.centre, of_rows.reach)
         else:
             shape = seen.shape(seen.weights @ seen.released(problem, streams, keys))
     elif privacy.quantiles != NO_QUANTILES:

@@ -52,6 +52,8 @@ REGULARISERS = {"l2": (paper_l2, tuple(SCHEMES)), "l1": (paper_l1, ("edges(1)", 
 
 GAPS = {"tiny": 1e-6, "small": 1e-5, "full": 1e-4}
 LOOKS = {"tiny": 16, "small": 20, "full": 12}
+REHEARSED = 200
+"""Rounds before the runs, while these are accounted: enough for every shape of a round to come up."""
 KEY = ("data", "size", "h", "scheme", "noise", "epsilon", "seed")
 """What makes a run what it is; it has a row for each look."""
 
@@ -150,15 +152,19 @@ def collect(
     if missing:
         shards = dataset.deal()
         engine = ("compiled" if ENGINES["gpu"].lacks() else "gpu") if engine == "auto" else engine
-        device = ENGINES[engine].seeds
+        device, works, cores = ENGINES[engine].seeds, crowds(missing, engine), jobs or os.cpu_count() or 1
         shards.norms  # noqa: B018 - once, before the threads all need them
-        with ThreadPoolExecutor(1) as beside:
+        accounts = None
+        with ThreadPoolExecutor(2) as beside:
             best = beside.submit(optima, dataset, shards, {group.h for group in missing}, out, engine)
-            if not device:
-                best.result()  # else the processors find it while the device has the runs
-            accounts = accounted(shards.sizes, noises, missing) if device else None
+            if device:
+                rehearsal = beside.submit(rehearse, dataset, shards, noises, engine, works)
+                accounts = accounted(shards.sizes, noises, missing)
+                rehearsal.result()
+            else:
+                best.result()  # before the runs want the processors
             run = partial(run_groups, dataset, shards, noises, best, engine, accounts)
-            kept.fill(crowds(missing, engine), run, jobs=jobs or os.cpu_count() or 1, threads=True, done=done)
+            kept.fill(works, run, jobs=cores, threads=True, done=done)
     return read(kept, dataset, wanted)
 
 
@@ -208,6 +214,19 @@ def crowds(missing: Sequence[Group], engine: str) -> list[tuple[Group, ...]]:
     for group in missing:
         alike.setdefault((group.h, group.scheme), []).append(group)
     return [tuple(some) for some in alike.values()]
+
+
+def rehearse(
+    dataset: Dataset, shards: Shards, noises: tuple[str, ...], engine: str, works: Sequence[tuple[Group, ...]]
+) -> None:
+    """The first rounds of all runs, for nobody: records come to the device, and all that it needs is compiled."""
+
+    def begin(crowd: tuple[Group, ...]) -> None:
+        specs = [spec for group in crowd for _, _, spec in group.specs(shards.sizes, noises)]
+        short = [spec.but(algorithm__rounds=REHEARSED, privacy__noise=GivenNoise((1.0,))) for spec in specs]
+        together(short, shards, test=dataset.test, execution=Execution(engine, 2))
+
+    list(each(works, begin, jobs=len(works), threads=True))
 
 
 def run_groups(
