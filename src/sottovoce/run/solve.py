@@ -157,8 +157,11 @@ def together(
     if any(one.X is not dealt[0].X or not np.array_equal(one.offsets, dealt[0].offsets) for one in dealt[1:]):
         raise SpecError("runs side by side are on the same records, in nodes of the same sizes; run them one by one")
     unmapped = bool(len(specs) > 1 and specs[0].privacy.moments.total)
-    if unmapped and not (execution.engine in ENGINES and ENGINES[execution.engine].maps):
-        raise SpecError("runs that let out moments map their records, and share them with none; run them one by one")
+    maps = unmapped and execution.engine in ENGINES and ENGINES[execution.engine].maps
+    if len(specs) > 1 and specs[0].privacy.once is not None and not maps:
+        raise SpecError(
+            "runs that let out moments, or quantiles, map their records, and share them with none; run them one by one"
+        )
     drawn = {} if schedules is None else dict(schedules)
     first = prepare(specs[0], dealt[0], drawn.get(specs[0].seed), secure, unmapped)
     firsts = {(specs[0].seed, id(dealt[0])): first}
