@@ -76,6 +76,9 @@ class Machine(Protocol):
     def working(self) -> Any:
         """A context for the work of a thread."""
 
+    def reading(self) -> Any:
+        """A context for reading what was made before, without waiting for what the thread has asked for since."""
+
     def room_left(self) -> int:
         """Bytes that arrays may take."""
 
@@ -166,16 +169,22 @@ class Cuda:
         self.xp.cuda.get_current_stream().wait_event(mark)
 
     def _streams(self) -> Any:
-        """The thread's own: for what is short, which goes first, and for what takes long."""
+        """The thread's own: for what is short, which goes first, for what takes long, and for reading."""
         if not hasattr(self._mine, "streams"):
             cuda = self.xp.cuda
-            self._mine.streams = [cuda.Stream(non_blocking=True, priority=priority) for priority in (-1, 0)]
+            self._mine.streams = [cuda.Stream(non_blocking=True, priority=priority) for priority in (-1, 0, -1)]
         return self._mine.streams
 
     @contextmanager
     def working(self) -> Iterator[None]:
         """In a stream of the thread's own."""
         with self._streams()[0]:
+            yield
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """In another one."""
+        with self._streams()[2]:
             yield
 
     def room_left(self) -> int:
@@ -238,6 +247,8 @@ class Host:
     def working(self) -> Iterator[None]:
         """Nothing to prepare."""
         yield
+
+    reading = working
 
     def room_left(self) -> int:
         """Enough for a test."""

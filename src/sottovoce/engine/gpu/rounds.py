@@ -67,7 +67,7 @@ class Stack:
     @cached_property
     def here(self) -> Any:
         """A copy in memory of the host."""
-        with self.machine.working():
+        with self.machine.reading():
             self.machine.after(self.made)
             return self.machine.get(self.values)
 
