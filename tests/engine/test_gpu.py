@@ -1,8 +1,10 @@
 """The device's kernels, compiled for the host: their draws, and their trajectories over the contract's cover."""
 
+import gc
 import shutil
 from dataclasses import replace
 from functools import partial
+from weakref import ref
 
 import numpy as np
 import pytest
@@ -15,8 +17,9 @@ from sottovoce.engine import ENGINES, reference
 from sottovoce.engine.gpu.formulas import written
 from sottovoce.engine.gpu.judge import judge_on
 from sottovoce.engine.gpu.machine import Cuda, Host, device
+from sottovoce.engine.gpu.minimise import minimise_on
 from sottovoce.engine.gpu.products import fits
-from sottovoce.engine.gpu.rounds import averages
+from sottovoce.engine.gpu.rounds import averages, cast_of, run_rounds
 from sottovoce.engine.gpu.runs import run_on
 from sottovoce.engine.gpu.source import filled
 from sottovoce.errors import SpecError
@@ -24,6 +27,9 @@ from sottovoce.experiments.compare.study import Study, compare
 from sottovoce.experiments.data import load
 from sottovoce.experiments.sweep import sweep
 from sottovoce.problem.losses import LOSSES
+from sottovoce.problem.objective import Problem
+from sottovoce.problem.optimum import optimum
+from sottovoce.problem.regularisers import REGULARISERS
 from sottovoce.problem.shards import Shards, even
 from sottovoce.run.solve import together
 from sottovoce.run.spec import AlgorithmSpec, Execution, Spec
@@ -100,6 +106,20 @@ def test_rows_of_many_coordinates(h, m, machine):
     job = job_of(BASE | {"h": h, "activation": "edges(2)"}, cloud(m), rounds=60)
     (found,) = engine_on(machine).run([job], [job.start()], 1, 60)
     assert difference(found, reference.run(job, job.start(), 1, 60)) < 1e-5
+
+
+@pytest.mark.parametrize("who", ["edges(1)", "edges(2)", "edges(3)", "matching(3)", "everyone"])
+@pytest.mark.parametrize("h", ["l2(0.1)", "l1(0.05)", "box(-0.5, 0.5)"])
+def test_turns_of_few_nodes_and_of_all(who, h, machine, make_shards):
+    """Of records that fit a thread's registers; over more rounds than the kernel has tables of on the chip."""
+    case = BASE | {"h": h, "activation": who, "steps": ("constant(1)", "sqrt(0.5)")}
+    job = job_of(case, make_shards, rounds=400)
+    (found,) = run_rounds(machine, [job], [job.start()], 1, 400)
+    assert difference(found, reference.run(job, job.start(), 1, 400)) < 1e-5
+    state = job.start()
+    for first, last in ((1, 1), (2, 177), (178, 400)):
+        (state,) = run_rounds(machine, [job], [state], first, last)
+    assert all(np.array_equal(a, b) for a, b in zip(found, state, strict=True))
 
 
 @pytest.mark.parametrize("who", ["edges(1)", "everyone"])
@@ -192,6 +212,17 @@ def test_models_are_judged_as_the_problem_judges_them(loss, data, machine, make_
             assert np.allclose(mine, theirs, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("loss", ["softmax", "logistic"])
+def test_models_of_several_outputs_are_judged_there_too(loss, machine, make_shards):
+    case = BASE | {"loss": loss, "outputs": 3, "intercept": 0.75, "weights": "records", "uneven": True}
+    problem = job_of(case, make_shards, rounds=3).problem
+    models = np.random.default_rng(1).normal(size=(5, problem.m))
+    for mine, theirs in zip(judge_on(machine, problem, models), problem.judge(models), strict=True):
+        assert np.allclose(mine, theirs, rtol=1e-6, atol=1e-6)
+    wrong = judge_on(machine, problem, models[::-1])  # class by class, and not the other way round
+    assert not np.allclose(wrong[0], problem.judge(models)[0], rtol=1e-3)
+
+
 @pytest.mark.parametrize("who", ["edges(1)", "everyone"])
 def test_a_sweep_is_its_runs_and_says_on_what(who, machine, make_shards, monkeypatch):
     """Seeds together in one call; statements, which no engine makes, to the last digit."""
@@ -212,6 +243,38 @@ def test_a_sweep_is_its_runs_and_says_on_what(who, machine, make_shards, monkeyp
         assert one.environment["device"] == machine.name and one.environment["runs"] == 4
     with pytest.raises(SpecError, match="the reference engine runs side by side what has the same seed"):
         together(grid, shards, execution=Execution("reference"))
+
+
+@pytest.mark.parametrize("h", ["l2(0.05)", "l1(0.02)", "elastic_net(0.01, 0.02)", "box(-0.5, 0.5)"])
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge", "huber(0.5)"])
+def test_points_near_the_optimum_are_certified_as_they_are(loss, h, machine, make_shards):
+    shards = make_shards(n=3, q=40, m=6, real=loss.startswith("huber"))
+    problem = Problem(LOSSES.read(loss), REGULARISERS.read(h), shards)
+    known = minimise_on(machine, problem, 1e-4)
+    assert known is not None
+    best = optimum(problem, 1e-4, known=known)
+    assert best.passes == 0 and best.gap <= 1e-4
+    assert best.lower - 1e-9 <= optimum(problem, 1e-9).value <= best.value + 1e-9
+
+
+def test_points_from_elsewhere_prove_nothing_by_themselves(make_shards):
+    """Slopes outside their interval would give a lower bound that is none."""
+    problem = Problem(LOSSES.read("hinge"), REGULARISERS.read("l2(0.05)"), make_shards(n=3, q=40, m=6))
+    true, rng = optimum(problem, 1e-9), np.random.default_rng(1)
+    for far in (1.0, 100.0):
+        known = rng.normal(size=problem.m), -problem.shards.y * rng.uniform(0.9, far, len(problem.shards.y))
+        best = optimum(problem, 1e-6, known=known)
+        assert best.lower <= true.value + 1e-9 and best.value - true.value <= 1e-6 and best.passes > 0
+
+
+def test_what_was_looked_up_goes_with_the_job(machine, make_shards):
+    job = job_of(BASE, make_shards, rounds=5)
+    engine_on(machine).run([job], [job.start()], 1, 5)
+    cast = ref(cast_of(machine, [job]))
+    assert cast().looked is not None
+    del job
+    gc.collect()
+    assert cast() is None
 
 
 def test_what_cannot_be_written_is_refused(machine, make_shards):

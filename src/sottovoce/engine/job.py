@@ -203,6 +203,7 @@ class Engine:
     look : (jobs, states, round) -> (mean model over the nodes, their mean distance from it) of each run, where the
         engine has the states; None, or a None from it, leaves it to the method
     about : what it runs on, in words, where that is not the machine's processors
+    minimise : (problem, gap) -> points (x, slopes) near the optimum for `problem.optimum` to certify, or None
     """
 
     name: str
@@ -227,6 +228,7 @@ class Engine:
     judge: Callable[[Problem, Array, Shards | None], tuple[Array, Array]] | None = None
     look: Callable[[Sequence[Job], Sequence[State], int], tuple[Array, Array] | None] | None = None
     about: Callable[[], str] | None = None
+    minimise: Callable[[Problem, float], tuple[Array, Array] | None] | None = None
 
     def refusal(self, job: Job) -> str | None:
         """Why it cannot run a job, in one sentence; None where it can.
@@ -364,6 +366,12 @@ def _looked_at_by_gpu(jobs: Sequence[Job], states: Sequence[State], t: int) -> t
     return runs.look(jobs, states, t)
 
 
+def _minimised_by_gpu(problem: Problem, gap: float) -> tuple[Array, Array] | None:
+    from sottovoce.engine.gpu.minimise import minimise
+
+    return minimise(problem, gap)
+
+
 def _about_gpu() -> str:
     from sottovoce.engine.gpu import runs
 
@@ -411,6 +419,7 @@ ENGINES: dict[str, Engine] = {
             judge=_judged_by_gpu,
             look=_looked_at_by_gpu,
             about=_about_gpu,
+            minimise=_minimised_by_gpu,
         ),
     )
 }

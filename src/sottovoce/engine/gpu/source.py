@@ -22,7 +22,7 @@ PLAIN = {"int": np.int32, "u32": np.uint32, "float": np.float32, "i64": np.int64
 def source() -> str:
     """All of it, with the slopes of the table."""
     folder = files("sottovoce.engine.gpu")
-    text = "".join((folder / name).read_text(encoding="utf-8") for name in ("rounds.cu", "products.cu"))
+    text = "".join((folder / name).read_text(encoding="utf-8") for name in ("rounds.cu", "spans.cu", "products.cu"))
     head = "".join(f"#define SAMPLER_{name} {code}\n" for name, code in SAMPLERS.items())
     return head + text.replace("//FORMULAS", slopes(RUNGS))
 

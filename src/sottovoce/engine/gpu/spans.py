@@ -1,0 +1,222 @@
+"""Runs over CSR rows whose states do not fit the chip: spans of turns, each gone through twice (`spans.cu`).
+
+What a span's records touch is listed once for a *crew*, the runs that share schedule, draws and steps. Then, span by
+span: z where records meet it, slopes, and everything else with a part of the coordinates at a time on the chip. Several
+runs of a crew stand in a block together and share its normals. A stretch is as many spans as there is room to list.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sottovoce._types import IntArray
+from sottovoce.engine.gpu.machine import Machine
+from sottovoce.engine.gpu.source import filled, struct
+
+WORKERS = 320
+"""Threads of a block, at the most: one for a run's counter."""
+SEATS = 10
+"""Places of a batch, unless a turn has more."""
+PLACES = 256
+"""Places of a span."""
+FEW = 4
+"""Nodes of a turn that is no plain mean."""
+LISTED = 1 << 30
+"""Bytes of lists."""
+LISTING, WEIGHTS, SLOPES = 512, 256, 128
+"""Threads of a block that lists, of one that weighs, and of one that finds a run's slopes."""
+
+
+class Crew(NamedTuple):
+    """Runs that share schedule, draws and steps."""
+
+    runs: Any
+    """Their structs."""
+    turns: Any
+    """Those that are to be gone through, on the machine."""
+    places: Any
+
+    @property
+    def first(self) -> int:
+        """The first turn, among all that were looked up."""
+        return int(self.runs[0]["turns_first"])
+
+
+class Shape(NamedTuple):
+    """How runs are laid out in blocks."""
+
+    together: int
+    chunks: int
+    counters: int
+    seats: int
+    turns: int
+    """Of a batch."""
+    room: int
+    ahead: int
+    """Bytes on the chip, for everything and for columns ahead of it."""
+
+
+def shaped(machine: Machine, n: int, runs: int, widest: int, narrowest: int, linear: bool) -> Shape | None:
+    """As many runs together as there is room for; None where not even one has it."""
+    seats = max(SEATS, widest)
+    turns = seats // max(1, narrowest)
+    place, numbers, slept, turn = (struct(name).itemsize for name in ("Place", "Numbers", "Slept", "Turn"))
+    one = seats * (16 + place + numbers) + turns * (16 + 16 * FEW + turn)
+    for limit in (machine.room // 2 - 512, machine.room):
+        for chunks in range(1, runs + 1):
+            together = -(-runs // chunks)
+            counters = WORKERS // together // machine.lanes * machine.lanes
+            while counters:
+                workers = together * counters
+                room = one + n * 16 * workers + seats * (8 * counters + 12 * together) + 8 * workers
+                room += 0 if linear else seats * (32 + slept)
+                ahead = one + n * 4 * workers + 4 * (seats * (counters + together) + workers + counters)
+                if room <= limit:
+                    return Shape(together, -(-runs // together), counters, seats, turns, room, ahead)
+                counters -= machine.lanes
+    return None
+
+
+def suits(options: Mapping[str, int], crews: Sequence[Crew]) -> bool:
+    """Whether spans are known to these runs: CSR rows, x from z in closed form, few records a turn, few to mix."""
+    if not options["SPARSE"] or options["DESCENT"] or options["AFTER"]:
+        return False
+    if options["FROZEN"] and not options["LINEAR"]:
+        return False
+    turns = [crew.turns for crew in crews]
+    return all(bool(((t[:, 6] != 0) & ((t[:, 3] != 0) | (t[:, 1] <= FEW))).all()) for t in turns)
+
+
+def crews_of(runs: Any, turns: Any, places: Any) -> list[Crew]:
+    """Of runs that share schedule and draws: those with the same steps together."""
+    whole = turns.view(np.int32).reshape(-1, struct("Turn").itemsize // 4)
+    some = whole[int(runs[0]["turns_first"]) : int(runs[0]["turns_last"])]
+    kinds = np.unique(runs["numbers"])
+    return [Crew(runs[runs["numbers"] == kind], some, places) for kind in kinds]
+
+
+def run_spans(machine: Machine, crews: Sequence[Crew], indptr: Any, options: Mapping[str, int]) -> bool:
+    """All turns of all crews; False, and nothing is done, where their states are too large for it."""
+    crews = [crew for crew in crews if len(crew.turns)]
+    if not crews:
+        return True
+    sizes, first = [crew.turns[:, 1] for crew in crews], crews[0].runs[0]
+    widest, narrowest = max(int(s.max()) for s in sizes), min(int(s.min()) for s in sizes)
+    runs = max(len(crew.runs) for crew in crews)
+    shape = shaped(machine, int(first["n"]), runs, widest, narrowest, bool(options["LINEAR"]))
+    if shape is None:
+        return False
+    bounds = [_batches(machine, crew, shape.seats, widest, narrowest) for crew in crews]
+    per = max(1, PLACES // shape.seats)
+    both = list(zip(crews, bounds, strict=True))
+    extra = int(bool(first["intercept"]))
+    room = _room(machine, both, per * shape.seats, max(_most_entries(machine, *b, per, indptr, extra) for b in both))
+    for begin in range(0, max(len(bound) - 1 for bound in bounds), per * room.spans):
+        batches = np.arange(begin, begin + per * room.spans, per)
+        _go_through(machine, room, shape, batches[batches < max(len(b) - 1 for b in bounds)], per, runs, options)
+    return True
+
+
+class Room(NamedTuple):
+    """Where a stretch of spans is listed, on the machine."""
+
+    crews: int
+    n: int
+    m: int
+    spans: int
+    most_places: int
+    most_entries: int
+    touches: Any
+    there: Any
+    """The crews' structs."""
+    kept: list[Any]
+    """What they point to."""
+
+
+def _room(machine: Machine, both: Sequence[tuple[Crew, IntArray]], most_places: int, most_entries: int) -> Room:
+    """For as many spans as it may hold."""
+    xp, count = machine.xp, len(both)
+    n, m = (int(both[0][0].runs[0][name]) for name in ("n", "m"))
+    shapes: dict[str, tuple[int, ...]] = {
+        "starts": (m + 2,),
+        "touched": (most_entries,),
+        "touches": (),
+        "rows": (most_places + 1,),
+        "entries": (most_entries, 2),
+        "spots": (most_entries, 4),
+        "heard": (most_places, most_places),
+    }
+    one = 4 * count * sum(int(np.prod(of)) for of in shapes.values())
+    spans = max(1, min(LISTED // one, -(-max(int(bound[-1, 1] - bound[0, 1]) for _, bound in both) // most_places) + 1))
+    lists = {name: xp.zeros((count, spans, *of), np.int32) for name, of in shapes.items()}
+    runs = np.concatenate([crew.runs for crew, _ in both])
+    there, kept = xp.empty(runs.nbytes, np.uint8), [lists]
+    runs["self"] = machine.address(there) + np.arange(len(runs), dtype=np.uint64) * np.uint64(runs.itemsize)
+    there[...] = machine.put(runs.view(np.uint8))
+    crews, at = filled("Crew", count), machine.address(there)
+    for k, (crew, bound) in enumerate(both):
+        own = {name: values[k] for name, values in lists.items()}
+        own["bounds"] = machine.put(bound, np.int32)
+        own["unpulled"] = xp.zeros((len(crew.runs), most_entries), np.float32)
+        own["pulls"] = xp.zeros((len(crew.runs), most_places), np.float32)
+        crews[k]["runs"], crews[k]["batched"], crews[k]["run"] = len(crew.runs), len(bound) - 1, at
+        for name, values in own.items():
+            crews[k][name] = machine.address(values)
+        kept.append(own)
+        at += len(crew.runs) * runs.itemsize
+    all_there = machine.put(crews.view(np.uint8))
+    return Room(count, n, m, spans, most_places, most_entries, lists["touches"], all_there, [*kept, there])
+
+
+def _go_through(
+    machine: Machine, room: Room, shape: Shape, batches: IntArray, per: int, runs: int, options: Mapping[str, int]
+) -> None:
+    """The spans that begin with these batches: what they touch first, and then one after the other."""
+    spans = filled("Span", len(batches))
+    spans["crews"], spans["first"], spans["batches"] = room.crews, batches, per
+    spans["number"] = np.arange(len(batches))
+    spans["together"], spans["chunks"], spans["counters"] = shape.together, shape.chunks, shape.counters
+    spans["seats"], spans["turns"] = shape.seats, shape.turns
+    spans["most_places"], spans["most_entries"] = room.most_places, room.most_entries
+    spans["all"] = machine.address(room.there)
+    given = machine.put(spans.view(np.uint8))
+    blocks = room.crews * len(batches)
+    machine.launch("span_lists", blocks, LISTING, 4 * (LISTING + 1 + room.most_places), given, options)
+    machine.launch("span_weights", blocks, WEIGHTS, 4 * WEIGHTS * room.n, given, options)
+    touches = machine.get(room.touches)[:, : len(batches)].max(axis=0)
+    spans["pieces"] = np.maximum(1, -(-touches // shape.counters))
+    given = machine.put(spans.view(np.uint8)).reshape(len(spans), -1)
+    threads, chunks = shape.together * shape.counters, room.crews * shape.chunks
+    parts, slopes = -(-((room.m + 1) // 2) // shape.counters), 4 * (5 * room.most_places + 1 + 2 * SLOPES)
+    for one, pieces in zip(given, spans["pieces"].tolist(), strict=True):
+        machine.launch("span_ahead", chunks * pieces, threads, shape.ahead, one, options)
+        machine.launch("span_slopes", room.crews * runs, SLOPES, slopes, one, options)
+        machine.launch("span_rounds", chunks * parts, threads, shape.room, one, options, long=True)
+
+
+def _batches(machine: Machine, crew: Crew, seats: int, widest: int, narrowest: int) -> IntArray:
+    """(turn, place) at which batches begin, and the last one ends."""
+    xp, turns = machine.xp, crew.turns
+    width = seats // widest * widest if widest == narrowest else seats - widest + 1
+    number = (turns[:, 0] - turns[0, 0]) // width
+    fresh = xp.ones(len(turns), bool)
+    fresh[1:] = number[1:] != number[:-1]
+    begins = xp.flatnonzero(fresh)
+    found = np.empty((len(begins) + 1, 2), np.int64)
+    found[:-1, 0], found[:-1, 1] = crew.first + machine.get(begins), machine.get(turns[begins, 0])
+    found[-1] = crew.first + len(turns), int(turns[-1, 0] + turns[-1, 1])
+    return found
+
+
+def _most_entries(machine: Machine, crew: Crew, bounds: IntArray, per: int, indptr: Any, extra: int) -> int:
+    """How many entries the records of a span have, at the most."""
+    xp, place = machine.xp, struct("Place")
+    assert place.fields is not None
+    low, high = int(bounds[0, 1]), int(bounds[-1, 1])
+    whole = crew.places.view(np.int64).reshape(-1, place.itemsize // 8)[low:high]
+    rows = whole[:, place.fields["row"][1] // 8]
+    ends = xp.zeros(high - low + 1, np.int64)
+    ends[1:] = xp.cumsum(xp.where(rows >= 0, indptr[rows + 1] - indptr[xp.maximum(rows, 0)] + extra, 0))
+    at = machine.put(np.append(bounds[:-1:per, 1], high) - low)
+    return max(1, int(xp.diff(ends[at]).max()))

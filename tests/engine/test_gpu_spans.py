@@ -1,0 +1,138 @@
+"""States that do not fit the chip, over CSR rows: spans of turns end where the reference does."""
+
+import shutil
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+import scipy.sparse
+from contract import BASE, difference, job_of, with_sigma
+
+from sottovoce.engine import ENGINES, reference
+from sottovoce.engine.gpu import rounds, spans
+from sottovoce.engine.gpu.machine import Cuda, Host, device
+from sottovoce.engine.gpu.runs import run_on
+from sottovoce.problem.shards import Shards
+
+HOSTS = ["host", "host with 3 threads"]
+
+
+@pytest.fixture(scope="module", params=[*HOSTS, pytest.param("device", marks=pytest.mark.gpu)])
+def machine(request):
+    """One with hardly any room on the chip for states, in which spans and their parts are short."""
+    if request.param == "device":
+        found = device()
+        return pytest.skip(found) if isinstance(found, str) else Cuda(special=False)
+    if shutil.which("g++") is None:
+        return pytest.skip("no C++ compiler")
+    return Host(3 if request.param == HOSTS[1] else 1)
+
+
+@pytest.fixture
+def went(machine, monkeypatch):
+    """Whether spans were gone through, call by call."""
+    found = []
+
+    def counted(*given):
+        found.append(run_spans(*given))
+        return found[-1]
+
+    run_spans = spans.run_spans
+    monkeypatch.setattr(rounds, "run_spans", counted)
+    monkeypatch.setattr(rounds, "_beside", lambda *_: 1 << 30)  # no room for states
+    monkeypatch.setattr(spans, "PLACES", 24)
+    monkeypatch.setattr(spans, "WORKERS", min(spans.WORKERS, 16 * machine.lanes))
+    monkeypatch.setattr(spans, "LISTED", 40_000)
+    return found
+
+
+def engine_on(machine):
+    return replace(ENGINES["gpu"], together=partial(run_on, machine), lacking=None)
+
+
+def text(m=81, uneven=False):
+    """Six nodes with rows of few words, some of them in many rows."""
+    rng = np.random.default_rng(0)
+    sizes = [40, 50, 30, 45, 20, 55] if uneven else [40] * 6
+    X = rng.random((240, m)) * (rng.random((240, m)) < np.linspace(0.6, 0.02, m))
+    X /= np.maximum(1.0001 * np.linalg.norm(X, axis=1, keepdims=True), 1e-9)
+    y = np.where(rng.random(240) < 0.5, 1.0, -1.0)
+    return Shards.of(scipy.sparse.csr_array(X), y, np.concatenate([[0], np.cumsum(sizes)]))
+
+
+CASES = [
+    {},
+    {"h": "l1(0.05)"},
+    {"h": "box(-0.5, 0.5)"},
+    {"loss": "logistic"},
+    {"activation": "edges(2)"},
+    {"activation": "edges(2)", "h": "l1(0.05)"},
+    {"activation": "matching(2)", "h": "elastic_net(0.05, 0.1)"},
+    {"activation": "everyone"},
+    {"activation": "everyone", "h": "l1(0.05)"},
+    {"activation": "nodes(3)"},
+    {"primal": "as_written"},
+    {"noise": "none"},
+    {"intercept": 0.75},
+    {"sampling": "cyclic(1)", "graph": "ring", "averaging": "gossip(2)"},
+    {"loss": "squared", "uneven": True, "weights": "records"},
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_spans_end_where_the_reference_does(case, machine, went):
+    job = job_of(BASE | case, lambda **_: text(uneven=case.get("uneven", False)), rounds=90)
+    (found,) = engine_on(machine).run([job], [job.start()], 1, 90)
+    assert went == [True]
+    assert difference(found, reference.run(job, job.start(), 1, 90)) < 1e-5
+
+
+@pytest.mark.parametrize("who", ["edges(2)", "everyone"])
+def test_runs_together_end_as_each_alone(who, machine, went):
+    """Several seeds, several noises that share a seed's normals, and two step sizes: that makes four crews."""
+    shards = text(m=141)
+    case = BASE | {"activation": who, "h": "l1(0.05)"}
+    ours = [
+        job_of(case, lambda **_: shards, rounds=40, seed=seed, algorithm__gamma=gamma)
+        for seed in (1, 2)
+        for gamma in ("constant(5)", "constant(4)")
+    ]
+    jobs = [with_sigma(job, factor) for job in ours for factor in (1.0, 0.5, 0.0)]
+    engine = engine_on(machine)
+    states = engine.run(jobs, [job.start() for job in jobs], 1, 40)
+    assert went == [True]
+    for job, state in zip(jobs, states, strict=True):
+        (alone,) = engine.run([job], [job.start()], 1, 40)
+        assert all(np.array_equal(a, b) for a, b in zip(state, alone, strict=True))
+    assert not np.array_equal(states[0].z, states[1].z) and not np.array_equal(states[0].z, states[6].z)
+
+
+def test_cutting_into_pieces_changes_rounding_alone(machine, went):
+    """A span ends where the piece does, and what earlier records of a span add is summed in another order."""
+    engine, job = engine_on(machine), job_of(BASE, lambda **_: text(), rounds=60)
+    (whole,) = engine.run([job], [job.start()], 1, 60)
+    state = job.start()
+    for first, last in ((1, 4), (5, 5), (6, 49), (50, 60)):
+        (state,) = engine.run([job], [state], first, last)
+    assert all(went) and len(went) == 5
+    assert difference(state, whole) < 1e-6
+
+
+UNKNOWN = [{"method": "descent"}, {"sampling": "fixed(3)"}, {"primal": "as_written", "h": "l1(0.05)"}]
+
+
+@pytest.mark.parametrize("case", UNKNOWN, ids=str)
+def test_what_spans_do_not_know_is_streamed(case, machine, went):
+    job = job_of(BASE | case, lambda **_: text(), rounds=30)
+    (found,) = engine_on(machine).run([job], [job.start()], 1, 30)
+    assert not went
+    assert difference(found, reference.run(job, job.start(), 1, 30)) < 1e-5
+
+
+def test_states_of_too_many_nodes_are_streamed(machine, went, monkeypatch):
+    monkeypatch.setattr(spans, "shaped", lambda *_: None)
+    job = job_of(BASE, lambda **_: text(), rounds=30)
+    (found,) = engine_on(machine).run([job], [job.start()], 1, 30)
+    assert went == [False]
+    assert difference(found, reference.run(job, job.start(), 1, 30)) < 1e-5
