@@ -368,8 +368,18 @@ def _steps(jobs: Sequence[Job]) -> Steps:
     return Steps._make([*(_read_only(row, np.float64) for row in rows), _read_only(np.array(which), np.int64)])
 
 
+_sequenced: WeakKeyDictionary[Known, tuple[Array, ...]] = WeakKeyDictionary()
+
+
 def _sequences(method: Known) -> tuple[Array, ...]:
-    """push, a, γ, s, A, P and Q; what a method has no use for is stood in for by something of the right length."""
+    """push, a, γ, s, A, P and Q, made once: runs of many seeds share their method."""
+    if method not in _sequenced:
+        _sequenced[method] = _summed(method)
+    return _sequenced[method]
+
+
+def _summed(method: Known) -> tuple[Array, ...]:
+    """What a method has no use for is stood in for by something of the right length."""
     if isinstance(method, Descent):
         return -method.eta, method.a, method.a, method.a, method.A, method.A, method.A
     steps, den = method.steps, method.modulus

@@ -66,7 +66,8 @@ def sweep(
     engine = ENGINES.get(execution.engine)
     seeds, maps = engine is not None and engine.seeds, engine is not None and engine.maps
     for place, spec in enumerate(specs):
-        alone = str(place) if spec.privacy.moments.total and not maps else ""  # maps its records, and shares none
+        maps_itself = spec.privacy.once is not None and not (maps and spec.privacy.moments.total)
+        alone = str(place) if maps_itself else ""  # its records are its own, and shared with none
         groups.setdefault(alike(spec, seeds) + alone, []).append(place)
     optima = f_star if f_star is not None else [float("nan")] * len(specs)
     shards.norms  # noqa: B018 - once, before the groups all need them

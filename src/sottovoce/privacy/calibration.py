@@ -29,9 +29,9 @@ from sottovoce.privacy.profiles import FixedPair, Pair, gaussian_multiplier
 from sottovoce.privacy.release import NodeTurns, Release
 from sottovoce.privacy.theorem1 import Theorem1, check_claim
 
-_LEAST_GUESS = 0.5
 _ROUGH = 2**14
 _TOLERANCE = 5e-4
+_CLOSE = 1e-6  # how well a root on the coarse grid is known
 
 
 def sigma(unit: Priced, epsilon: float, delta: float) -> float:
@@ -113,31 +113,47 @@ def _least(units: tuple[Part, ...], epsilon: float, delta: float, fixed: tuple[P
         trial = [replace(unit, pair=replace(unit.pair, multiplier=z * unit.pair.multiplier)) for unit in units]
         return _over([*trial, *fixed], epsilon, delta, finest)
 
-    low = high = math.log(max(_LEAST_GUESS, _guess(units, epsilon, delta)))
+    unit, many = units[0], math.fsum(part.count * part.activity for part in units)
+    apart = 1.0 / (gaussian_multiplier(epsilon, delta) * math.sqrt(many))
+    root = _secant(lambda x: over(x, _ROUGH), math.log(unit.pair.guess(apart) / unit.pair.multiplier))
+    found = math.inf if root is None else _finish(over, *root)
+    if found < math.inf:
+        return math.exp(found)
+    low = high = math.log(0.5)
     while over(high, _ROUGH) > 0:
         low, high = high, high + 1.0
     while over(low, _ROUGH) <= 0:
         low, high = low - 1.0, low
         if low < -12.0:
             return math.exp(high)  # even no noise to speak of is enough: a record is hardly ever used
-    return math.exp(_finish(over, low, high))
-
-
-def _guess(units: tuple[Part, ...], epsilon: float, delta: float) -> float:
-    """Where to begin: with what would do if the rounds were normal laws, twice a round's share of records apart."""
-    apart = math.fsum(unit.count * (getattr(unit.pair, "rate", 1.0) / unit.pair.multiplier) ** 2 for unit in units)
-    return 2.0 * math.sqrt(apart) * gaussian_multiplier(epsilon, delta)
+    x = float(scipy.optimize.brentq(lambda v: over(v, _ROUGH), low, high, xtol=_CLOSE))
+    slope = (over(x + 0.005, _ROUGH) - over(x - 0.005, _ROUGH)) / 0.01
+    return math.exp(_finish(over, x, slope, high))
 
 
 def _nothing_left(epsilon: float) -> float:
     raise PrivacyError(f"what is let out before the first round leaves nothing of ε = {epsilon:g} for the rounds")
 
 
-def _finish(over: Callable[[float, int], float], low: float, high: float) -> float:
-    """The private end of a bracket in log z: the root on the coarse grid, then a few steps along its slope."""
-    x = float(scipy.optimize.brentq(lambda v: over(v, _ROUGH), low, high, xtol=1e-6))
-    slope = min((over(x + 0.005, _ROUGH) - over(x, _ROUGH)) / 0.005, -0.1)
-    private = high
+def _secant(over: Callable[[float], float], x: float) -> tuple[float, float] | None:
+    """The root in log z from a guess, and the slope there; None where it is not found in a few steps along chords."""
+    value, slope = over(x), -1.0
+    for _ in range(8):
+        if not (-5.0 < value < 5.0 and -8.0 < slope < -0.2 and -10.0 < x < 10.0):
+            return None
+        step = max(min(-value / slope, 1.0), -1.0)
+        if abs(step) < _CLOSE:
+            return x + step, slope
+        before, x = value, x + step
+        value = over(x)
+        if abs(step) > 1e-4:  # a shorter chord is that of the grid
+            slope = (value - before) / step
+    return None
+
+
+def _finish(over: Callable[[float, int], float], x: float, slope: float, private: float = math.inf) -> float:
+    """From the root on the coarse grid, in log z, to the private side of that on the fine one, or to `private`."""
+    slope = min(slope, -0.1)
     for _ in range(12):
         value = over(x, FINEST)
         step = value / slope
