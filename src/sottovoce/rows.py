@@ -1,12 +1,16 @@
 """Records, dense or sparse: which of the two, and their norms, without ever holding a second copy of the data."""
 
+import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 
 import numpy as np
 import scipy  # not its parts: they load when first used
 
 from sottovoce._types import Array, Matrix
 
+MANY = 1 << 24  # numbers that are worth a thread
 TINY = 1e-140  # below it, squares may have underflowed
 BLOCK = 1 << 17  # numbers of a dense block that is worked on in float64 at a time: 1 MB, which a core's cache holds
 
@@ -28,11 +32,22 @@ def row_norms(X: Matrix) -> Array:
         if is_sparse(X):
             return _mended(X, np.sqrt(_sparse_squares(X)))
         squares = np.empty(X.shape[0])
-        step = max(1, BLOCK // max(1, X.shape[1]))
-        for start in range(0, X.shape[0], step):
-            block = np.asarray(X[start : start + step], dtype=np.float64)
-            squares[start : start + step] = np.einsum("ij,ij->i", block, block)
+        parts = max(1, min(os.cpu_count() or 1, X.size // MANY))
+        cuts = [X.shape[0] * k // parts for k in range(parts + 1)]
+        works = [(X[a:b], squares[a:b]) for a, b in pairwise(cuts)]
+        if parts == 1:
+            _dense_squares(*works[0])
+        else:  # NumPy lets threads sum together
+            with ThreadPoolExecutor(parts) as pool:
+                list(pool.map(lambda work: _dense_squares(*work), works))
         return _mended(X, np.sqrt(squares))
+
+
+def _dense_squares(X: Matrix, squares: Array) -> None:
+    step = max(1, BLOCK // max(1, X.shape[1]))
+    for start in range(0, X.shape[0], step):
+        block = np.asarray(X[start : start + step], dtype=np.float64)
+        squares[start : start + step] = np.einsum("ij,ij->i", block, block)
 
 
 def csr_stretches(X: Matrix, size: int) -> Iterator[tuple[int, int]]:

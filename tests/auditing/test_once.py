@@ -1,4 +1,4 @@
-"""Releases that are made once: the look at the shape of the data, evaluations, the best run of a search."""
+"""Releases that are made once: looks at the data's shape and at targets, evaluations, the best run of a search."""
 
 import warnings
 from dataclasses import replace
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sottovoce import AlgorithmSpec, PrivateClassifier, PrivateSearchCV, Shards, Spec
-from sottovoce.auditing import attacked, audit_look, audit_statistics, audit_tally
+from sottovoce.auditing import attacked, audit_look, audit_statistics, audit_tally, audit_targets
 from sottovoce.auditing.bounds import noisier
 from sottovoce.auditing.once import _Heard
 from sottovoce.engine import ENGINES
@@ -22,6 +22,7 @@ from sottovoce.privacy.release import SecretPairs, Setting
 from sottovoce.privacy.sampling import Full
 from sottovoce.run.build import make_problem, prepare
 from sottovoce.run.shape import Look, look_release
+from sottovoce.run.targets import count
 from sottovoce.streams import Streams
 
 DELTA = 1e-5
@@ -56,6 +57,30 @@ def test_a_look_with_half_of_its_noise_is_found():
 def test_what_has_no_look_is_refused():
     with pytest.raises(SpecError, match="no look at the shape"):
         audit_look(LOOK.but(privacy__moments="none"), np.array([12]), 3)
+
+
+# -- the counts of targets --
+
+COUNTS = Spec(AlgorithmSpec(2), seed=1).but(
+    privacy__noise="private(8)", privacy__quantiles="quantiles(0.4)", problem__loss="absolute"
+)
+
+
+def test_secure_counts_of_targets_are_attacked_as_they_are():
+    found = audit_targets(COUNTS.but(seed=None), np.array([12]), runs=1000)
+    assert found.scale > 0.9 and found.at_least > 0.3 * found.stated
+
+
+def test_counts_of_targets_are_nearly_caught_and_half_of_their_noise_is():
+    found = audit_targets(COUNTS, np.array([12, 30]), runs=1500, seed=2)
+    assert not found.broken and 0.5 * found.stated < found.at_least < found.stated, found.verdict()
+    twice = noisier(found.event, 2.0)
+    assert audit_targets(COUNTS, np.array([12, 30]), runs=1500, seed=2, stated=twice).broken
+
+
+def test_what_counts_no_targets_is_refused():
+    with pytest.raises(SpecError, match="counts no targets"):
+        audit_targets(COUNTS.but(privacy__quantiles="none"), np.array([12]))
 
 
 # -- sufficient statistics --
@@ -197,6 +222,27 @@ def test_a_look_whose_noise_pairs_share_keeps_what_is_stated_by_all_nodes_releas
     assert attacked(noisier(event, 2.0), DELTA, played, runs=400, seed=3).broken
     own = np.linalg.norm((means[1] - means[0])[0]) / np.sqrt(release.law.covariance(())[0, 0])
     assert own < 0.5 * together(means[1] - means[0]) ** 0.5  # what he alone lets out tells much less
+
+
+def test_counts_whose_noise_pairs_share_keep_what_is_stated_by_all_nodes_releases_together():
+    spec, sizes, worlds = COUNTS.but(**PAIRS), np.full(3, 12), []
+    with pytest.raises(SpecError, match="noise nodes share"):
+        audit_targets(spec, sizes)
+    for first in (-1.0, 1.0):
+        y = np.append(first, np.full(35, -1.0))
+        worlds.append(Shards.of(np.zeros((36, 1)), y, 12 * np.arange(4)))
+    seen = count(spec, worlds[0], spec.network.graph(3))
+    problems = [make_problem(spec.problem, world) for world in worlds]
+    means = [seen.released(problem, Streams(0), None) for problem in problems]
+    together = by_all_nodes(seen.release, (means[1] - means[0])[0])
+
+    def played(which, key):
+        return np.array([together(seen.released(problems[k], Streams(key + i), None)) for i, k in enumerate(which)])
+
+    event = seen.release.event(0, 12, 1)
+    found = attacked(event, DELTA, played, runs=300, seed=3)
+    assert not found.broken and 0.4 * found.stated < found.at_least < found.stated, found.verdict()
+    assert attacked(noisier(event, 2.0), DELTA, played, runs=300, seed=3).broken
 
 
 def test_statistics_whose_noise_pairs_share_keep_what_is_stated():

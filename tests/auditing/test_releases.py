@@ -55,6 +55,10 @@ RELEASES = {
     "a descent": lambda: regressor("descent", rounds=3).fit(X, X[:, 0]),
     "statistics": lambda: regressor("statistics").fit(X, X[:, 0]),
     "statistics, with pairs": lambda: regressor("statistics", trust=1).fit(X, X[:, 0], nodes=NODES),
+    "statistics in the range of targets": lambda: regressor("statistics", target_scale=0.1).fit(X, X[:, 0]),
+    "a descent in the range of targets, with pairs": lambda: regressor(
+        "descent", rounds=3, target_scale=0.1, trust=1
+    ).fit(X, X[:, 0], nodes=NODES),
     "the mean": lambda: regressor("mean").fit(X, X[:, 0]),
     "an evaluation": evaluated,
     "a search": searched,
@@ -83,7 +87,7 @@ def test_a_release_is_in_the_statement_and_twice_its_noise_is_not(kind, tmp_path
     statement = result.statement
     assert statement.secure and not statement.simulation
     event = statement.groups[0].event
-    assert (getattr(event, "before", None) is not None) == ("shape" in kind)
+    assert (getattr(event, "before", None) is not None) == ("shape" in kind or "range" in kind)
     assert bool(statement.held_out) == (kind in ("an evaluation", "a search"))
     assert isinstance(event, SearchEvent) == (kind == "a search")
     assert (event.sampling == "products") == (kind[:5] in ("stati", "the m"))

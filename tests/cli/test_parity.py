@@ -55,6 +55,14 @@ CASES = {
         NUMBER, PrivateRegressor, {"target_bounds": (-50, 150), "loss": "huber(0.2)"},
         ["--target-bounds", "-50,150", "--loss", "huber:0.2"],
     ),
+    "a regression in the range of its targets": (
+        NUMBER, PrivateRegressor, {"target_bounds": (-5000, 5000), "target_scale": "private"},
+        ["--target-bounds", "-5000,5000", "--target-scale", "private"],
+    ),
+    "the same for a share, with pairs": (
+        NUMBER, PrivateRegressor, {"target_bounds": (-500, 500), "target_scale": 0.1, "trust": 1, "loss": "huber(0.5)"},
+        ["--target-bounds", "-500,500", "--target-scale", 0.1, "--trust", 1, "--loss", "huber:0.5"],
+    ),
     "majority": (
         TWO, PrivateClassifier, {"classes": ["no", "yes"], "trust": "majority"},
         ["--trust", "majority", "--classes", "no,yes"],

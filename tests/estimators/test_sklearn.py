@@ -49,6 +49,8 @@ CHECKED = [
     (PrivateRegressor(epsilon=1e3, random_state=0, method="mean"), A_CONSTANT),
     (few(PrivateRegressor, loss="absolute", trust="majority", n_nodes=3), {}),
     (few(PrivateRegressor, method="descent", fit_intercept=False, penalty="l1"), {}),
+    (few(PrivateRegressor, method="descent", target_bounds=(-1e3, 1e3), target_scale="private"), {}),
+    (PrivateRegressor(epsilon=1e3, random_state=0, method="statistics", target_scale=0.1), {}),
     (PrivateSearchCV(PrivateClassifier(rounds=50), {"penalty": ["l1", "l2"]}, epsilon=1e3, runs=2, random_state=0), {}),
     (
         PrivateSearchCV(

@@ -53,6 +53,11 @@ def test_another_process_derives_the_same_plan(tmp_path):
     [
         ({"algorithm__method": "muffliato(3, 1.1)"}, "one message a round"),
         ({"privacy__law": "pairs(2.0)", "privacy__adversary": "secret_pairs"}, "how many of them may collude"),
+        ({"privacy__moments": "moments(0.1)", "privacy__noise": "private(1)"}, "no moments of their records"),
+        (
+            {"privacy__quantiles": "quantiles(0.1)", "problem__loss": "absolute", "privacy__noise": "private(1)"},
+            "quantiles of their targets",
+        ),
     ],
 )
 def test_what_real_nodes_cannot_do_is_refused(changes, words):

@@ -2,13 +2,13 @@
 
 `bounds` turns counts into lower bounds, `worst` has the records that an attacker chooses, `stage` makes many real runs,
 `scores` guesses, `attack` puts them together, `canaries` does it in a single run, `once` attacks releases beside the
-rounds: the look at the shape of the data, sufficient statistics, evaluations, searches.
+rounds: the look at the shape of the data, counts of targets, sufficient statistics, evaluations, searches.
 """
 
 from sottovoce.auditing.attack import Audit, audit, concluded
 from sottovoce.auditing.bounds import Family, Rates, one_run_epsilon, one_run_scale, plain_epsilon, rates
 from sottovoce.auditing.canaries import Canaries, OneRun
-from sottovoce.auditing.once import attacked, audit_look, audit_statistics, audit_tally
+from sottovoce.auditing.once import attacked, audit_look, audit_statistics, audit_tally, audit_targets
 
 __all__ = [
     "Audit",
@@ -21,6 +21,7 @@ __all__ = [
     "audit_look",
     "audit_statistics",
     "audit_tally",
+    "audit_targets",
     "concluded",
     "one_run_epsilon",
     "one_run_scale",

@@ -1,10 +1,10 @@
-"""Releases that are made once: the shape of the data, sufficient statistics, held-out records' tallies, searches.
+"""Releases that are made once: shape of the data, counts of targets, statistics, held-out records' tallies, searches.
 
 `attacked` takes any test that gives one number a run, the larger the more like the second of two records: of a search,
-say, a coefficient of its best model. `audit_look`, `audit_statistics` and `audit_tally` have such tests for releases of
-the package, as strong as there are: both records are known, and so is what each would let out without noise, so that
-along the line between the two nothing is lost. Many runs are made as one, each at a node of its own with its own noise,
-by the code that makes real ones.
+say, a coefficient of its best model. `audit_look`, `audit_targets`, `audit_statistics` and `audit_tally` have such
+tests for releases of the package, as strong as there are: both records are known, and so is what each would let out
+without noise, so that along the line between the two nothing is lost. Many runs are made as one, each at a node of its
+own with its own noise, by the code that makes real ones.
 """
 
 import math
@@ -26,6 +26,7 @@ from sottovoce.evaluation import Held, Model, Tally, evaluate, seeded
 from sottovoce.evaluation.tally import Keys, Part
 from sottovoce.privacy.events import Priced
 from sottovoce.privacy.moments import NO_MOMENTS, Moments
+from sottovoce.privacy.quantiles import NO_QUANTILES
 from sottovoce.privacy.release import Gaussian
 from sottovoce.privacy.statistics import Products
 from sottovoce.problem.moments import packed_moments
@@ -33,6 +34,8 @@ from sottovoce.problem.shards import Shards
 from sottovoce.run.build import make_problem, prepare
 from sottovoce.run.shape import Look, look_release, statistic
 from sottovoce.run.spec import Spec
+from sottovoce.run.targets import Count
+from sottovoce.run.targets import means as quantile_means
 from sottovoce.secure.generator import fresh
 from sottovoce.streams import Streams
 
@@ -166,6 +169,55 @@ def _worst_rows(moments: Moments, features: int) -> Array:
         others[:-1, 1] = np.sin(turns)
     apart = np.linalg.norm(statistic(moments, others, 1.0) - statistic(moments, first, 1.0), axis=1)
     return np.concatenate([np.zeros((1, features)), first, others[[int(np.argmax(apart))]]])
+
+
+# -- the counts of targets --
+
+
+def audit_targets(spec: Spec, sizes: IntArray, *, stated: Priced | None = None, **how: Any) -> Audit:
+    """Attack the noisy counts of a regression's targets, let out before the first round; `how` as in `attacked`.
+
+    Parameters
+    ----------
+    spec : a run with quantiles; without a seed its releases are secure ones, as in a real run
+    sizes : records of every node
+    stated : what is stated, where that is not what the run itself would state
+
+    Examples
+    --------
+    >>> from sottovoce import AlgorithmSpec
+    >>> spec = Spec(AlgorithmSpec(2), seed=1).but(
+    ...     privacy__noise="private(2)", privacy__quantiles="quantiles(0.4)", problem__loss="absolute"
+    ... )
+    >>> found = audit_targets(spec, np.array([30]), runs=1500, seed=1)
+    >>> found.broken, found.stated / 2 < found.at_least < found.stated
+    ('', True)
+    """
+    quantiles, sizes = spec.privacy.quantiles, np.asarray(sizes)
+    if quantiles == NO_QUANTILES:
+        raise SpecError("this run counts no targets, and there is nothing to audit before it")
+    release = look_release(spec, sizes, 1, spec.network.graph(len(sizes)))
+    if not isinstance(release.law, Gaussian):
+        raise SpecError("counts whose noise nodes share are not attacked by themselves; audit noise of nodes' own")
+    node = int(np.argmin(sizes))  # all are as well hidden; here runs are the least work
+    q, numbers = int(sizes[node]), (spec.problem.row_norm, spec.problem.intercept)
+    y = np.array([-1.0, 1.0])  # in other cells of all sizes
+    one, other = (quantile_means(quantiles, _alike(np.zeros((2, 1)), y, np.full(1, kind), 1)) / q for kind in (0, 1))
+    line = (other - one)[0] / release.sigma[node] ** 2
+
+    def played(worlds: IntArray, key: int) -> Array:
+        R = len(worlds)
+        kinds = np.zeros((R, q), dtype=np.int64)  # the others are all like the first record
+        kinds[:, 0] = worlds
+        each = type(release)(release.sampling, release.clip, (release.sigma[node],) * R, release.adversary)
+        problem = make_problem(spec.problem, _alike(np.zeros((2, 1)), y, kinds.ravel(), R))
+        keys = fresh() if spec.seed is None else None
+        seen = Count(quantiles, each, np.full(R, q), *numbers).released(problem, Streams(key), keys)
+        return np.asarray(seen @ line)
+
+    told: dict[str, Any] = {"node": node, "notes": ("noisy counts of targets, by themselves",)}
+    event = stated or release.event(node, q, 1)
+    return attacked(event, spec.privacy.delta, played, together=min(FEW, _copies(q)), **(told | how))
 
 
 # -- sufficient statistics --

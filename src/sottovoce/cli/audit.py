@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from sottovoce import plugins, within
 from sottovoce._types import IntArray
-from sottovoce.auditing import Audit, audit_look, audit_statistics
+from sottovoce.auditing import Audit, audit_look, audit_statistics, audit_targets
 from sottovoce.auditing import audit as attack_run
 from sottovoce.auditing.attack import ATTACKS, NO_PROOF, RUNS
 from sottovoce.auditing.bounds import CONFIDENCE
@@ -93,7 +93,7 @@ def audit(
         aim = Target("the plan", chosen.spec, np.full(nodes, records), features)
     else:
         aim = _aim(target)
-    simulate = simulate or aim.simulated or engine == "compiled"
+    simulate = simulate or aim.simulated or not ENGINES[engine].secure
     if seed is not None and not simulate:
         raise SpecError("a seed is for --simulate: a secure release cannot be repeated")
     drawn_from = aim.spec.seed if aim.spec.seed is not None else 0
@@ -125,10 +125,12 @@ def audit(
 
 
 def _before(aim: Target, spec: Spec, **how: Any) -> Audit | None:
-    """What is let out of the shape of the data before the first round, attacked by itself."""
+    """What is let out of rows, or of targets, before the first round, attacked by itself."""
     alone = not spec.privacy.adversary.among(len(aim.sizes)).name.startswith("secret_pairs")
-    if spec.privacy.moments == NO_MOMENTS or not alone:
+    if spec.privacy.once is None or not alone:
         return None
+    if spec.privacy.moments == NO_MOMENTS:
+        return audit_targets(spec, aim.sizes, **how)
     return audit_look(spec, aim.sizes, aim.features, **how)
 
 

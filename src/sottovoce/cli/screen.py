@@ -142,6 +142,8 @@ def show(result: Result, title: str, quiet: bool = False) -> None:
         "gossip": f"ι = {public['iota']:.4g}, β = {public['beta']:.4g}, each node spoke {_range(spoken)} times",
         "engine, time": result.environment["engine"] + ("" if took is None else f", {took:.1f} s"),
     }
+    if "targets" in public and result.target_range is not None:
+        rows["targets clipped to"] = "{:.6g} to {:.6g}, from their noisy counts".format(*result.target_range)
     if last is not None:
         rows |= {
             "passes over the data": f"{last['epoch']:.2f}",

@@ -18,9 +18,18 @@ from sottovoce.data.schema import FILE as SCHEMA_FILE
 from sottovoce.engine import ENGINES
 from sottovoce.errors import PrivacyLeakWarning, SpecError
 from sottovoce.planner import Facts, choose
-from sottovoce.planner.terms import INTERCEPT, SMALL_INTERCEPT, Weighing, budget, refuse_small_nodes, steepest
+from sottovoce.planner.terms import (
+    INTERCEPT,
+    SMALL_INTERCEPT,
+    Weighing,
+    budget,
+    refuse_small_nodes,
+    steepest,
+    target_scale,
+)
 from sottovoce.planner.trust import read_trust
 from sottovoce.privacy.calibration import NOISES, Noise, Private
+from sottovoce.privacy.quantiles import NO_QUANTILES, Quantiles
 from sottovoce.problem.losses import LOSSES, Loss
 from sottovoce.problem.objective import ByRecords
 from sottovoce.problem.optimum import optimum
@@ -44,6 +53,7 @@ FIXED = {
     "primal": "algorithm__primal",
     "sampling": "privacy__sampling",
     "clip": "privacy__clip",
+    "quantiles": "privacy__quantiles",
 }
 """Settings of the planner, and the fields of a spec that they are."""
 
@@ -72,11 +82,23 @@ class ProblemFlags:
         str | None, option("--prior", "How likely classes are, as in no=0.9,yes=0.1: public, not counted.", MODEL)
     ] = None
     no_shape: Annotated[bool, option("--no-shape", "Spend no share of ε on the shape of the data.", MODEL)] = False
+    target_scale: Annotated[
+        str, option("--target-scale", "private: look for a narrower range of targets; or for which share of ε.", MODEL)
+    ] = "public"
 
     @property
     def given_loss(self) -> Loss | None:
         """The loss, if one was named."""
         return None if self.loss is None else LOSSES.read(self.loss)
+
+    def range_share(self, targets: tuple[float, float] | None, planned: bool) -> Quantiles | None:
+        """What is spent on the range of targets, or None where the planner chooses that."""
+        share = target_scale(self.target_scale if not _is_number(self.target_scale) else float(self.target_scale))
+        if share != NO_QUANTILES and targets is None:
+            raise SpecError("--target-scale looks for a range within that of a regression; give --target-bounds, too")
+        if share is None and not planned:
+            raise SpecError("--target-scale private is for plans, which have an ε and no preset; give a share, as 0.05")
+        return share
 
     @property
     def weighed(self) -> Callable[[tuple[Any, ...]], Weighing] | None:
@@ -280,6 +302,13 @@ def train(
         mention_budget(run.budget)
 
 
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
+
+
 def _mention_earlier_work(out: Path | None, seed: int | None) -> None:
     """What lies in the output folder already."""
     if out is not None and seed is not None and (out / "checkpoint.npz").exists():
@@ -313,6 +342,7 @@ def spec_for(
     With an ε and no preset the planner chooses what is left open, as it does for estimators: the same plan.
     """
     auto, noise = model.preset == "auto", privacy.scale
+    ranged = model.range_share(dealt.targets, auto and isinstance(noise, Private))
     changes: dict[str, Any] = {
         "problem__loss": dealt.loss,
         "problem__outputs": dealt.outputs,
@@ -327,13 +357,14 @@ def spec_for(
         "privacy__delta": privacy.delta,
         "privacy__clip": privacy.clip,
         "privacy__adversary": privacy.watching(dealt.shards.n),
+        "privacy__quantiles": None if ranged == NO_QUANTILES else ranged,
         "seed": seed,
     }
     given = {key: value for key, value in changes.items() if value is not None}
     spec, sizes = PRESETS.make("private" if auto else model.preset)(1).but(**given), dealt.shards.sizes
     if auto and isinstance(noise, Private):
         free = tuple(name for name, fixed in (("loss", model.loss), ("penalty", model.h)) if fixed is None)
-        return _planned(spec, set(given), dealt, steps, privacy, not model.no_shape, free)
+        return _planned(spec, set(given), dealt, steps, privacy, not model.no_shape, ranged is None, free)
     wanted, said = spec.privacy.sampling, []
     spec = spec if privacy.sampling is not None else _fitted(spec, int(sizes.min()))
     spec = _with_rounds(spec, steps.rounds, 10.0 if steps.epochs is None else steps.epochs, sizes)
@@ -349,6 +380,7 @@ def _planned(
     steps: StepFlags,
     privacy: PrivacyFlags,
     shape: bool,
+    quantiles: bool,
     free: tuple[str, ...],
 ) -> tuple[Spec, list[str]]:
     """The planner's choice around what the user has fixed, and its reasons."""
@@ -379,6 +411,7 @@ def _planned(
         outputs=problem.outputs,
         intercept=problem.intercept,
         shape=shape and problem.loss.targets != "real",
+        quantiles=quantiles,
         weight=dealt.weighing.mean,
         rarest=dealt.weighing.rarest,
         sparse=is_sparse(shards.X),

@@ -300,6 +300,7 @@ class PrivateLinearModel(Evaluates, BaseEstimator):
             graph="complete" if self.graph == "auto" else self.graph,
             intercept=self._column if self.fit_intercept else 0.0,
             shape=epsilon is not None and self._shaped(),
+            quantiles=self._narrowed() and epsilon is not None,
             penalty=settings.penalty_name(self.penalty),
             weight=self._mean_weight(),
             rarest=self._rarest(),
@@ -372,6 +373,10 @@ class PrivateLinearModel(Evaluates, BaseEstimator):
 
     def _shaped(self) -> bool:
         """Whether a share of the budget may go to the shape of the data."""
+        return False
+
+    def _narrowed(self) -> bool:
+        """Whether one may go to the range of the targets."""
         return False
 
     def _given(self) -> dict[str, Any]:

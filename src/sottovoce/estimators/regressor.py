@@ -22,11 +22,13 @@ from sottovoce.estimators import settings
 from sottovoce.estimators.base import PrivateLinearModel, known_loss, leak
 from sottovoce.planner.choose import Choice
 from sottovoce.planner.regression import EXPLAINED
+from sottovoce.planner.terms import target_scale
 from sottovoce.problem import losses
 from sottovoce.problem.least_squares import NoisyLeastSquares
 from sottovoce.problem.losses import Loss
 from sottovoce.run.result import Result
 from sottovoce.run.scale import Scale
+from sottovoce.run.targets import Narrowed
 from sottovoce.within import LENGTH
 
 LOSSES = "auto, huber, absolute, quantile, squared"
@@ -38,7 +40,8 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
     """A linear regression trained by gossip, with (ε, δ)-differential privacy for every record.
 
     Targets are clipped to the public range `target_bounds` and mapped to [−1, 1], rows divided by `row_norm`; losses
-    and `alpha` speak of that scaled problem, `coef_` and `intercept_` of the original one.
+    and `alpha` speak of that scaled problem, `coef_` and `intercept_` of the original one. Where the range may be far
+    too wide, `target_scale="private"` looks for a narrower one.
 
     Parameters
     ----------
@@ -58,6 +61,9 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
     batch, rounds, sampling : records a round, how many rounds; "poisson", "fixed" or "full"
     row_norm : a public bound on the length of a row. Without it rows are scaled down to length 1, with a warning
     target_bounds : a public range (low, high) of the targets, clipped to it. Without it (−1, 1), with a warning
+    target_scale : "public", `target_bounds` as they are; "private", a narrower range within them, from noisy counts of
+        the targets that a share of the budget is spent on where that can pay; or that share. Losses, `alpha`, `r2_` and
+        intervals then speak of targets clipped to the narrower range
     on_violation : "clip" scales a row over the bound down to it, in `fit` and `predict`; "raise" refuses it
     fit_intercept : whether there is a constant term
     random_state : None draws secret noise; a whole number makes a simulation, and the statement says so
@@ -76,6 +82,7 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
     n_features_in_, feature_names_in_ : as in scikit-learn
     nodes_ : the nodes' names
     row_norm_, target_bounds_ : the bounds that were used
+    target_range_ : within them, the range that targets were clipped to: all of it, or what noisy counts of them told
     method_ : which method it was fitted by
     r2_ : R² on the training records, estimated from the released statistics and their known noise, at no further cost;
         None after a descent, and where noise hides how far targets differ
@@ -96,6 +103,7 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
 
     method: str
     target_bounds: tuple[float, float] | None
+    target_scale: str | float
 
     def __init__(
         self,
@@ -117,6 +125,7 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
         sampling: str = "auto",
         row_norm: float | None = None,
         target_bounds: tuple[float, float] | None = None,
+        target_scale: str | float = "public",
         on_violation: str = "clip",
         fit_intercept: bool = True,
         random_state: Any = None,
@@ -143,6 +152,7 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
         self.sampling = sampling
         self.row_norm = row_norm
         self.target_bounds = target_bounds
+        self.target_scale = target_scale
         self.on_violation = on_violation
         self.fit_intercept = fit_intercept
         self.random_state = random_state
@@ -197,7 +207,7 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
             rows = rows[:, -1:]
         scatter, freedom = found.scatter(fit, records)
         at = np.sum((rows @ (found.moved(fit) + found.chance(fit, records))) * rows, axis=1)
-        low, high = self.target_bounds_
+        low, high = self.target_range_
         times = float(scipy.special.stdtrit(freedom, (1.0 + coverage) / 2.0))
         width = (high - low) / 2.0 * times * np.sqrt(scatter + found.deviation(fit.x) + np.maximum(at, 0.0))
         return np.stack([decided - width, decided + width], axis=1)
@@ -219,7 +229,7 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
         models = np.stack([fit.x for fit in found.path(hs)])
         if found.m < self.n_features_in_ + bool(self.fit_intercept):
             models = np.concatenate([np.zeros((len(models), self.n_features_in_)), models], axis=1)
-        coef, constant = self._scaled(models)
+        coef, constant = self._scaled(models if self._found is None else self._found.back(models))
         return coef, constant
 
     def _statistics(self) -> NoisyLeastSquares:
@@ -252,6 +262,9 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
 
     def _record_scale(self) -> Scale:
         return self._run_scale or replace(super()._record_scale(), targets=self.target_bounds_)
+
+    def _narrowed(self) -> bool:
+        return target_scale(self.target_scale) is None
 
     def _refuse(self, *public: Any) -> None:
         """Nobody: where noise hides all that nodes could say, the plan is a constant."""
@@ -291,6 +304,12 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
 
     def _learn(self, result: Result) -> None:
         self.method_ = {"dual_averaging": "descent"}.get(name := result.spec.algorithm.method.name, name)
+        self._found = _found(result)
+        self.target_range_ = self.target_bounds_
+        if self._found is not None:
+            low, high = self.target_bounds_
+            middle, half = (low + high) / 2, (high - low) / 2
+            self.target_range_ = middle + half * self._found.low, middle + half * self._found.high
         self.statistics_: NoisyLeastSquares | None = None
         self.r2_: float | None = None
         if result.statistics is None:
@@ -301,6 +320,14 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
         self.statistics_ = NoisyLeastSquares.of(result.statistics, m, result.public["noise"], weight, intercept)
         self._fit_ = self.statistics_.solve(result.spec.problem.h)
         self.r2_ = self.statistics_.r2(self._fit_)
+
+
+def _found(result: Result) -> Narrowed | None:
+    """The range, within [−1, 1], that the run was made in units of; None where that is all of it."""
+    if "targets" not in result.public:
+        return None
+    low, high = result.public["targets"]
+    return Narrowed(low, high, result.spec.problem.row_norm, result.spec.problem.intercept)
 
 
 def _range(bounds: Any) -> tuple[float, float]:

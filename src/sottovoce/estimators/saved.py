@@ -267,7 +267,7 @@ def _of_run(result: Result) -> Any:
     else:
         model.coef_, model.intercept_ = coef, float(constant)
         model.node_coef_, model.node_intercept_ = every, constants
-        model.target_bounds_, model.statistics_, model.r2_ = None, None, None
+        model.target_bounds_, model.target_range_, model.statistics_, model.r2_ = None, None, None, None
         model.method_ = result.spec.algorithm.method.name
     return model
 

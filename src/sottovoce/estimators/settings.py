@@ -14,10 +14,19 @@ import numpy as np
 from sottovoce.algorithm.method import ALL, constant, linear
 from sottovoce.errors import SpecError
 from sottovoce.planner import Choice, Facts, choose
-from sottovoce.planner.terms import INTERCEPT, SMALL_INTERCEPT, budget, is_number, refuse_small_nodes, steepest
+from sottovoce.planner.terms import (
+    INTERCEPT,
+    SMALL_INTERCEPT,
+    budget,
+    is_number,
+    refuse_small_nodes,
+    steepest,
+    target_scale,
+)
 from sottovoce.planner.trust import read_trust
 from sottovoce.privacy import sampling as release
 from sottovoce.privacy.calibration import NoNoise
+from sottovoce.privacy.quantiles import NO_QUANTILES
 from sottovoce.privacy.release import Adversary
 from sottovoce.problem.regularisers import REGULARISERS, Regulariser, elastic_net
 from sottovoce.run.spec import Spec
@@ -62,6 +71,9 @@ def plan(facts: Facts, private: bool, given: dict[str, Any]) -> Choice:
         fixed["h"] = regulariser(facts.penalty, given["alpha"], given["l1_ratio"])
     elif given["l1_ratio"] != "auto":
         fixed["l1_ratio"] = _share(given["l1_ratio"])
+    share = target_scale(given.get("target_scale", "public"))
+    if private and share not in (None, NO_QUANTILES):
+        fixed["quantiles"] = share
     if not private and "method" in given:
         facts = replace(facts, epsilon=ENDLESS)
     choice = choose(facts, **fixed)

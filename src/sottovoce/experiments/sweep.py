@@ -66,7 +66,8 @@ def sweep(
     engine = ENGINES.get(execution.engine)
     seeds, maps = engine is not None and engine.seeds, engine is not None and engine.maps
     for place, spec in enumerate(specs):
-        alone = str(place) if spec.privacy.moments.total and not maps else ""  # maps its records, and shares none
+        maps_itself = spec.privacy.once is not None and not (maps and spec.privacy.moments.total)
+        alone = str(place) if maps_itself else ""  # its records are its own, and shared with none
         groups.setdefault(alike(spec, seeds) + alone, []).append(place)
     for turn, places in enumerate(groups.values()):  # who asks for the same noise side by side begins with another run
         first = turn % max(1, jobs) * len(places) // max(1, jobs)

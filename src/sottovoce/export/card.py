@@ -77,7 +77,8 @@ def _answers(result: Result) -> str:
     if classes is None:
         if scale.targets is None:
             return "A number."
-        return f"A number; it was trained on targets from {scale.targets[0]:g} to {scale.targets[1]:g}."
+        low, high = result.target_range or scale.targets
+        return f"A number; it was trained on targets from {low:g} to {high:g}."
     if len(classes) == 2:
         return (
             f"The positive class is **{_plain(classes[1])}**: the answer where the score is {scale.threshold:g} or "

@@ -128,7 +128,10 @@ class Run:
                 "adversary 'secret_pairs(k)', and no nodes in the law"
             )
         if made.shape is not None:
-            raise SpecError("real nodes let out no moments of their records yet; leave the moments out, or simulate it")
+            raise SpecError(
+                "real nodes let out no moments of their records, nor quantiles of their targets, yet; leave them out, "
+                "or simulate it"
+            )
         if made.job.method.released.numbers is not None:
             raise SpecError(
                 f"real nodes exchange vectors of the model's length, but '{self.spec.algorithm.method}' needs longer "

@@ -26,6 +26,7 @@ from sottovoce.planner import predict
 from sottovoce.privacy.accounting import check_delta
 from sottovoce.privacy.calibration import Private
 from sottovoce.privacy.moments import MOMENTS, NO_MOMENTS, Moments
+from sottovoce.privacy.quantiles import NO_QUANTILES, QUANTILES
 from sottovoce.privacy.release import ADVERSARIES, LAWS, Adversary, GaussianLaw, SecretPairs, refuse_unless_runnable
 from sottovoce.privacy.sampling import SAMPLINGS, Full, Poisson, Sampling
 from sottovoce.problem import objective
@@ -54,6 +55,7 @@ class Facts:
     max_rounds, max_bytes : what may be spent on the network; None for the default of 1000 rounds, and any bytes
     weight : what a record's loss is multiplied by on average, at most 1: so much less is learned beside the same noise
     shape : whether a share of the budget may be spent on the shape of the data, where that pays (`privacy.moments`)
+    quantiles : the same of a regression's targets, whose public range may be too wide (`privacy.quantiles`)
     lost : the share of releases that will never appear, a public guess; what pairs share with them stays uncancelled
     sparse : whether records are stored sparse; they stay so, which they would not with their mean taken off
     free : what of 'loss' (a hinge) and 'penalty' (l2), of two classes, the planner may choose better than it is told
@@ -75,6 +77,7 @@ class Facts:
     max_bytes: float | None = None
     weight: float = 1.0
     shape: bool = False
+    quantiles: bool = False
     lost: float = 0.0
     sparse: bool = False
     free: tuple[str, ...] = ()
@@ -174,7 +177,7 @@ class Choice:
 
 FIXED = (
     "sampling", "batch", "rounds", "activation", "alpha", "l1_ratio", "gamma", "a", "clip", "weights", "h", "mixing",
-    "correct", "on_violation", "primal", "averaging", "counted", "moments", "method",
+    "correct", "on_violation", "primal", "averaging", "counted", "moments", "quantiles", "method",
 )  # fmt: skip
 TABLES: dict[str, Choices[Any]] = {
     "sampling": SAMPLINGS,
@@ -187,6 +190,7 @@ TABLES: dict[str, Choices[Any]] = {
     "averaging": AVERAGINGS,
     "counted": COUNTED,
     "moments": MOMENTS,
+    "quantiles": QUANTILES,
 }
 """Where the settings that may be given as text are read."""
 ROUNDS = (2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 1000, 1500, 2000, 3000, 5000, 10_000)
@@ -363,6 +367,7 @@ def _scale(facts: Facts, given: dict[str, Any]) -> _Scale:
     level = partial(predict.level, sizes=sizes, z1=z1, honest=facts.honest)
     moments = _moments(facts, given, level(ByRecords()(sizes), lipschitz=0.5))
     left = 1.0 if moments == NO_MOMENTS else 1.0 - moments.total
+    left -= given["quantiles"].total if "quantiles" in given else 0.0
     noise = level(weights(sizes), lipschitz=1.0) / facts.weight / math.sqrt(left)
     return _Scale(lipschitz, clip, row, weights, z1, noise, facts.weight, moments, facts.honest)
 
@@ -533,6 +538,7 @@ def _spec(facts: Facts, given: dict[str, Any], scale: _Scale, plan: Plan, iota: 
             clip=scale.clip,
             adversary=facts.adversary,
             moments=scale.moments,
+            quantiles=given.get("quantiles", NO_QUANTILES),
         ),
     )
     changes = {

@@ -20,7 +20,6 @@ from sottovoce.network.mixing import activation_rate, beta
 from sottovoce.network.schedule import draw_schedule
 from sottovoce.planner import predict
 from sottovoce.privacy.calibration import Private, sigma
-from sottovoce.privacy.moments import NO_MOMENTS
 from sottovoce.privacy.planning import calibrate
 from sottovoce.privacy.release import Release, Setting
 from sottovoce.run.build import make_lipschitz, scheme_of
@@ -40,7 +39,7 @@ class Price:
     sigma: float
     """The noise that the smallest node needs, in each coordinate of each release."""
     moments: str
-    """What is let out of the shape of the data before the first round, and for which shares of the budget; or none."""
+    """What is let out before the first round, of rows or of targets, and for which shares of the budget; or none."""
     moments_sigma: float
     """The noise of the smallest node in each number of that; 0 where there is none."""
     noise_in_model: float
@@ -61,7 +60,7 @@ def price(spec: Spec, sizes: IntArray, m: int, epsilon: float) -> Price:
     sampling = spec.privacy.sampling
     busiest = float(np.max(activation.iota(graph)))
     look = None
-    if spec.privacy.moments == NO_MOMENTS:
+    if spec.privacy.once is None:
         needed = {
             q: calibrate(sampling, q, T, epsilon, clip=lipschitz, delta=delta, activity=busiest)
             for q in sorted({int(q) for q in sizes})
@@ -92,7 +91,7 @@ def price(spec: Spec, sizes: IntArray, m: int, epsilon: float) -> Price:
         iota=iota,
         beta=mixing.beta,
         sigma=float(np.max(sigmas)),
-        moments=str(spec.privacy.moments),
+        moments=str(spec.privacy.once or "none"),
         moments_sigma=0.0 if look is None else max(look.sigma),
         noise_in_model=math.sqrt(m * noise_variance(steps, iota, n, h.modulus, rms)),
         # no term of the sum over all rounds that the theorem bounds is negative: a part of them sums to no more

@@ -19,6 +19,10 @@ optimum. In a direction with curvature αλ, α the share of records within the 
 c²τ/(2α) in each direction (at most c²τ²λ); errors are the larger for it, and α the smaller: a clip that is too small
 for the noise lets the model drift. Statistics under a ridge r leave r/(λ + r), and noise v λ/(λ + r)². Where the best
 foreseen is no better than a constant, the plan is the constant, and says so.
+
+*The range of the targets*, where the owners allow it, is looked for first (`privacy.quantiles`): the share of the
+budget is so large that noise in the share of targets in a cell has a deviation of 0.01, within limits, and where the
+largest share would leave more than `DROWNED` nothing is spent. All else is planned as if the range had been known.
 """
 
 import math
@@ -33,6 +37,7 @@ from sottovoce.algorithm.methods import METHODS
 from sottovoce.algorithm.statistics import WIDEST
 from sottovoce.errors import PrivacyError, SpecError
 from sottovoce.network.activation import Everyone
+from sottovoce.planner import predict
 from sottovoce.planner.choose import (
     BANDWIDTH,
     LATENCY,
@@ -49,10 +54,12 @@ from sottovoce.planner.choose import (
 )
 from sottovoce.privacy.calibration import Private
 from sottovoce.privacy.moments import NO_MOMENTS
+from sottovoce.privacy.quantiles import LEVELS, NO_QUANTILES, Quantiles
 from sottovoce.privacy.release import LAWS, GaussianLaw
 from sottovoce.privacy.sampling import Full
 from sottovoce.problem.losses import Loss
 from sottovoce.problem.moments import packed_size
+from sottovoce.problem.objective import ByRecords
 from sottovoce.problem.regularisers import Regulariser, Separable, elastic_net, l1
 from sottovoce.run.spec import AlgorithmSpec, NetworkSpec, PrivacySpec, ProblemSpec, Spec
 
@@ -74,6 +81,9 @@ SPREAD, EXPLAINED, TRACE, OFF, RESIDUAL = 0.1, 0.6, 0.8, 0.2, 0.2
 """The picture of the data: variance of the targets, share that can be explained, Σλ, their mean, errors at the best."""
 FAINT = {0.03: 0.012, 0.01: 0.012, 0.003: 0.012, 0.001: 0.012, 0.0003: 0.012}
 """Faint directions: their eigenvalues over R², and the share of the targets' variance that lies in each."""
+LEAST_SHARE, LARGEST_SHARE, FAITHFUL, DROWNED = 0.02, 0.1, 0.01, 0.04
+"""Of the budget for the range of targets; the noise in the share of targets in a cell that is aimed at, and the most
+with which it is looked for at all."""
 NOTHING = 0.9
 """A plan that is foreseen to lose this share of what the middle of the range loses teaches nothing."""
 DIRECTIONS = 400
@@ -105,6 +115,9 @@ def choose(facts: Facts, given: dict[str, Any]) -> Choice:
     if way not in WAYS:
         raise SpecError(f"there is no way '{way}' to fit a regression; choose one of {', '.join(WAYS)}")
     rest = {"moments": NO_MOMENTS} | {name: value for name, value in given.items() if name != "method"}
+    looked: list[str] = []
+    if facts.quantiles and "quantiles" not in rest:
+        rest["quantiles"], looked = _quantiles(facts)
     if "method" not in given and math.isinf(facts.loss.slope_bound) and "clip" not in given:
         raise PrivacyError(f"the slope of loss '{facts.loss}' has no bound; give a clip for each record's subgradient")
     found: dict[str, Foreseen] = {}
@@ -126,8 +139,31 @@ def choose(facts: Facts, given: dict[str, Any]) -> Choice:
     told = [_told(facts, name, plan) for name, plan in sorted(found.items(), key=lambda item: item[1].loss)]
     made = _run_descent(facts, rest, found[best]) if best == "descent" else _run_once(facts, rest, best)
     spec, first = made
-    said = [*first, *_why(facts, best, found, spec)]
+    said = [*looked, *first, *_why(facts, best, found, spec)]
     return Choice(spec, said, found[best].loss, sorted(told, key=lambda row: row["method"] != best))
+
+
+def _quantiles(facts: Facts) -> tuple[Quantiles, list[str]]:
+    """How much of the budget goes to the range of the targets, by public numbers, and why."""
+    if facts.n > 1 and not facts.graph(facts.n).is_complete:
+        return NO_QUANTILES, [
+            f"Targets keep their public range: on the graph '{facts.graph}' their counts would not reach everybody at "
+            "once."
+        ]
+    sizes, z1 = np.array(facts.sizes), predict.single(facts.epsilon, facts.delta)
+    noise = predict.level(ByRecords()(sizes), sizes, 0.5, z1, facts.honest) * math.sqrt(2.0 * LEVELS)  # share 1
+    share = _short(min(max((noise / FAITHFUL) ** 2, LEAST_SHARE), LARGEST_SHARE))
+    left = noise / math.sqrt(share)
+    if left > DROWNED:
+        return NO_QUANTILES, [
+            f"Targets keep their public range: {100 * share:.2g} % of the budget would leave noise of {left:.2g} in "
+            f"the share of them that is in a cell, and over {DROWNED:g} hides where they are; a share "
+            "that is given is spent in any case."
+        ]
+    return Quantiles(share), [
+        f"First {100 * share:.2g} % of the budget for noisy counts of the targets in public cells, let out once: "
+        "targets are clipped to the narrower range that follows from them, and all that comes after is in its units."
+    ]
 
 
 def _seconds(facts: Facts, plan: Foreseen) -> float:
@@ -350,6 +386,7 @@ def _run_once(facts: Facts, given: dict[str, Any], best: str) -> tuple[Spec, lis
             law=LAWS.make("pairs", ratio) if ratio else GaussianLaw(),
             delta=facts.delta,
             adversary=facts.adversary,
+            quantiles=given.get("quantiles", NO_QUANTILES),
         ),
     )
     return spec, []

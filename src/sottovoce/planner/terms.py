@@ -1,7 +1,8 @@
 """The terms that estimators and the command share before a run is planned, from public numbers alone.
 
-What δ is where nobody says, which nodes are too small to be heard, how large the intercept's column is, and what
-classes count: weights and priors that the user knows, never ones that were counted in the records.
+What δ is where nobody says, which nodes are too small to be heard, how large the intercept's column is, what may be
+spent on the range of targets, and what classes count: weights and priors that the user knows, never ones that were
+counted in the records.
 """
 
 import math
@@ -15,6 +16,8 @@ from sottovoce._types import Array
 from sottovoce.errors import DataError, PrivacyError, SpecError
 from sottovoce.privacy import calibration
 from sottovoce.privacy.accounting import check_delta
+from sottovoce.privacy.moments import MOST
+from sottovoce.privacy.quantiles import NO_QUANTILES, Quantiles
 from sottovoce.problem.regularisers import Euclidean
 from sottovoce.run.spec import Spec
 from sottovoce.within import check_epsilon
@@ -52,6 +55,24 @@ def budget(epsilon: Any, delta: Any, units: int) -> tuple[float | None, float]:
 def is_number(value: Any) -> bool:
     """Whether it is one, and no truth value."""
     return isinstance(value, float | int | np.number) and not isinstance(value, bool) and value == value
+
+
+def target_scale(given: Any) -> Quantiles | None:
+    """What may be spent on the range of a regression's targets: nothing, a share, or (None) what the planner chooses.
+
+    Examples
+    --------
+    >>> print(target_scale("public"), target_scale("private"), target_scale(0.05))
+    none None quantiles(0.05)
+    """
+    if given == "private":
+        return None
+    if given != "public" and not (is_number(given) and 0 < given <= MOST):
+        raise SpecError(
+            f"target_scale must be 'public', 'private' or a share of the budget over 0 and at most {MOST:g}, not "
+            f"{given!r}"
+        )
+    return NO_QUANTILES if given == "public" else Quantiles(float(given))
 
 
 def refuse_small_nodes(

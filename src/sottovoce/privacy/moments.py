@@ -85,12 +85,17 @@ class Moments:
 
     def needed(self, noise: Noise, delta: float) -> float:
         """z₁ of a budget: the noise that a node adds to each coordinate of its mean is z₁/q."""
-        if not isinstance(noise, Private):
-            raise PrivacyError(
-                f"a share of the budget can be spent on moments only where there is one: write noise 'private(ε)', not "
-                f"'{noise}', or leave '{self}' out"
-            )
-        return single(noise.epsilon, delta)
+        return one_release(noise, delta, self)
+
+
+def one_release(noise: Noise, delta: float, asked: object) -> float:
+    """z₁ of a budget, of which a share is to be spent on what is asked for."""
+    if not isinstance(noise, Private):
+        raise PrivacyError(
+            f"a share of the budget can be spent on '{asked}' only where there is one: write noise 'private(ε)', not "
+            f"'{noise}', or leave '{asked}' out"
+        )
+    return single(noise.epsilon, delta)
 
 
 NO_MOMENTS = Moments()

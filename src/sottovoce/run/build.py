@@ -24,6 +24,7 @@ from sottovoce.network.schedule import Schedule, draw_schedule
 from sottovoce.privacy.calibration import Circumstances
 from sottovoce.privacy.moments import NO_MOMENTS
 from sottovoce.privacy.objective import extra_epsilon
+from sottovoce.privacy.quantiles import NO_QUANTILES
 from sottovoce.privacy.release import Attendance, Draws, Law, Objective, Release, Setting, refuse_unless_runnable
 from sottovoce.privacy.sampling import Cyclic, Full, Sampling
 from sottovoce.privacy.statement import PERSON, RECORD, PrivacyStatement, make_statement
@@ -39,6 +40,7 @@ from sottovoce.streams import Streams
 
 if TYPE_CHECKING:
     from sottovoce.run.shape import Shape
+    from sottovoce.run.targets import Narrowed
 
 ROW_SLACK = 1e-5  # rounding of files and of float32; harmless, since every subgradient is clipped to L in any case
 
@@ -73,6 +75,8 @@ class Public(TypedDict, total=False):
     """s, the deviation that noise leaves in each number of the mean of all statistics, where those were released."""
     schedule_seed: int | None
     """Of the schedule, where it is not the run's own seed: who speaks when can be drawn again by anybody."""
+    targets: list[float]
+    """The range of targets that was found from their noisy counts, within [−1, 1], where those were let out."""
     skips: int
     """How many edges of a real node were left out of a round, by agreement of both ends."""
 
@@ -86,8 +90,8 @@ class Prepared:
     public: Public
     claims: tuple[Theorem1, ...]
     seeded: bool
-    shape: "Shape | None" = None
-    """The public map that the run's records went through, where the spec asks for one."""
+    shape: "Shape | Narrowed | None" = None
+    """The public map that the run's records, or their targets, went through, where the spec asks for one."""
     records: Problem | None = None
     """The problem with the records as they came, where they were mapped."""
 
@@ -121,12 +125,18 @@ class Prepared:
 
 
 def prepare(
-    spec: Spec, shards: Shards, schedule: Schedule | None = None, secure: bool = True, unmapped: bool = False
+    spec: Spec,
+    shards: Shards,
+    schedule: Schedule | None = None,
+    secure: bool = True,
+    unmapped: bool = False,
+    like: Prepared | None = None,
 ) -> Prepared:
     """Check a spec against the data and draw the public schedule, unless this very spec's is at hand already.
 
-    Nothing of the data but public sizes and the row bound is looked at here; where the spec asks for moments, they are
-    let out here, with their noise, and the run is one on mapped records (`run.shape`).
+    Nothing of the data but public sizes and the row bound is looked at here; where the spec asks for moments, or for
+    counts of targets, they are let out here, with their noise, and the run is one on mapped records (`run.shape`,
+    `run.targets`).
 
     Parameters
     ----------
@@ -135,8 +145,10 @@ def prepare(
     secure : whether the releases of a run with noise and without a seed are to be secure ones. A seed makes a run a
         simulation, whose noise is floating point from a fast generator.
     unmapped : whether to leave records of a simulation as they are, and their map to the engine (`Job.mapped`)
+    like : a run on the same shards; one that is the same but for noise and seed shares its problem and its method
     """
-    problem = make_problem(spec.problem, shards)
+    kin = like if like is not None and _kin(like, spec, shards) else None
+    problem = make_problem(spec.problem, shards) if kin is None else kin.job.problem
     streams = Streams(spec.seed)
     network, algorithm, privacy, n = spec.network, spec.algorithm, spec.privacy, shards.n
     graph, activation, T = network.graph(n), scheme_of(spec, n), algorithm.rounds
@@ -146,7 +158,9 @@ def prepare(
             f"'{privacy.sampling}' takes people in the order of their rows, in which one person moves all others; draw "
             "people at random, as with 'poisson(64)', or take records as units"
         )
-    adversary, origin, shape = privacy.adversary.among(n), problem, None
+    adversary, origin = privacy.adversary.among(n), problem
+    shape: Shape | Narrowed | None = None
+    narrowed: Narrowed | None = None
     keys = fresh() if secure and not streams.seeded else None
     before, distance, mapped = None, algorithm.distance, None
     if privacy.moments != NO_MOMENTS:
@@ -158,10 +172,22 @@ def prepare(
         if unmapped:
             if not streams.seeded or shards.people or (shards.order is not None and len(shards.order) < len(shards.y)):
                 raise SpecError("only all records of a simulation, each a unit by itself, can be left to be mapped")
-            shape = seen.shape(seen.mean(problem, streams))
-            mapped = Mapped(shape.scale, shape.centre, shape.reach)
+            shape = of_rows = seen.shape(seen.mean(problem, streams))
+            mapped = Mapped(of_rows.scale, of_rows.centre, of_rows.reach)
         else:
             shape = seen.shape(seen.weights @ seen.released(problem, streams, keys))
+    elif privacy.quantiles != NO_QUANTILES:
+        from sottovoce.run.targets import count  # another
+
+        if problem.loss.targets != "real":
+            raise SpecError(
+                f"'{privacy.quantiles}' is of a regression's targets, and loss '{problem.loss}' has classes"
+            )
+        counted = count(spec, shards, graph)
+        before = counted.release
+        shape = narrowed = counted.narrowed(counted.released(problem, streams, keys))
+    if shape is not None:
+        if mapped is None:
             problem = make_problem(spec.problem, shape.shards(shards))
         if isinstance(distance, Euclidean) and distance.centre is not None:
             distance = Euclidean(tuple(shape.forth(np.array(distance.centre)).tolist()))
@@ -169,27 +195,33 @@ def prepare(
     mixing = beta(graph, activation, network.weights, averaging=network.averaging)
     drawn_from = secrets.randbits(63) if spec.seed is None else spec.seed  # public, and never the seed of a secret
     kept = Public() if schedule is not None or streams.seeded else Public(schedule_seed=drawn_from)
+    if narrowed is not None:
+        kept["targets"] = [narrowed.low, narrowed.high]
     if schedule is None:
         rng = Streams(drawn_from).schedule()
         schedule = draw_schedule(graph, activation, network.weights, T, rng, network.averaging).spaced(network.every)
     spoken = schedule.participations()
     scale = n * problem.node_weights * correction
-    method = make_method(
-        algorithm.method,
-        Ingredients(
-            problem,
-            algorithm.a(T),
-            algorithm.gamma(T),
-            algorithm.eta(T),
-            iota,
-            scale,
-            distance,
-            algorithm.primal,
-            algorithm.curvature,
-            network.every,
-            spec.problem.row_bound,
-            algorithm.counted,
-        ),
+    method = (
+        kin.job.method
+        if kin is not None
+        else make_method(
+            algorithm.method,
+            Ingredients(
+                problem,
+                algorithm.a(T),
+                algorithm.gamma(T),
+                algorithm.eta(T),
+                iota,
+                scale,
+                distance,
+                algorithm.primal,
+                algorithm.curvature,
+                network.every,
+                spec.problem.row_bound,
+                algorithm.counted,
+            ),
+        )
     )
     if not network.averaging.linear and not isinstance(method, DualAveraging | Descent):
         raise SpecError(
@@ -201,9 +233,13 @@ def prepare(
         raise PrivacyError(
             f"'{algorithm.method}' minimises and clips nothing, so that a clip would bound nothing; leave it out"
         )
-    if shape is not None and not released.iterates:
-        raise SpecError(f"'{algorithm.method}' is no descent that a map of its records would help; leave moments out")
-    if shape is None:  # mapped rows may be longer: what bounds a record is the clip of its subgradient
+    if shape is not None and not released.iterates and (shape.of_rows or released.weight is None):
+        raise SpecError(
+            f"'{algorithm.method}' is no descent that a map of its records would help; leave '{privacy.once}' out"
+        )
+    if (
+        shape is None or not shape.of_rows
+    ):  # mapped rows may be longer: what bounds a record is the clip of its subgradient
         check_rows(spec.problem, problem.shards, refuse=not released.iterates and released.weight is None)
     sampling: Sampling = privacy.sampling
     if released.weight is None:
@@ -270,6 +306,13 @@ def prepare(
     job = Job(problem, method, schedule, release, draws, mapped)
     origins = (shape, origin) if shape is not None else ()
     return Prepared(spec, job, public, tuple(claims), streams.seeded, *origins)
+
+
+def _kin(known: Prepared, spec: Spec, shards: Shards) -> bool:
+    """Whether a run is like a prepared one in all but noise and seed, so that it may share problem and method."""
+    same = known.spec.but(privacy__noise=spec.privacy.noise, seed=spec.seed) == spec
+    stateless = known.shape is None and isinstance(known.job.method, DualAveraging | Descent)
+    return same and stateless and known.job.problem.shards is shards.with_intercept(spec.problem.intercept)
 
 
 def renoised(known: Prepared, spec: Spec, secure: bool = True) -> Prepared | None:

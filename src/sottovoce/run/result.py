@@ -173,6 +173,14 @@ class Result:
         found = constant * self.scale.half + self.scale.middle
         return found if self.spec.problem.outputs > 1 else float(found)
 
+    @property
+    def target_range(self) -> tuple[float, float] | None:
+        """The range that targets were clipped to, in their units: the public one, or what noisy counts told of it."""
+        if "targets" not in self.public:
+            return self.scale.targets
+        low, high = (self.scale.middle + self.scale.half * end for end in self.public["targets"])
+        return low, high
+
     def _by_output(self) -> Array:
         K = self.spec.problem.outputs
         return self.model if K == 1 else self.model.reshape(K, -1)

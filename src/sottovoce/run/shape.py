@@ -21,9 +21,10 @@ where they are surely shorter than the bound.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from typing import Any, ClassVar
 from weakref import ref
 
 import numpy as np
@@ -81,6 +82,7 @@ class Shape:
     bound: float
     intercept: float
     outputs: int = 1
+    of_rows: ClassVar[bool] = True
 
     @property
     def reach(self) -> float:
@@ -261,15 +263,9 @@ class Look:
         return self.moments.width(self.features)
 
     def released(self, problem: Problem, streams: Streams, keys: Keys | None) -> Array:
-        """(n, width) every node's noisy mean: floating point from the streams or, with keys, exact and rounded once."""
-        shards, largest = problem.shards, int(self.sizes.max())
-        if keys is None:
-            noise = self.release.noise(streams, np.arange(shards.n), np.full(shards.n, BEFORE), self.width)
-            return means(self.moments, shards, self.bound) + noise
-        grid = sums_grid(largest)
-        nothing = ExactSums(problem, self.release.clip, self.bound, self.intercept, largest)
-        draws = SecureDraws(self.release, nothing, keys, self.sizes, self.width)
-        return finished(self.release, draws, exact_sums(self.moments, shards, self.bound, grid), grid)
+        """(n, width) every node's noisy mean."""
+        of = self.moments, problem.shards, self.bound
+        return let_out(self.release, problem, self.width, partial(means, *of), partial(exact_sums, *of), streams, keys)
 
     def mean(self, problem: Problem, streams: Streams) -> Array:
         """The mean of `released` by numbers of records, to rounding: all records' mean, read once for many runs."""
@@ -331,25 +327,54 @@ def look(spec: Spec, shards: Shards, graph: Graph) -> Look:
 
 
 def look_release(spec: Spec, sizes: IntArray, features: int, graph: Graph) -> Release:
-    """What nodes of these sizes let out of the shape of their records, and with which noise.
+    """What nodes of these sizes let out before the first round, of rows or of targets, and with which noise.
 
     Every node's release is as well hidden as one with z₁/√s times its reach: the share s of the budget. Everybody sends
     what it lets out to everybody, or by an exact average: so there must be links between any two.
     """
-    moments, privacy, n = spec.privacy.moments, spec.privacy, len(sizes)
+    privacy, n, asked = spec.privacy, len(sizes), spec.privacy.once
+    if asked is None:
+        raise SpecError("this run lets nothing out before its first round; ask for moments, or for quantiles")
     if n > 1 and not graph.is_complete:
         raise NetworkError(
-            f"moments are averaged over links between any two nodes, so that graph '{graph.name}' has no say in it; "
-            "leave the graph out (complete), or the moments"
+            f"'{asked}' is averaged over links between any two nodes, so that graph '{graph.name}' has no say in it; "
+            f"leave the graph out (complete), or '{asked}'"
         )
     adversary = privacy.adversary.among(n)
     weights = n * ByRecords()(sizes)
-    law = privacy.law.on(Setting(graph, Full(), sizes, moments.width(features), adversary=adversary, scale=weights))
-    wanted = moments.needed(privacy.noise, privacy.delta) / math.sqrt(moments.total)
-    unit = Release(Full(), moments.clip, law.units(n), adversary, law)
+    law = privacy.law.on(Setting(graph, Full(), sizes, asked.width(features), adversary=adversary, scale=weights))
+    wanted = asked.needed(privacy.noise, privacy.delta) / math.sqrt(asked.total)
+    unit = Release(Full(), asked.clip, law.units(n), adversary, law)
     needed = [wanted / event.noise_multiplier for event in unit.events(sizes, np.ones(n, dtype=np.int64))]
     factors = [max(needed)] * n if law.secrets else needed  # what hides a node are all nodes' noises together
     return replace(unit, sigma=tuple(factor * scale for factor, scale in zip(factors, unit.sigma, strict=True)))
+
+
+def let_out(
+    release: Release,
+    problem: Problem,
+    width: int,
+    means: Callable[[], Array],
+    sums: Callable[[float], IntArray],
+    streams: Streams,
+    keys: Keys | None,
+) -> Array:
+    """(n, width) noisy means of all nodes: floating point from the streams or, with keys, exact and rounded once.
+
+    Parameters
+    ----------
+    release, problem : what is let out, and of whose records
+    width : numbers that a node lets out
+    means, sums : every node's mean; every node's sum in whole units of a grid
+    streams, keys : of a simulation; of a secure release
+    """
+    shards = problem.shards
+    if keys is None:
+        return means() + release.noise(streams, np.arange(shards.n), np.full(shards.n, BEFORE), width)
+    largest = int(shards.sizes.max())
+    grid = sums_grid(largest)
+    nothing = ExactSums(problem, release.clip, 1.0, 0.0, largest)
+    return finished(release, SecureDraws(release, nothing, keys, shards.sizes, width), sums(grid), grid)
 
 
 def finished(release: Release, draws: SecureDraws, sums: IntArray, grid: float) -> Array:

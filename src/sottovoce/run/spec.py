@@ -24,6 +24,7 @@ from sottovoce.notation import Field
 from sottovoce.privacy.accounting import check_delta
 from sottovoce.privacy.calibration import NOISES, Noise, NoNoise
 from sottovoce.privacy.moments import MOMENTS, NO_MOMENTS, Moments
+from sottovoce.privacy.quantiles import NO_QUANTILES, QUANTILES, Quantiles
 from sottovoce.privacy.release import ADVERSARIES, LAWS, Adversary, GaussianLaw, LawChoice, Transcript
 from sottovoce.privacy.sampling import SAMPLINGS, Fixed, Sampling
 from sottovoce.problem import objective
@@ -126,14 +127,29 @@ class PrivacySpec:
     adversary: Field[Adversary] = Field(ADVERSARIES, Transcript())
     moments: Field[Moments] = Field(MOMENTS, NO_MOMENTS)
     """What is let out of the data's shape before the first round: 'none' or 'moments(length, centre, scale, power)'."""
+    quantiles: Field[Quantiles] = Field(QUANTILES, NO_QUANTILES)
+    """What is let out of a regression's targets, within [−1, 1], before the first round: 'none' or 'quantiles(share)'.
+    Loss and regulariser then speak of targets in units of half the range that is found."""
 
     def __post_init__(self) -> None:
-        """A δ and a clip that mean something."""
+        """A δ and a clip that mean something, and one look before the first round."""
         check_delta(self.delta)
         if self.clip is not None and not 0 < self.clip < math.inf:
             raise SpecError(f"the clip must be finite and over 0, not {self.clip}")
         if self.clip is not None:
             within.check_length("the clip", self.clip)
+        if self.moments != NO_MOMENTS and self.quantiles != NO_QUANTILES:
+            raise SpecError(
+                f"a run lets out '{self.moments}' of its rows or '{self.quantiles}' of its targets before the first "
+                "round, not both; leave one of them out"
+            )
+
+    @property
+    def once(self) -> Moments | Quantiles | None:
+        """What is let out of all records once, before the first round."""
+        if self.moments != NO_MOMENTS:
+            return self.moments
+        return None if self.quantiles == NO_QUANTILES else self.quantiles
 
 
 @dataclass(frozen=True)
@@ -222,7 +238,7 @@ class Execution:
     """Of about how many such runs this is one: with many, 'auto' compiles sooner, since the engine is loaded once."""
 
 
-LATER = {"averaging", "counted", "moments"}
+LATER = {"averaging", "counted", "moments", "quantiles"}
 """Fields that version 0.1 had not: left out where they say what it did, so that a run has one digest in both."""
 
 

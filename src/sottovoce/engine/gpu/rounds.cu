@@ -54,7 +54,7 @@ INSIDE void sums_of_eight(float u[8], float* out, int stride, int count) {  // t
 }
 INSIDE float root(float x) {  // of a number over 0, to the last bit but one
   float found;
-  asm("sqrt.approx.f32 %0, %1;" : "=f"(found) : "f"(x));
+  asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(found) : "f"(x));
   return found;
 }
 INSIDE float once(const float* from) { return __ldcg(from); }  // not to be kept in the nearest cache
@@ -68,7 +68,9 @@ INSIDE void asked_is_here() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 INSIDE void asked_together() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 INSIDE void asked_before_is_here() { asm volatile("cp.async.wait_group 1;" ::: "memory"); }  // all but the last together
 INSIDE void foretell(const float* from, u32 bytes) {  // to be nearer when it is asked for
+#if __CUDA_ARCH__ >= 900
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
+#endif
 }
 #ifndef MOST
 #define MOST 512
@@ -163,9 +165,8 @@ INSIDE float radius_of(u32 w) {  // sqrt(-2 ln u), u = (w + 1/2)/2^32
   int bits = (int)bits_of((float)w + 0.5f);
   int exponent = (bits - 0x3f3504f3) >> 23;  // so that the mantissa lies in [sqrt(1/2), sqrt(2))
   float mantissa = of_bits((u32)(bits - (exponent << 23)));
-  bool near_one = w >= 3037000500u;
-  float f = near_one ? -((float)(~w) + 0.5f) * 2.3283064365386963e-10f : mantissa - 1.0f;
-  float octaves = near_one ? 0.0f : (float)(exponent - 32);
+  float near_one = fmaf((float)(int)w, 2.3283064365386963e-10f, 1.1641532182693481e-10f);  // u - 1, where w is over 2^31
+  float f = w >= 3037000500u ? near_one : mantissa - 1.0f, octaves = (float)(exponent - 32);
   float p = 0.202137783f;
   p = p * f - 0.324451685f;
   p = p * f + 0.345016658f;
@@ -178,15 +179,13 @@ INSIDE float radius_of(u32 w) {  // sqrt(-2 ln u), u = (w + 1/2)/2^32
 }
 
 INSIDE void direction_of(u32 w, float& x, float& y) {  // cosine and sine of 2 pi w/2^32
-  u32 quarter = (w + (1u << 29)) >> 30;
-  float angle = (float)(int)(w - (quarter << 30)) * 1.4629180792671596e-09f, square = angle * angle;
+  u32 from = w + (1u << 29);  // quarters of the circle begin here: their number is in the two highest bits
+  float angle = (float)(int)(w << 2) * 3.657295198167899e-10f, square = angle * angle;
   float s = (((-0.000195018220f * square + 0.00833201645f) * square - 0.166666502f) * square + 1.0f) * angle;
   float c = ((-0.00135794041f * square + 0.0416544196f) * square - 0.499998424f) * square + 1.0f;
-  bool odd = (quarter & 1u) != 0u;
-  x = odd ? s : c;
-  y = odd ? c : s;
-  x = ((quarter + 1u) & 2u) != 0u ? -x : x;
-  y = (quarter & 2u) != 0u ? -y : y;
+  bool odd = (from & 0x40000000u) != 0u;
+  x = of_bits(bits_of(odd ? s : c) ^ ((from + 0x40000000u) & 0x80000000u));
+  y = of_bits(bits_of(odd ? c : s) ^ (from & 0x80000000u));
 }
 
 APART float tail_radius(u32 k0, u32 k1, u32 counter, u32 w0) {  // the last 2^-22 of the tail, from 64 bits
@@ -266,15 +265,33 @@ struct Place {
 };
 
 struct Look {
-  i64 places, sampler, filling;
+  i64 places, rounds, nodes, each, first_round, speakers;  // `each`: places of a round, where all have as many
+  i64 sampler, counting, filling, base, width;
   i64 noise0, noise1, records0, records1;
-  const int *nodes, *rounds, *before;
-  const int* speaks;
-  const i64 *offsets, *order, *batch, *firsts;
+  const int *active, *starts;  // nodes of all rounds, end to end; where each begins
+  const i64 *since, *offsets, *order, *batch, *firsts;  // `firsts`: where picks begin, if not at base + width place
   const double* gap_scale;
   Place* out;
   int* picks;
 };
+
+INSIDE i64 round_of(const Look& w, i64 p) {  // that a place is in, from 0
+  if (w.each) return p / w.each;
+  i64 low = 0, high = w.rounds;
+  while (high - low > 1) {
+    i64 middle = (low + high) / 2;
+    if (w.starts[middle] <= p) low = middle;
+    else high = middle;
+  }
+  return low;
+}
+
+INSIDE int before_of(const Look& w, int node, i64 r, i64 start) {  // the last round that its running sum has in it
+  if (w.each == w.nodes && r > 0) return (int)(w.first_round + r - 1);
+  for (i64 p = start - 1; p >= 0; p--)
+    if (w.active[p] == node) return (int)(w.first_round + round_of(w, p));
+  return (int)w.since[node] - 1;
+}
 
 INSIDE int drawn(const Look& w, int node, int t, i64 first) {  // how many; and which, if they are to be written
   i64 q = w.offsets[node + 1] - w.offsets[node], b = w.batch[node];
@@ -315,18 +332,21 @@ KERNEL look(const Look* all) {
   const Look w = *all;
   for (i64 p = BLOCK_NUMBER * THREADS + THREAD; p < w.places; p += BLOCKS * THREADS) {
     Place* at = w.out + p;
-    int node = w.nodes[p], t = w.rounds[p];
-    if (w.filling) {
-      i64 q = w.offsets[node + 1] - w.offsets[node];
-      bool every = w.sampler == SAMPLER_FULL || (w.sampler == SAMPLER_POISSON && w.batch[node] == q);
-      at->first = every ? w.offsets[node] : w.firsts[p];  // all rows, in order, stand first among the picks
-      if (!every && at->count) drawn(w, node, t, at->first);
-      at->row = at->count ? w.picks[at->first] : -1;
-      continue;
+    i64 first = w.firsts ? w.firsts[p] : w.base + w.width * p;
+    if (w.counting) {
+      i64 r = round_of(w, p), start = w.each ? r * w.each : w.starts[r];
+      int node = w.active[p], t = (int)(w.first_round + r);
+      at->node = node; at->t = t; at->before = before_of(w, node, r, start);
+      threefry((u32)w.noise0, (u32)w.noise1, (u32)node, (u32)t, at->k0, at->k1);
+      at->count = p - start < w.speakers ? drawn(w, node, t, first) : 0;
+    } else if (at->count) {
+      drawn(w, at->node, at->t, first);
     }
-    at->node = node; at->t = t; at->before = w.before[p];
-    threefry((u32)w.noise0, (u32)w.noise1, (u32)node, (u32)t, at->k0, at->k1);
-    at->count = w.speaks[p] ? drawn(w, node, t, 0) : 0;
+    if (!w.filling) continue;
+    i64 q = w.offsets[at->node + 1] - w.offsets[at->node];
+    bool every = w.sampler == SAMPLER_FULL || (w.sampler == SAMPLER_POISSON && w.batch[at->node] == q);
+    at->first = every ? w.offsets[at->node] : first;  // all rows, in order, stand first among the picks
+    at->row = at->count ? w.picks[at->first] : -1;
   }
 }
 
@@ -375,6 +395,38 @@ KERNEL numbers(const Steps* all) {
 // Nodes of a round that hear each other. `pair` says in which way: 1 for two, 2 for several, with a record each at the
 // most, and 0 for any other.
 struct Turn { int first, size, speakers, flat; i64 corner; int pair, unused; };
+
+struct Turning {
+  i64 rounds, each, together, paired, speakers, crowd;  // `together`: turns of a round, where all have as many
+  const int *starts, *heads, *pattern, *flat;
+  const i64 *groups, *corners;
+  const Place* places;
+  Turn* turns;
+};
+
+KERNEL turn(const Turning* all) {  // those of a round, one thread a round
+  const Turning w = *all;
+  for (i64 r = BLOCK_NUMBER * THREADS + THREAD; r < w.rounds; r += BLOCKS * THREADS) {
+    int which = w.pattern[r], groups = (int)w.groups[which];
+    i64 start = w.each ? r * w.each : w.starts[r], head = w.together ? r * w.together : w.heads[r];
+    int size = (int)((w.each ? w.each : w.starts[r + 1] - start) / groups);
+    for (int g = 0; g < groups; g++) {
+      Turn turn;
+      turn.first = (int)start + g * size;
+      turn.size = size;
+      i64 speak = w.speakers - (i64)g * size;
+      turn.speakers = (int)(speak < 0 ? 0 : speak < size ? speak : size);
+      turn.flat = w.flat[which];
+      turn.corner = w.corners[which] + (i64)g * size * size;
+      turn.pair = size == 2 && w.paired ? 1 : size <= w.crowd ? 2 : 0;
+      for (int p = 0; p < size; p++)
+        if (w.places[turn.first + p].count > 1) turn.pair = 0;
+      turn.unused = 0;
+      w.turns[head + g] = turn;
+    }
+  }
+}
+
 struct About { float y, norm, weight, unused; };  // of a row
 
 struct Run {
@@ -637,6 +689,8 @@ INSIDE void general(const Run& run, const Turn& turn, float* Z) {
     }
 }
 
+#ifndef SHORT  // what only `rounds` needs, and takes long to compile
+
 // ---- few nodes with a dense row each
 //
 // What a turn needs is asked for ahead of time, because a chain of loads takes longer than the turn: which turn it is
@@ -663,7 +717,7 @@ INSIDE void general(const Run& run, const Turn& turn, float* Z) {
 #define BYGONE 128  // rounds of the tables that wait on the chip
 struct Slot { Place place[FEW]; Numbers at[FEW]; Slept slept[FEW]; float w[FEW * FEW]; };
 struct Bygone { double s, P, Q; };
-struct Rings { Run run; Turn turns[8]; Slot slots[8]; About about[4][2]; Bygone bygone[BYGONE]; int alike, unused; };
+struct alignas(16) Rings { Run run; Turn turns[8]; Slot slots[8]; About about[4][2]; Bygone bygone[BYGONE]; int alike; };
 #define WORDS_OF_TURN ((int)(sizeof(Turn) / 4))
 
 INSIDE int few(const Run& run, const Turn& turn) {  // how many nodes, or 0 where it is no such turn
@@ -1077,7 +1131,7 @@ INSIDE void stream(const Run& run, i64 number, int half, float* Z, const float* 
 #define CROWD 32
 struct Stage { Place place[CROWD]; Numbers at[CROWD]; Slept slept[CROWD]; About about[CROWD]; };
 struct Choir { Place place[CROWD]; About about[CROWD]; Numbers at; Slept slept; };
-union Theatre { Stage stage; Choir choirs[3]; };
+union alignas(16) Theatre { Stage stage; Choir choirs[3]; };
 
 INSIDE float pulled(const Run& run, const Turn& turn, const float* loudness, const Stage* stage, int p, float u) {
   bool pulls = p < turn.speakers && stage->place[p].count > 0;
@@ -1406,34 +1460,30 @@ KERNEL BOUNDED rounds(const Run* runs) {
   Foresight seen = {-1, 0};
   if (begin < run.turns_last) seen.places = (i64)run.turns[run.turns_last - 1].first + run.turns[run.turns_last - 1].size;
   float sums[SUMS][PER][2];
-  if (keeps(run)) move_sums<true>(run, half, sums);
-  for (i64 at = begin; at < run.turns_last; at++) {
-    const Turn& turn = rings->turns[at & 7];
-    int nodes = few(run, turn);
-    float* own = partial + (at & 1) * FEW * WARPS;
-    if (nodes == 2 && SPARSE) {
-      stream(run, at, half, Z, loudness, partial, rings, known);
-    } else if (nodes == 2) {
-      turn_of_few<2>(run, at, rows, half, Z, loudness, own, rings, sums, known, seen);
-    } else if (UPTO >= 3 && nodes == 3) {
-      turn_of_few<3>(run, at, rows, half, Z, loudness, own, rings, sums, known, seen);
-    } else if (UPTO >= FEW && nodes == FEW) {
-      turn_of_few<FEW>(run, at, rows, half, Z, loudness, own, rings, sums, known, seen);
-    } else {
-      const Turn now = turn;
+  for (i64 at = begin, last = run.turns_last; at < last;) {
+    if (keeps(run)) move_sums<true>(run, half, sums);
+    for (int nodes; at < last && (nodes = few(run, rings->turns[at & 7])) > 0; at++) {
+      float* own = partial + (at & 1) * FEW * WARPS;
+      if (SPARSE) stream(run, at, half, Z, loudness, partial, rings, known);
+      else if (nodes == 2) turn_of_few<2>(run, at, rows, half, Z, loudness, own, rings, sums, known, seen);
+      else if (UPTO >= 3 && nodes == 3) turn_of_few<3>(run, at, rows, half, Z, loudness, own, rings, sums, known, seen);
+      else if (UPTO >= FEW) turn_of_few<FEW>(run, at, rows, half, Z, loudness, own, rings, sums, known, seen);
+    }
+    if (keeps(run)) move_sums<false>(run, half, sums);
+    for (; at < last && few(run, rings->turns[at & 7]) == 0; at++) {
+      const Turn turn = rings->turns[at & 7];
       asked_is_here();
       BARRIER();  // and z of the last turn is here
       ask_ahead(run, at, rows, rings, known);
-      if (keeps(run)) move_sums<false>(run, half, sums);
-      if (now.pair == 2) crowd(run, now, half, Z, loudness, partial, &theatre->stage);
-      else general(run, now, Z);
-      if (keeps(run)) move_sums<true>(run, half, sums);
+      if (turn.pair == 2) crowd(run, turn, half, Z, loudness, partial, &theatre->stage);
+      else general(run, turn, Z);
     }
   }
-  if (keeps(run)) move_sums<false>(run, half, sums);
   BARRIER();
   for (int j = THREAD; ON_CHIP && j < numbers_of_z; j += THREADS) run.z[j] = Z[j];
 }
+
+#endif
 
 // ---- what the nodes of a run put out after round t
 
