@@ -489,6 +489,9 @@ struct Run {
 #ifndef UPTO
 #define UPTO 4  // nodes of a turn that is gone through as one of few
 #endif
+#ifndef ONLY_FEW
+#define ONLY_FEW 0  // whether all turns are
+#endif
 INSIDE float soft(float z, float threshold) {  // of -z
   float below = threshold - z, above = -threshold - z;
   return (below < 0.0f ? below : 0.0f) + (above > 0.0f ? above : 0.0f);
@@ -1019,7 +1022,14 @@ INSIDE void turn_of_two(const Run& run, i64 number, const Own& own, float* rows,
     if (keeps(run)) Kept<0, SUMS>::add(sums, slot.place[p].node, weight[p], gain[p]);
   }
 #pragma unroll
-  for (int p = 0; p < 2; p += TOGETHER) noise_of<TOGETHER>(loud + p, slot.place + p, THREAD, noise + p);
+  for (int p = 0; p < 2; p++) {
+    if (p % TOGETHER == 0) noise_of<TOGETHER>(loud + p, slot.place + p, THREAD, noise + p);
+#pragma unroll
+    for (int k = 0; k < PER && !AFTER; k++) {
+      z[p][k][0] += loud[p] * noise[p][k][0];
+      z[p][k][1] += loud[p] * noise[p][k][1];
+    }
+  }
 #pragma unroll
   for (int p = 0; p < 2; p++) store_sums(run, own, slot.place[p].node, weight[p], gain[p], old[p]);
   float w[4] = {slot.w[0], slot.w[1], slot.w[2], slot.w[3]};
@@ -1027,11 +1037,13 @@ INSIDE void turn_of_two(const Run& run, i64 number, const Own& own, float* rows,
   for (int k = 0; k < PER; k++)
 #pragma unroll
     for (int side = 0; side < 2; side++) {
-      float x = z[0][k][side], y = z[1][k][side], said_x = loud[0] * noise[0][k][side], said_y = loud[1] * noise[1][k][side];
-      if (!AFTER) { x += said_x; y += said_y; }
+      float x = z[0][k][side], y = z[1][k][side];
       z[0][k][side] = w[0] * x + w[1] * y;
       z[1][k][side] = w[2] * x + w[3] * y;
-      if (AFTER) { z[0][k][side] += said_x; z[1][k][side] += said_y; }
+      if (AFTER) {
+        z[0][k][side] += loud[0] * noise[0][k][side];
+        z[1][k][side] += loud[1] * noise[1][k][side];
+      }
     }
   asked_before_is_here();
   BARRIER();
@@ -1539,7 +1551,7 @@ KERNEL BOUNDED rounds(const Run* runs) {
     }
   BARRIER();
   i64 begin = run.turns_first;
-  if (begin < run.turns_last && in_chorus(run, run.turns[begin]) && all_alike(run, own, Z, rings))
+  if (!ONLY_FEW && begin < run.turns_last && in_chorus(run, run.turns[begin]) && all_alike(run, own, Z, rings))
     begin = chorus(run, begin, own, Z, theatre->choirs, loudness, partial);
 
   int known = -1;
@@ -1571,7 +1583,7 @@ KERNEL BOUNDED rounds(const Run* runs) {
       else if (UPTO > 2) turn_of_several(run, at, own, rows, Z, loudness, mine, rings, sums, known, seen);
     }
     if (keeps(run)) move_sums<false>(run, half, sums);
-    for (; at < last && few(run, rings->turns[at & 7]) == 0; at++) {
+    for (; !ONLY_FEW && at < last && few(run, rings->turns[at & 7]) == 0; at++) {
       const Turn turn = rings->turns[at & 7];
       asked_is_here();
       BARRIER();  // and z of the last turn is here

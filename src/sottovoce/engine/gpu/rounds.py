@@ -25,7 +25,7 @@ from sottovoce.engine.gpu.machine import SHORT, Machine
 from sottovoce.engine.gpu.source import code_of, filled, struct
 from sottovoce.engine.gpu.spans import crews_of, run_spans, suits
 from sottovoce.engine.job import Job
-from sottovoce.engine.kernel import FULL, POISSON
+from sottovoce.engine.kernel import CYCLIC, FIXED, FULL, POISSON
 from sottovoce.engine.kernel.arguments import Model, Noise, Plan, Steps
 from sottovoce.privacy.release import Draws
 from sottovoce.problem.objective import Problem
@@ -396,8 +396,8 @@ def _go(
     options = _options(records, casts, per, threads)
     room = _beside(n, -(-threads // machine.lanes), 6 * wide if fetched else 0)
     options["FETCHED"], options["ON_CHIP"] = int(fetched), int(room + 4 * n * wide <= machine.room)
+    options |= _ways(casts) if fetched else {"UPTO": 2, "ONLY_FEW": 0}
     options["KEPT"] = n if fetched and 2 * per * n <= KEPT and threads <= KEEPING else 0
-    options["UPTO"] = FEW if any(np.any((sizes > 2) & (sizes <= FEW)) for sizes in map(_sizes, casts)) else 2
     room += 4 * n * wide * options["ON_CHIP"]
     lookups = [cast.looked for cast in casts if cast.looked is not None]
     runs = np.concatenate([looked.runs for looked in lookups])
@@ -467,6 +467,14 @@ def _shape(machine: Machine, n: int, m: int) -> tuple[int, int]:
     most = min(machine.threads, KEEPING) if 2 * n * -(-half // KEEPING) <= KEPT else machine.threads
     threads = min(most, _up(-(-half // -(-half // most)), 32))
     return threads, max(machine.least, -(-half // threads))
+
+
+def _ways(casts: Sequence[Cast]) -> dict[str, int]:
+    """Which turns the kernel has to know: of how many nodes, and whether of few alone."""
+    sizes = np.concatenate([_sizes(cast) for cast in casts])
+    upto = FEW if np.any((sizes > 2) & (sizes <= FEW)) and not casts[0].model.after else 2
+    one = all(cast.noise.sampler in (FIXED, CYCLIC) and np.all(cast.noise.batch == 1) for cast in casts)
+    return {"UPTO": upto, "ONLY_FEW": int(one and bool(np.all((sizes >= 2) & (sizes <= upto))))}
 
 
 def _sizes(cast: Cast) -> Any:
