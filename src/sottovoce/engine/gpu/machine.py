@@ -144,7 +144,7 @@ class Cuda:
         mine.wait_event(other.record())
 
     def _module(self, options: Mapping[str, int]) -> Any:
-        general = {name: options[name] for name in ("PER", "MOST", "SHORT") if name in options}
+        general = {name: options[name] for name in ("PER", "MOST", "SHORT", "SPANS") if name in options}
         wanted = tuple(sorted((options if self._special else general).items()))
         with self._lock:
             lock, made = self._modules.setdefault(wanted, (threading.Lock(), []))

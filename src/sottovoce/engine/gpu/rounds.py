@@ -410,7 +410,7 @@ def _go(
     if records.sparse and not options["ON_CHIP"]:
         mine = [runs[whose == k] for k in range(len(casts))]
         crews = [c for r, looked in zip(mine, lookups, strict=True) for c in crews_of(r, looked.turns, looked.places)]
-        if suits(options, crews) and run_spans(machine, crews, records.indptr, options):
+        if suits(options, crews) and run_spans(machine, crews, z, total, records.indptr, options):
             return
     machine.launch("rounds", len(runs), threads, room, _with_self(machine, runs), options, long=True)
 
