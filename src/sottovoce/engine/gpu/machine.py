@@ -38,8 +38,9 @@ class Machine(Protocol):
     """Of a block that has a run to itself."""
     lanes: int
     """Of a warp."""
+    least: int
     per: int
-    """Counters that one of them may have in a turn of two nodes."""
+    """Counters that one of them has in a turn of two nodes, at the least and at the most."""
     room: int
     """Bytes on the chip that a block may have."""
 
@@ -88,7 +89,7 @@ class Cuda:
 
     threads = 512
     lanes = 32
-    per = 4
+    least, per = 1, 4
 
     def __init__(self, special: bool = True) -> None:
         import cupy
@@ -200,7 +201,7 @@ class Host:
     name = "this machine, for tests"
     room = 1 << 16
     lanes = 1
-    per = 2
+    least = per = 2
 
     def __init__(self, threads: int = 1) -> None:
         self.threads = threads
