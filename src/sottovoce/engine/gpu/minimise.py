@@ -35,7 +35,7 @@ FINE = 1 << 31
 
 
 def minimise(problem: Problem, gap: float) -> tuple[Array, Array] | None:
-    """(x, slopes) whose gap is about this one, or as near as it came; None where there is no device, or no way there."""
+    """(x, slopes) whose gap is about this one, or as near as it came; None without a device, or without a way there."""
     found = device()
     return None if isinstance(found, str) else minimise_on(found, problem, gap)
 
