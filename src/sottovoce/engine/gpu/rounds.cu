@@ -39,6 +39,12 @@ INSIDE void sums_of_two(float a, float b, float* out) {  // over the warp, with 
   for (int step = 8; step > 0; step >>= 1) mine += __shfl_xor_sync(0xffffffffu, mine, step);
   if ((threadIdx.x & 15) == 0) out[low ? 0 : 1] = mine;
 }
+INSIDE void exchanged(const float mine[2], float both[2]) {  // numbers of even lanes, and of odd ones
+  bool odd = (threadIdx.x & 1) != 0;
+  float other = __shfl_xor_sync(0xffffffffu, mine[0], 1);
+  both[0] = odd ? other : mine[0];
+  both[1] = odd ? mine[0] : other;
+}
 INSIDE void sums_of_eight(float u[8], float* out, int stride, int count) {  // to out, out + stride, ...
   int lane = threadIdx.x & 31;
 #pragma unroll
@@ -102,6 +108,7 @@ INSIDE u32 bits_of(float x) { u32 w; memcpy(&w, &x, 4); return w; }
 INSIDE u32 turned(u32 x, int by) { return (x << by) | (x >> (32 - by)); }
 INSIDE float warp_sum(float v) { return v; }
 INSIDE void sums_of_two(float a, float b, float* out) { out[0] = a; out[1] = b; }
+INSIDE void exchanged(const float mine[2], float both[2]) { both[0] = mine[0]; both[1] = mine[1]; }
 INSIDE void sums_of_eight(float u[8], float* out, int stride, int count) {
   for (int q = 0; q < count; q++) out[q * stride] = u[q];
 }
@@ -752,23 +759,25 @@ INSIDE void ask_words(void* to, const void* from, int words) {
   for (int w = THREAD; w < words; w += THREADS) ask_word((u32*)to + w, (const u32*)from + w);
 }
 
-INSIDE void ask_words_alone(void* to, const void* from, int words) {  // by one warp
-  for (int w = LANE; w < words; w += LANES) ask_word((u32*)to + w, (const u32*)from + w);
+INSIDE bool is_for(int warp) { return WARP == warp % ALL_WARPS; }  // few words are one warp's to ask for
+
+INSIDE void ask_by(int warp, void* to, const void* from, int words) {
+  for (int w = LANE; is_for(warp) && w < words; w += LANES) ask_word((u32*)to + w, (const u32*)from + w);
 }
 
 INSIDE void ask_turn(const Run& run, i64 at, Rings* rings) {
-  if (at < run.turns_last) ask_words_alone(&rings->turns[at & 7], run.turns + at, WORDS_OF_TURN);
-  else if (LANE == 0) rings->turns[at & 7].pair = 0;  // no more of them
+  if (at < run.turns_last) ask_by(4, &rings->turns[at & 7], run.turns + at, WORDS_OF_TURN);
+  else if (is_for(4) && LANE == 0) rings->turns[at & 7].pair = 0;  // no more of them
 }
 
 INSIDE void ask_slot(const Run& run, i64 at, Rings* rings) {
   const Turn& turn = rings->turns[at & 7];
   int size = few(run, turn);
   Slot* slot = &rings->slots[at & 7];
-  ask_words_alone(slot->place, run.places + turn.first, size * (int)(sizeof(Place) / 4));
-  ask_words_alone(slot->at, run.numbers + turn.first, size * (int)(sizeof(Numbers) / 4));
-  ask_words_alone(slot->w, run.weights + turn.corner, size * size);
-  if (!LINEAR && !FROZEN) ask_words_alone(slot->slept, run.slept + turn.first, size * (int)(sizeof(Slept) / 4));
+  ask_by(0, slot->place, run.places + turn.first, size * (int)(sizeof(Place) / 4));
+  ask_by(1, slot->at, run.numbers + turn.first, size * (int)(sizeof(Numbers) / 4));
+  ask_by(2, slot->w, run.weights + turn.corner, size * size);
+  if (!LINEAR && !FROZEN) ask_by(3, slot->slept, run.slept + turn.first, size * (int)(sizeof(Slept) / 4));
 }
 
 INSIDE float* row_on_chip(float* rows, i64 at, int which) {  // those of three turns of two
@@ -795,7 +804,7 @@ INSIDE void ask_rows(const Run& run, i64 at, int half, float* rows, Rings* rings
 
 INSIDE void ask_about(const Run& run, i64 at, Rings* rings) {
   int size = few(run, rings->turns[at & 7]);
-  for (int w = LANE; w < 4 * size; w += LANES) {
+  for (int w = LANE; is_for(5) && w < 4 * size; w += LANES) {
     i64 row = rings->slots[at & 7].place[w / 4].row;
     if (row >= 0) ask_word((u32*)&rings->about[at & 3][w / 4] + w % 4, (const u32*)(run.about + row) + w % 4);
   }
@@ -827,11 +836,9 @@ INSIDE void foresee(const Run& run, const Turn& turn, Foresight& seen) {
 }
 
 INSIDE void ask_ahead(const Run& run, i64 at, int half, float* rows, Rings* rings, int& known) {
-  if (WARP == 0) ask_slot(run, at + 5, rings);
-  if (WARP == (WARPS > 1 ? 1 : 0)) {
-    ask_turn(run, at + 7, rings);
-    ask_about(run, at + 3, rings);
-  }
+  ask_turn(run, at + 7, rings);
+  ask_slot(run, at + 5, rings);
+  ask_about(run, at + 3, rings);
   if (!SPARSE) ask_rows(run, at + 3, half, rows, rings);
   if (!SPARSE) ask_bygone(run, at + 3, rings, known);
   asked_together();
@@ -1008,11 +1015,14 @@ INSIDE void turn_of_two(const Run& run, i64 number, const Own& own, float* rows,
   }
   u[0] = x[0] + x[1];
   u[1] = y[0] + y[1];
+  float pull[2];
 #pragma unroll
-  for (int p = 0; p < 2; p++) {
+  for (int k = 0; k < 2; k += LANES > 1 ? 2 : 1) {  // one node by one lane, the other by the next
+    int p = LANES > 1 ? LANE & 1 : k;
     float factor = slot.at[p].push * loudness[run.n + slot.place[p].node];
-    u[p] = slot.place[p].count > 0 ? factor * clipped(run, u[p], rings->about[number & 3][p]) : 0.0f;
+    pull[k] = slot.place[p].count > 0 ? factor * clipped(run, p ? u[1] : u[0], rings->about[number & 3][p]) : 0.0f;
   }
+  exchanged(pull, u);
 #pragma unroll
   for (int q = 0; q < 2; q++) {
     float share_x = AFTER ? (q == 0 ? u[0] : 0.0f) : w[2 * q] * u[0], share_y = AFTER ? (q == 1 ? u[1] : 0.0f) : w[2 * q + 1] * u[1];
@@ -1508,10 +1518,10 @@ KERNEL BOUNDED rounds(const Run* runs) {
     begin = chorus(run, begin, own, Z, theatre->choirs, loudness, partial);
 
   int known = -1;
-  for (int k = 0; k < 7 && WARP == 0; k++) ask_turn(run, begin + k, rings);
+  for (int k = 0; k < 7; k++) ask_turn(run, begin + k, rings);
   asked_is_here();
   BARRIER();
-  for (int k = 0; k < 5 && WARP == 0; k++) ask_slot(run, begin + k, rings);
+  for (int k = 0; k < 5; k++) ask_slot(run, begin + k, rings);
   asked_is_here();
   BARRIER();
   int last_side = own.m - 1 >= half ? 1 : 0;
@@ -1519,7 +1529,7 @@ KERNEL BOUNDED rounds(const Run* runs) {
     rows[w * ROW + last_side * SIDE + own.m - 1 - last_side * half] = (float)run.intercept;
   for (int k = 0; k < 3 && !SPARSE; k++) {
     ask_rows(run, begin + k, half, rows, rings);
-    if (WARP == 0) ask_about(run, begin + k, rings);
+    ask_about(run, begin + k, rings);
     ask_bygone(run, begin + k, rings, known);
   }
   asked_is_here();
