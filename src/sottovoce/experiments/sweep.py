@@ -69,6 +69,9 @@ def sweep(
         maps_itself = spec.privacy.once is not None and not (maps and spec.privacy.moments.total)
         alone = str(place) if maps_itself else ""  # its records are its own, and shared with none
         groups.setdefault(alike(spec, seeds) + alone, []).append(place)
+    for turn, places in enumerate(groups.values()):  # who asks for the same noise side by side begins with another run
+        first = turn % max(1, jobs) * len(places) // max(1, jobs)
+        places[:] = places[first:] + places[:first]
     optima = f_star if f_star is not None else [float("nan")] * len(specs)
     shards.norms  # noqa: B018 - once, before the groups all need them
     work = [
