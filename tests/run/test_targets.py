@@ -188,9 +188,11 @@ def test_the_range_is_about_that_of_the_targets_however_wide_the_bounds(wide, de
 
 
 @given(st.lists(st.floats(-1, 1), min_size=1, max_size=40), st.floats(0, 0.3), st.integers(0, 99))
-def test_a_range_is_one_whatever_the_counts(y, deviation, seed):
+def test_it_is_a_range_whatever_the_counts(y, deviation, seed):
     low, high = ends(shares(np.array(y), deviation, np.random.default_rng(seed)), deviation)
     assert 0 <= low < high <= 1 and high - low >= 0.5 / CELLS[-1]
+    if deviation > 0.07:
+        assert (low, high) == (0, 1)  # nothing is sure beside so much noise
     if deviation == 0:
         assert low <= (np.median(y) + 1) / 2 <= high
 
