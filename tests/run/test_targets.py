@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sottovoce import Shards, solve
-from sottovoce.errors import SottovoceError, SpecError
+from sottovoce.errors import PrivacyError, SottovoceError, SpecError
 from sottovoce.planner import Facts, choose
 from sottovoce.planner.price import price as plan_price
 from sottovoce.privacy.accounting import price
@@ -161,6 +161,13 @@ def test_a_run_is_kept_verified_and_has_the_range_it_says(tmp_path):
         read.verify()
         assert read.spec.privacy.quantiles == SOME and read.public["targets"] == result.public["targets"]
         assert read.statement.secure
+        for wrong in ({}, {"targets": [0.5, 0.4]}, {"targets": [0.1, 1.2]}, {"targets": "all"}):
+            kept = {name: value for name, value in read.public.items() if name != "targets"}
+            with pytest.raises(PrivacyError, match="range of targets"):
+                replace(read, public=kept | wrong).verify()
+    plain = solve(SPEC.but(privacy__quantiles="none"), data())
+    with pytest.raises(PrivacyError, match="if, and only if"):
+        replace(plain, public=plain.public | {"targets": [0.3, 0.5]}).verify()
 
 
 # --- what is made of them
