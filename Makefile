@@ -71,7 +71,9 @@ test-gpu:  ## the engines' contract on the CUDA device of this machine (PYTHON h
 bench-gpu:  ## what the gpu engine takes, beside what the device allows
 	$(PYTHON) benchmarks/gpu.py alone
 	$(PYTHON) benchmarks/gpu.py default
-	$(PYTHON) benchmarks/gpu.py figures epsilon-like
+	$(PYTHON) benchmarks/gpu.py figures epsilon-like --certify
+	$(PYTHON) benchmarks/gpu.py figures rcv1-like
+	$(PYTHON) benchmarks/gpu.py figures covtype --certify
 
 docs: $(READY)  ## the site into build/docs: pages, gallery, API; no network, warnings are errors
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs build/docs

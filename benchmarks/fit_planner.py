@@ -11,8 +11,8 @@ intercept's column beside them, as in the estimators.
 
 Every one is run by noisy dual averaging at one place, hinge and clipped logistic, over a grid of reaches τ, noises c
 and rounds T; what is put out is the average of the last half of the rounds. With exact averaging the problem of many
-nodes is the same, with the noise that is left in their mean. All of (τ, c, seed) are columns of one matrix, so that a
-round is two products with the records. Measured: the share of wrong test records, and of wrongly ordered pairs.
+nodes is the same, with the noise that is left in their mean. All of (τ, c, seed) are runs side by side, on a device as
+matrix products (engine 'gpu'). Measured: the share of wrong test records, and of wrongly ordered pairs.
 """
 
 import pathlib
@@ -21,10 +21,19 @@ import time
 
 import numpy as np
 
+from sottovoce.algorithm.method import constant
+from sottovoce.engine import ENGINES
+from sottovoce.privacy.calibration import GivenNoise
+from sottovoce.problem.shards import Shards
+from sottovoce.run.solve import together
+from sottovoce.run.spec import AlgorithmSpec, Execution, Spec
+
 try:
     import cupy as xp
 except ImportError:
     xp = np
+
+DEVICE, CPU = Execution("gpu", None), Execution("compiled", None)
 
 REACHES, NOISES, ROUNDS = 10 ** np.arange(0.25, 4.51, 0.25), 10 ** np.arange(-5.0, -1.4, 0.5), (50, 200, 1000)
 TRAIN, TEST, SEEDS = 16_000, 6_000, 2
@@ -101,7 +110,7 @@ def picture(rng, rows, m, share):
 
 
 def problem(kind, m, hardness, seed):
-    """Rows of unit norm with the intercept's column, and labels ±1, to train and to test."""
+    """Rows of unit norm and labels ±1, to train on; and to test on, with the intercept's column."""
     (wrong, share), rng = hardness, np.random.default_rng([seed, m])
     X, truth, y = globals()[kind](rng, TRAIN + TEST, m, share)
     X = unit_rows(X)
@@ -115,31 +124,36 @@ def problem(kind, m, hardness, seed):
             key=lambda k: abs(np.mean(1 / (1 + np.exp(np.minimum(50, k * abs(score))))) - wrong),
         )
         y = np.where(rng.random(len(score)) < 1 / (1 + np.exp(np.clip(-steep * score, -50, 50))), 1, -1)
-    X = np.concatenate([X, np.full((len(X), 1), INTERCEPT, np.float32)], axis=1)
-    X, y = xp.asarray(X), xp.asarray(y, dtype=np.float32)
-    return X[:TRAIN], y[:TRAIN], X[TRAIN:], y[TRAIN:]
+    shards = Shards.of(X[:TRAIN], y[:TRAIN], np.array([0, TRAIN]))
+    shards.norms  # noqa: B018 - once for all runs
+    tests = np.concatenate([X[TRAIN:], np.full((TEST, 1), INTERCEPT, np.float32)], axis=1)
+    return shards, xp.asarray(tests), xp.asarray(y[TRAIN:], dtype=np.float32)
 
 
-def models(X, y, reach, noise, T, seeds, smooth_loss, seed=0):
+def models(shards, reach, noise, T, seeds, smooth_loss):
     """The average of the last half of T rounds with a_t = 1 and γ = T/τ; a column for each (τ, c, seed).
 
-    τ and c are in units of the bounds: gradients and rows within 1. The same noise, up to its size, for all (τ, c).
+    τ and c are in units of the bounds: gradients and rows within 1. A seed's noise is the same, up to its size, for all
+    (τ, c).
     """
     row = float(np.hypot(1, INTERCEPT))
-    step = xp.asarray(np.repeat(reach / T / row, seeds), dtype=np.float32)  # of gradients within 1
-    sigma = xp.asarray(np.repeat(noise * T**0.5, seeds), dtype=np.float32)
-    z = xp.zeros((X.shape[1], len(step)), np.float32)
-    total, signs = xp.zeros_like(z), y[:, None]
-    xp.random.seed(seed)
-    for t in range(T):
-        x = -z * step
-        if t >= T - max(1, round(T / 2)):
-            total += x
-        margin = signs * (X @ x)
-        pull = xp.minimum(2 / (1 + xp.exp(xp.clip(margin, -50, 50))), 1) if smooth_loss else margin < 1
-        unit = xp.random.standard_normal((X.shape[1], seeds)).astype(np.float32)
-        z += xp.tile(unit, (1, len(reach))) * sigma - X.T @ (signs * pull) / (len(y) * row)
-    return total
+    clip = row / 2 if smooth_loss else row  # half of the logistic slope's bound, as in the plans
+    spec = Spec(AlgorithmSpec(T, a="constant(1)", counted="tail(0.5)")).but(
+        problem__loss="logistic" if smooth_loss else "hinge", problem__h="none", problem__intercept=INTERCEPT,
+        network__activation="everyone", privacy__sampling="full", privacy__clip=clip,
+    )  # fmt: skip
+    each = [
+        spec.but(algorithm__gamma=constant(T * row * clip / tau), privacy__noise=GivenNoise((clip * c * T**0.5,)))
+        for tau, c in zip(reach.tolist(), noise.tolist(), strict=True)
+    ]
+    if ENGINES["gpu"].lacks() is None:
+        runs = together(
+            [one.but(seed=s) for one in each for s in range(seeds)], shards, execution=Execution("gpu", None)
+        )
+    else:  # seed by seed, by what shares the draws of one
+        found = [together([one.but(seed=s) for one in each], shards, execution=CPU) for s in range(seeds)]
+        runs = [run for same in zip(*found, strict=True) for run in same]
+    return xp.asarray(np.stack([run.models[0] for run in runs], axis=1), dtype=np.float32)
 
 
 def judged(total, X, y):
@@ -155,9 +169,9 @@ def judged(total, X, y):
 
 def measured(data, smooth_loss, T):
     """(2, reaches, noises): shares of wrong records and pairs, the mean over the seeds."""
-    X, y, X_test, y_test = data
+    shards, X_test, y_test = data
     reach, noise = (v.ravel() for v in np.meshgrid(REACHES, NOISES, indexing="ij"))
-    found = judged(models(X, y, reach, noise, T, SEEDS, smooth_loss, seed=T), X_test, y_test)
+    found = judged(models(shards, reach, noise, T, SEEDS, smooth_loss), X_test, y_test)
     shaped = [f.reshape(len(REACHES), len(NOISES), SEEDS).mean(2) for f in found]
     return np.stack([s.get() if xp is not np else s for s in shaped])
 

@@ -15,12 +15,13 @@ there already is not made again. Accuracies are on held-out records and not priv
 
 import argparse
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from sottovoce.errors import SpecError
-from sottovoce.experiments.table import Row, Runs, save_rows
+from sottovoce.experiments.table import Row, Runs, each, save_rows
 from sottovoce.figure import Curve, Figure, Interval, Panel, draw
 from utility_methods import DATA, METHODS, POOLED, UNBALANCED, WEIGHTS, load, on_device
 
@@ -30,7 +31,10 @@ TABLE, PAGE, FIGURE = (
     HERE.parent / "docs/utility.md",
     HERE.parent / "docs/images/utility.png",
 )
-EPSILONS, SEEDS, NODES = (0.2, 0.5, 1.0, 2.0, 4.0), 10, (20, 100)
+EPSILONS, SEEDS = (0.2, 0.5, 1.0, 2.0, 4.0), 10
+CELLS = {"a9a": (EPSILONS, (20, 100)), "mushrooms": (EPSILONS, (20, 100)), "epsilon-like": (EPSILONS, (20,))}
+"""ε and nodes of a set, unless others are asked for; of large sets there are fewer."""
+FEWER = (0.2, 1.0), (20,)
 QUICK = {
     "data": ["mushrooms", "epsilon-like"], "epsilon": [1.0], "nodes": [20], "seeds": 2,
     "method": ["planned", "pairs", "majority", "centre", "noisier", "first"],
@@ -53,6 +57,8 @@ PAIRS = (
 BEGIN, END = "<!-- made by benchmarks/utility.py -->", "<!-- end -->"
 BEGIN_RARE, END_RARE = "<!-- unbalanced, made by benchmarks/utility.py -->", "<!-- end of unbalanced -->"
 SAVED = 20.0  # seconds between writings of the table, which has many rows
+Cell = tuple[str, str, int, float]
+"""Data, method, nodes, ε."""
 KEY = ("data", "method", "nodes", "epsilon", "seed")
 """What makes a run what it is."""
 
@@ -61,9 +67,10 @@ def wanted(arguments: argparse.Namespace) -> list[Row]:
     """The runs that were asked for, cheap questions first."""
     asked = []
     for name in arguments.data:
+        epsilons, nodes = CELLS.get(name, FEWER)
         for method in arguments.method:
-            for n in arguments.nodes:
-                for epsilon in arguments.epsilon:
+            for n in arguments.nodes or nodes:
+                for epsilon in arguments.epsilon or epsilons:
                     for seed in range(arguments.seeds):
                         free = (METHODS | WEIGHTS)[method].adversary == "none"
                         where = 1 if method in POOLED else n
@@ -93,27 +100,45 @@ def measure(arguments: argparse.Namespace) -> None:
 
 
 def together(missing: list[Row], arguments: argparse.Namespace, runs: Runs) -> list[Row]:
-    """Make cells on the device, all of their seeds anew; what the engine cannot run is left for the processor."""
-    began = kept = time.perf_counter()
-    cells = list(dict.fromkeys(tuple(row[name] for name in KEY[:-1]) for row in missing))
-    left, found = set(), []
-    for cell in cells:
-        name, method, nodes, epsilon = cell
-        try:
-            mine = on_device(name, method, nodes, epsilon, arguments.seeds)
-        except SpecError as refused:
-            print(*cell, f"not on the device: {refused}", flush=True)
-            left.add(cell)
-            continue
-        found += mine
-        mean, took = np.mean([row["accuracy"] for row in mine]), mine[0]["seconds"] * len(mine)
-        print(*cell, f"{mean:.4f} {len(mine)} runs {took:.2f} s", flush=True)
+    """Make cells on the device, all of their seeds anew; what the engine cannot run is left for the processor.
+
+    What takes longest is the host's: so several processes share the device, each with one method on one set at a time.
+    """
+    began = time.perf_counter()
+    works: dict[tuple[str, str], list[Cell]] = {}
+    for row in missing:
+        cell = row["data"], row["method"], row["nodes"], row["epsilon"]
+        mine = works.setdefault((row["data"], row["method"]), [])
+        if cell not in mine:
+            mine.append(cell)
+    left, found, kept = set(), [], time.perf_counter()
+    for some in each(list(works.values()), partial(made, seeds=arguments.seeds), arguments.jobs):
+        for cell, rows in some:
+            found += rows
+            left |= set() if rows else {cell}
         if time.perf_counter() - kept > SAVED:
             runs.add(found)
             kept, found = time.perf_counter(), []
     runs.add(found)
-    print(f"{len(cells) - len(left)} cells on the device, {time.perf_counter() - began:.0f} s", flush=True)
-    return [row for row in missing if tuple(row[key] for key in KEY[:-1]) in left]
+    cells = sum(map(len, works.values()))
+    print(f"{cells - len(left)} cells on the device, {time.perf_counter() - began:.0f} s", flush=True)
+    return [row for row in missing if (row["data"], row["method"], row["nodes"], row["epsilon"]) in left]
+
+
+def made(cells: list[Cell], seeds: int) -> list[tuple[Cell, list[Row]]]:
+    """The rows of some cells; none where the engine cannot run them."""
+    found: list[tuple[Cell, list[Row]]] = []
+    for cell in cells:
+        try:
+            mine = on_device(*cell, seeds)
+        except SpecError as refused:
+            print(*cell, f"not on the device: {refused}", flush=True)
+            found.append((cell, []))
+            continue
+        mean, took = np.mean([row["accuracy"] for row in mine]), mine[0]["seconds"] * len(mine)
+        print(*cell, f"{mean:.4f} {len(mine)} runs {took:.2f} s", flush=True)
+        found.append((cell, mine))
+    return found
 
 
 def tell(count: int, of: int, row: Row) -> None:
@@ -132,7 +157,7 @@ def judge(found: list[Row]) -> str:
         total: dict[float, list[tuple[float, float]]] = {}
         for name, n, epsilon in cells:
             gains = []
-            for seed in range(SEEDS):
+            for seed in range(1 + max(row["seed"] for row in found)):
                 mine = known.get((name, one, n, epsilon, seed))
                 its = known.get((name, other, 1 if other in POOLED else n, epsilon, seed))
                 if mine is not None and its is not None:
@@ -265,8 +290,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", nargs="+", default=list(DATA), choices=[*DATA, *UNBALANCED])
     parser.add_argument("--method", nargs="+", default=list(METHODS), choices=[*METHODS, *WEIGHTS])
-    parser.add_argument("--epsilon", nargs="+", type=float, default=list(EPSILONS))
-    parser.add_argument("--nodes", nargs="+", type=int, default=list(NODES))
+    parser.add_argument("--epsilon", nargs="+", type=float, help="some for all sets")
+    parser.add_argument("--nodes", nargs="+", type=int, help="some for all sets")
     parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--engine", default="auto", choices=["auto", "gpu"], help="gpu: all seeds of a cell together")
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time")

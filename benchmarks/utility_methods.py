@@ -40,7 +40,7 @@ from sottovoce.privacy.profiles import gaussian_multiplier
 from sottovoce.privacy.release import Adversary
 from sottovoce.privacy.statement import PrivacyStatement
 from sottovoce.problem.shards import Shards, even
-from sottovoce.run.build import make_lipschitz, rounds_for_epochs  # noqa: F401 - the first is for benchmarks/defaults.py
+from sottovoce.run.build import rounds_for_epochs
 from sottovoce.run.presets import paper_l2
 from sottovoce.run.solve import solve, together
 from sottovoce.run.spec import Execution, Spec

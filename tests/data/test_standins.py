@@ -112,6 +112,17 @@ def test_epsilon_is_as_hard_as_said(epsilon):
     assert 0.84 < reached < best
 
 
+def test_blocks_made_side_by_side_are_those_made_one_by_one(monkeypatch):
+    makers = (lambda: epsilon_like(3 * EPSILON_BLOCK + 7, 60), lambda: rcv1_like(2 * RCV1_BLOCK + 7, 300))
+    found = []
+    for cores in ({0}, {0, 1, 2}):
+        monkeypatch.setattr("os.sched_getaffinity", lambda _, cores=cores: cores, raising=False)
+        found.append([make() for make in makers])
+    for one, other in zip(*found, strict=True):
+        assert np.array_equal(one.y, other.y)
+        assert np.array_equal(getattr(one.X, "data", one.X), getattr(other.X, "data", other.X))
+
+
 def test_epsilon_memory_is_the_result_and_a_few_blocks():
     epsilon_like(1)
     tracemalloc.start()
@@ -155,7 +166,8 @@ def test_rcv1_weights_are_tf_idf(rcv1):
     np.testing.assert_allclose(np.percentile(rcv1.X.data, [10, 50, 90]), [0.035, 0.073, 0.171], rtol=0.15)
 
 
-def test_rcv1_is_never_made_dense():
+def test_rcv1_is_never_made_dense(monkeypatch):
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0}, raising=False)  # a block of one processor
     rcv1_like(1)
     tracemalloc.start()
     X = rcv1_like(4 * RCV1_BLOCK).X

@@ -1,8 +1,10 @@
 """The device's kernels, compiled for the host: their draws, and their trajectories over the contract's cover."""
 
+import gc
 import shutil
 from dataclasses import replace
 from functools import partial
+from weakref import ref
 
 import numpy as np
 import pytest
@@ -10,17 +12,24 @@ from contract import BASE, CASES, NAMES, cloud, difference, job_of, with_sigma
 from scipy.sparse import csr_array
 
 from sottovoce.algorithm.method import State
+from sottovoce.auditing import audit
 from sottovoce.engine import ENGINES, reference
 from sottovoce.engine.gpu.formulas import written
 from sottovoce.engine.gpu.judge import judge_on
 from sottovoce.engine.gpu.machine import Cuda, Host, device
+from sottovoce.engine.gpu.minimise import minimise_on
 from sottovoce.engine.gpu.products import fits
-from sottovoce.engine.gpu.rounds import averages, run_rounds
+from sottovoce.engine.gpu.rounds import averages, cast_of, run_rounds
 from sottovoce.engine.gpu.runs import run_on
 from sottovoce.engine.gpu.source import filled
 from sottovoce.errors import SpecError
+from sottovoce.experiments.compare.study import Study, compare
+from sottovoce.experiments.data import load
 from sottovoce.experiments.sweep import sweep
 from sottovoce.problem.losses import LOSSES
+from sottovoce.problem.objective import Problem
+from sottovoce.problem.optimum import optimum
+from sottovoce.problem.regularisers import REGULARISERS
 from sottovoce.problem.shards import Shards, even
 from sottovoce.run.solve import together
 from sottovoce.run.spec import AlgorithmSpec, Execution, Spec
@@ -203,6 +212,17 @@ def test_models_are_judged_as_the_problem_judges_them(loss, data, machine, make_
             assert np.allclose(mine, theirs, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("loss", ["softmax", "logistic"])
+def test_models_of_several_outputs_are_judged_there_too(loss, machine, make_shards):
+    case = BASE | {"loss": loss, "outputs": 3, "intercept": 0.75, "weights": "records", "uneven": True}
+    problem = job_of(case, make_shards, rounds=3).problem
+    models = np.random.default_rng(1).normal(size=(5, problem.m))
+    for mine, theirs in zip(judge_on(machine, problem, models), problem.judge(models), strict=True):
+        assert np.allclose(mine, theirs, rtol=1e-6, atol=1e-6)
+    wrong = judge_on(machine, problem, models[::-1])  # class by class, and not the other way round
+    assert not np.allclose(wrong[0], problem.judge(models)[0], rtol=1e-3)
+
+
 @pytest.mark.parametrize("who", ["edges(1)", "everyone"])
 def test_a_sweep_is_its_runs_and_says_on_what(who, machine, make_shards, monkeypatch):
     """Seeds together in one call; statements, which no engine makes, to the last digit."""
@@ -223,6 +243,38 @@ def test_a_sweep_is_its_runs_and_says_on_what(who, machine, make_shards, monkeyp
         assert one.environment["device"] == machine.name and one.environment["runs"] == 4
     with pytest.raises(SpecError, match="the reference engine runs side by side what has the same seed"):
         together(grid, shards, execution=Execution("reference"))
+
+
+@pytest.mark.parametrize("h", ["l2(0.05)", "l1(0.02)", "elastic_net(0.01, 0.02)", "box(-0.5, 0.5)"])
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge", "huber(0.5)"])
+def test_points_near_the_optimum_are_certified_as_they_are(loss, h, machine, make_shards):
+    shards = make_shards(n=3, q=40, m=6, real=loss.startswith("huber"))
+    problem = Problem(LOSSES.read(loss), REGULARISERS.read(h), shards)
+    known = minimise_on(machine, problem, 1e-4)
+    assert known is not None
+    best = optimum(problem, 1e-4, known=known)
+    assert best.passes == 0 and best.gap <= 1e-4
+    assert best.lower - 1e-9 <= optimum(problem, 1e-9).value <= best.value + 1e-9
+
+
+def test_points_from_elsewhere_prove_nothing_by_themselves(make_shards):
+    """Slopes outside their interval would give a lower bound that is none."""
+    problem = Problem(LOSSES.read("hinge"), REGULARISERS.read("l2(0.05)"), make_shards(n=3, q=40, m=6))
+    true, rng = optimum(problem, 1e-9), np.random.default_rng(1)
+    for far in (1.0, 100.0):
+        known = rng.normal(size=problem.m), -problem.shards.y * rng.uniform(0.9, far, len(problem.shards.y))
+        best = optimum(problem, 1e-6, known=known)
+        assert best.lower <= true.value + 1e-9 and best.value - true.value <= 1e-6 and best.passes > 0
+
+
+def test_what_was_looked_up_goes_with_the_job(machine, make_shards):
+    job = job_of(BASE, make_shards, rounds=5)
+    engine_on(machine).run([job], [job.start()], 1, 5)
+    cast = ref(cast_of(machine, [job]))
+    assert cast().looked is not None
+    del job
+    gc.collect()
+    assert cast() is None
 
 
 def test_what_cannot_be_written_is_refused(machine, make_shards):
@@ -295,3 +347,40 @@ def test_runs_that_map_and_deal_the_same_records_their_own_ways(moments, outputs
     other = Shards.of(X.copy(), y, dealt[0].offsets)
     with pytest.raises(SpecError, match="on the same records, in nodes of the same sizes"):
         together(specs[:2], [dealt[0], other], execution=Execution("gpu"))
+
+
+def quieter(job, copies):
+    """What adds half of the noise that it states."""
+    release = replace(job.release, sigma=tuple(0.5 * sigma for sigma in job.release.sigma))
+    return replace(job, release=release, draws=replace(job.draws, release=release))
+
+
+@pytest.mark.parametrize("machine", ["host", pytest.param("device", marks=pytest.mark.gpu)], indirect=True)
+@pytest.mark.parametrize("sampling", ["full", "poisson(2)"])
+def test_an_audit_attacks_the_device_s_own_draws(sampling, machine, monkeypatch):
+    """An honest run is nearly caught and not quite; one with half of its noise is."""
+    monkeypatch.setitem(ENGINES, "gpu", engine_on(machine))
+    spec = Spec(AlgorithmSpec(rounds=4, gamma="constant(1e6)"), seed=1).but(
+        privacy__noise="private(4)", network__activation="everyone", privacy__sampling=sampling
+    )
+    how = {"runs": 1000, "choosing": 0.0, "seed": 11, "engine": "gpu"}
+    found = audit(spec, [6, 6], 3, **how)
+    assert not found.broken and found.at_least > 2.0 and found.engine == "gpu"
+    assert found.at_least == pytest.approx(audit(spec, [6, 6], 3, **how | {"engine": "reference"}).at_least, abs=0.3)
+    assert audit(spec, [6, 6], 3, plant=quieter, **how).broken
+
+
+def test_a_comparison_takes_the_seeds_of_an_algorithm_together(machine, monkeypatch):
+    """And what the engine does not know is run as always, and says so."""
+    mine = replace(engine_on(machine), judge=partial(judge_on, machine), about=lambda: machine.name)
+    monkeypatch.setitem(ENGINES, "gpu", replace(mine, look=partial(averages, machine)))
+    data = load("breast_cancer", loss=LOSSES.make("logistic"))
+    settings = {"h": "l2(0.1)", "batch": 16, "epochs": 2.0}
+    study = Study.of(data, ["dsgd", "tracking", "dpsgd", "algorithm1"], settings, nodes=5, seeds=2)
+    found, expected = compare(study, engine="gpu"), compare(study, engine="reference")
+    for one, other in zip(found, expected, strict=True):
+        known = one["algorithm"] != "tracking"
+        assert (one["engine"] == "gpu") == known and one.get("runs") == (2 if known else None)
+        assert one["spec"] == other["spec"] and one["true_epsilon"] == other["true_epsilon"]
+        for name in ("objective", "test_accuracy", "test_auc", "suboptimality"):
+            assert one[name] == pytest.approx(other[name], rel=1e-4)

@@ -53,8 +53,8 @@ def test_a_comparison_goes_on_where_it_was(table, data, monkeypatch):
     out, rows = table
     run = []
     monkeypatch.setattr(
-        "sottovoce.experiments.compare.study.run_cell",
-        lambda study, cell, f_star: run.append(cell) or [{"cell": cell}],
+        "sottovoce.experiments.compare.study.run_cells",
+        lambda study, cells, f_star, engine: run.append(*cells) or [{"cell": cells[0]}],
     )
     study = study_of(data, epsilons=(1.0, 2.0), seeds=2)
     assert compare(study, out) == rows and not run
@@ -83,7 +83,7 @@ def test_a_row_of_another_version_is_run_again(table, data, tmp_path):
 
 def test_a_run_in_another_spelling_is_the_same_run(table, data, monkeypatch):
     out, rows = table
-    monkeypatch.setattr("sottovoce.experiments.compare.study.run_cell", None)  # nothing is left to run
+    monkeypatch.setattr("sottovoce.experiments.compare.study.run_cells", None)  # nothing is left to run
     assert compare(study_of(data, settings=SETTINGS | {"h": "l2:0.10"}, epsilons=(1.0, 2.0), seeds=2), out) == rows
 
 

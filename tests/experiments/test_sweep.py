@@ -51,10 +51,10 @@ def test_groups_side_by_side_share_the_cores_between_their_products(make_shards,
 
     def look(*arguments):
         seen.extend(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas")
-        return observe(*arguments)
+        return theirs(*arguments)
 
-    observe = solving.observe
-    monkeypatch.setattr(solving, "observe", look)
+    theirs = solving.look
+    monkeypatch.setattr(solving, "look", look)
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     before = threadpool_info()
     sweep(GRID[:2], make_shards(), jobs=2)

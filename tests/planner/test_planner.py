@@ -12,7 +12,7 @@ from sottovoce import Shards, solve
 from sottovoce.data.synthetic import two_gaussians
 from sottovoce.errors import SottovoceError, SpecError
 from sottovoce.planner import Facts, choose
-from sottovoce.planner.predict import calm, excess, loss, single, typical_size
+from sottovoce.planner.predict import best_reach, calm, excess, loss, single, typical_size
 from sottovoce.privacy.calibration import noise_multiplier
 from sottovoce.privacy.composition import Part
 from sottovoce.privacy.profiles import FixedPair, PoissonPair
@@ -247,6 +247,35 @@ def test_what_was_asked_for_is_left_alone(records):
 )
 def test_less_noise_is_never_less_calm(noise, share, m, rounds):
     assert calm(share * noise, m, rounds) or not calm(noise, m, rounds)
+
+
+@given(
+    st.floats(-6, 1).map(lambda power: 10.0**power),
+    st.floats(0.01, 1.0),
+    st.integers(1, 10**6),
+    st.integers(1, 10**4),
+)
+def test_with_more_noise_nobody_goes_further(noise, share, m, rounds):
+    """Nor where it has drowned everything, and the formula's noise does not grow any more."""
+    assert best_reach(share * noise, m, rounds)[0] >= best_reach(noise, m, rounds)[0]
+
+
+@pytest.mark.parametrize("epsilon", [0.02, 0.05, 0.1, 0.2, 1.0])
+def test_beside_much_noise_a_hinge_is_reached_all_the_same(epsilon):
+    """Noise makes margins of 1, at which a hinge begins to see them; not in wide data, nor where h is given."""
+    facts = Facts((1600,) * 20, 124, epsilon, 1e-5, intercept=0.25, free=("loss", "penalty"))
+
+    def noise_in_a_margin(facts, **fixed):
+        found = choose(facts, **fixed)
+        spec = found.spec
+        shrinkage = spec.problem.h.modulus + float(spec.algorithm.gamma(1)[0]) / spec.algorithm.rounds
+        return found.alternatives[0]["noise"] * math.hypot(1.0, 0.25) / shrinkage
+
+    assert noise_in_a_margin(facts) > 0.999
+    if epsilon <= 0.1:
+        assert noise_in_a_margin(replace(facts, free=())) < 0.95
+        assert noise_in_a_margin(replace(facts, features=10_000)) < 0.5
+        assert noise_in_a_margin(facts, h="l2(1)") < 0.1
 
 
 @pytest.mark.parametrize(("features", "epsilon"), [(4, 1.0), (55, 1.0), (500, 1.0), (55, 0.2), (55, 8.0)])

@@ -11,8 +11,8 @@ record, and the weight of a link that is left out stays with its ends, as in a r
 nodes, all are kept. Rounds in which the record's node is silent are left out.
 
 What is seen of a run is every release ζ of the nodes that are kept, and the final model. The reference engine and the
-engine of nodes let a step be watched; of the compiled one the state is read after every round, and what was released is
-worked out from how it moved.
+engine of nodes let a step be watched; of one whose rounds are hidden (compiled, gpu) the state is read after every one,
+and what was released is worked out from how it moved.
 """
 
 from collections.abc import Callable, Sequence
@@ -104,6 +104,11 @@ class Stage:
         return self.prepared.job
 
     @property
+    def hidden(self) -> bool:
+        """Whether the engine lets nothing be watched but its states."""
+        return ENGINES[self.engine].hidden
+
+    @property
     def whole(self) -> bool:
         """Whether a model is put out at once, so that there is nothing to see but that."""
         return not self.job.method.released.iterates
@@ -122,7 +127,7 @@ class Stage:
     def kept(self) -> list[int]:
         """The record's node, and those that are kept with it."""
         n, schedule = self.job.schedule.n, self.job.schedule
-        if self.engine == "compiled" or schedule.speakers:
+        if self.hidden or schedule.speakers:
             if self.job.release.law.secrets:
                 raise SpecError("noise that nodes share is audited by engine='reference', which shows every node")
             return [self.node]
@@ -173,7 +178,7 @@ class Stage:
         for t in self.rounds.tolist():
             nodes = old.nodes(t).tolist()
             here = [k for k, node in enumerate(nodes) if node in places]
-            if old.speakers or self.engine == "compiled":
+            if old.speakers or self.hidden:
                 W = np.eye(1)
             else:
                 W = listed(old.weights(t))[np.ix_(here, here)]
@@ -237,12 +242,12 @@ class Stage:
         engine = ENGINES[self.engine]
         state, R = job.start(), len(worlds)
         seen = _Seen(self, R, job.problem.m)
-        if self.engine != "compiled":
+        if not self.hidden:
             job = replace(job, method=cast(Method, _Watched(job.method, seen)))
         for k, t in enumerate(self.rounds.tolist()):
             before = state
             state = engine.run([job], [state], t, t)[0]
-            if self.engine == "compiled":
+            if self.hidden:
                 seen.work_out(job, before, state, t, k)
         final = job.method.average(state, self.job.schedule.T)[:R]
         return seen.transcript(worlds, final)
@@ -300,8 +305,8 @@ class _Seen:
         rise = one.state.z - zero.state.z
         if not np.allclose(two.state.z - one.state.z, rise, rtol=1e-9):
             raise SpecError(
-                "the compiled engine shows a state that does not tell what was released, with this regulariser; audit "
-                "engine='reference', which makes the same draws"
+                f"the {self.stage.engine} engine shows a state that does not tell what was released, with this "
+                "regulariser; audit engine='reference', which makes the same draws"
             )
         self.zeta[0, nodes, k] = (after.z[nodes] - zero.state.z) / rise
         self.x[nodes, k] = zero.x

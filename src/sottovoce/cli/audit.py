@@ -93,7 +93,7 @@ def audit(
         aim = Target("the plan", chosen.spec, np.full(nodes, records), features)
     else:
         aim = _aim(target)
-    simulate = simulate or aim.simulated or engine == "compiled"
+    simulate = simulate or aim.simulated or not ENGINES[engine].secure
     if seed is not None and not simulate:
         raise SpecError("a seed is for --simulate: a secure release cannot be repeated")
     drawn_from = aim.spec.seed if aim.spec.seed is not None else 0

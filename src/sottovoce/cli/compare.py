@@ -15,6 +15,7 @@ from sottovoce.cli import screen
 from sottovoce.cli.flags import RecordFlags, grouped
 from sottovoce.data.embedded import EMBEDDED
 from sottovoce.data.tables import Table as Records
+from sottovoce.engine import ENGINES
 from sottovoce.errors import SpecError
 from sottovoce.experiments.baselines import BASELINES
 from sottovoce.experiments.compare.ranking import TUNED, Line, figure, shown, summarise
@@ -67,6 +68,7 @@ def compare(
         bool, typer.Option("--tuned", help="Also with step sizes tuned on the data (not private).")
     ] = False,
     jobs: Annotated[int, typer.Option("--jobs", help="Runs at a time, each in its own process.")] = 1,
+    engine: Annotated[str, typer.Option("--engine", help=f"auto, {', '.join(ENGINES)}.")] = "auto",
     out: Annotated[
         Path | None,
         typer.Option(
@@ -98,7 +100,7 @@ def compare(
         study = Study.of(dataset, names, settings | problem, nodes, epsilons=budgets, seeds=seeds, tuned=tuned)
         refused |= study.refused
         with screen.works(dataset.name, "algorithm", json, STOPPED) as done:
-            rows += run_study(study, out, jobs, done)
+            rows += run_study(study, out, jobs, done, engine)
     lines = summarise(rows)
     pictures = []
     if out is not None:

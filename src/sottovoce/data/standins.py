@@ -6,14 +6,17 @@ of the real files by `benchmarks/fit_standins.py`, which also prints how far sta
 fit left behind are the few numbers typed below.
 
 Records come in blocks, and block k is made from (seed, k) alone. So the first records are the same however many are
-asked for, and beside the result only a block lies in memory. The same seed gives the same records: bit for bit on
-one machine, up to rounding on another (linear algebra rounds as it likes).
+asked for, several processors can make them, and beside the result only a block of each lies in memory. The same seed
+gives the same records: bit for bit on one machine, up to rounding on another (linear algebra rounds as it likes).
 """
 
-from collections.abc import Callable
+import os
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import lru_cache
 from statistics import NormalDist
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import scipy  # not its parts: they load when first used
@@ -31,6 +34,7 @@ MODEL, TRAIN, TEST = 0, 1, 2  # the streams under a seed: the law, its records, 
 # ---- epsilon. One strong direction, five weak ones and noise of its own for every feature; then rows to norm 1.
 
 EPSILON_BLOCK = 2048
+EPSILON_PIECE = 256  # rows of it that are held a second time
 
 # Fitted to 200 whole rows and to 5000 rows of 100 columns. A row's part along the strong direction over its part
 # across it, t / √(1 − t²) for t = ⟨row, direction⟩, at these quantiles:
@@ -83,11 +87,14 @@ def epsilon_like(
     kind = _checked(n_records, m, dtype)
     law = _epsilon(m, seed)
     X, y = np.empty((n_records, m), dtype=kind), np.empty(n_records)
-    for k, start in enumerate(range(0, n_records, EPSILON_BLOCK)):
-        stop = min(start + EPSILON_BLOCK, n_records)
-        rows, labels = _epsilon_block(law, _generator(seed, TEST if test else TRAIN, k))
-        y[start:stop] = labels[: stop - start]
+
+    def block(k: int, start: int, stop: int) -> None:
+        whole = kind == np.float32 and stop - start == EPSILON_BLOCK  # then they are made where they are to lie
+        rows = X[start:stop] if whole else np.empty((EPSILON_BLOCK, m), dtype=np.float32)
+        y[start:stop] = _epsilon_block(law, _generator(seed, TEST if test else TRAIN, k), rows)[: stop - start]
         _to_unit(rows[: stop - start], X[start:stop])
+
+    for _, stop, _ in _side_by_side(block, n_records, EPSILON_BLOCK):
         if progress is not None:
             progress(stop, n_records)
     return Table(X, y, None, None, "epsilon-like")
@@ -119,16 +126,19 @@ def _epsilon(m: int, seed: int) -> _Epsilon:
     )
 
 
-def _epsilon_block(law: _Epsilon, rng: np.random.Generator) -> tuple[NDArray[np.float32], Array]:
-    """A whole block, whether all of its rows are wanted or not, before the rows are scaled."""
+def _epsilon_block(law: _Epsilon, rng: np.random.Generator, rows: NDArray[np.float32]) -> Array:
+    """A whole block, whether all of its rows are wanted or not, before the rows are scaled; gives the labels."""
     y = np.where(rng.random(EPSILON_BLOCK) < 0.5, -1.0, 1.0)
     scores = rng.standard_normal((EPSILON_BLOCK, len(law.directions) + 1), dtype=np.float32)
     scores[:, 0] = np.interp(rng.random(EPSILON_BLOCK), ODDS_AT, ODDS)
     scores[:, -1] = y
-    rows = rng.standard_normal((EPSILON_BLOCK, len(law.spread)), dtype=np.float32)
+    rng.standard_normal(dtype=np.float32, out=rows)
     rows *= law.spread
-    rows += scores @ np.vstack([law.directions, law.shift])
-    return rows, y
+    parts = np.vstack([law.directions, law.shift])
+    for some in range(0, EPSILON_BLOCK, EPSILON_PIECE):
+        piece = slice(some, some + EPSILON_PIECE)
+        rows[piece] += scores[piece] @ parts
+    return y
 
 
 # ---- rcv1. Words drawn from topics, one topic mostly; a word's weight is (1 + ln count) · rarity; rows to norm 1.
@@ -196,9 +206,11 @@ def rcv1_like(
     # room for the entries expected and some more: memory that is never touched costs nothing
     data: NDArray[Any] = np.empty(int(law.mean * (n_records + 4 * np.sqrt(n_records))), dtype=kind)
     indices = np.empty(len(data), dtype=np.int32)
-    for k, start in enumerate(range(0, n_records, RCV1_BLOCK)):
-        stop = min(start + RCV1_BLOCK, n_records)
-        sizes, words, weights, labels = _rcv1_block(law, _generator(seed, TEST if test else TRAIN, k), stop - start)
+
+    def block(k: int, start: int, stop: int) -> tuple[NDArray[np.int64], NDArray[np.int32], Array, Array]:
+        return _rcv1_block(law, _generator(seed, TEST if test else TRAIN, k), stop - start)
+
+    for start, stop, (sizes, words, weights, labels) in _side_by_side(block, n_records, RCV1_BLOCK):
         y[start:stop] = labels
         np.cumsum(sizes, out=indptr[start + 1 : stop + 1])
         indptr[start + 1 : stop + 1] += indptr[start]
@@ -270,6 +282,32 @@ def _rcv1_block(
 
 
 # ---- both
+
+
+Block = TypeVar("Block")
+
+
+def _side_by_side(
+    make: Callable[[int, int, int], Block], n_records: int, size: int
+) -> Iterator[tuple[int, int, Block]]:
+    """(start, stop, block) one after the other, made by all processors: NumPy lets threads draw and sort together."""
+    spans = [(k, start, min(start + size, n_records)) for k, start in enumerate(range(0, n_records, size))]
+    cores = min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, len(spans))
+    if cores == 1:
+        yield from ((start, stop, make(k, start, stop)) for k, start, stop in spans)
+        return
+    from threadpoolctl import threadpool_limits  # slow to load
+
+    # matrix products that each take all cores would wait for each other
+    with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(cores) as pool:
+        waiting: deque[tuple[int, int, Future[Block]]] = deque()
+        for k, start, stop in spans:
+            waiting.append((start, stop, pool.submit(make, k, start, stop)))
+            if len(waiting) > 2 * cores:
+                start, stop, first = waiting.popleft()
+                yield start, stop, first.result()
+        for start, stop, one in waiting:
+            yield start, stop, one.result()
 
 
 def _checked(n_records: int, m: int, dtype: DTypeLike) -> np.dtype[Any]:

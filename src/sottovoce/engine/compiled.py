@@ -231,6 +231,9 @@ GATHERED = 8
 COPIED = 1 << 31
 """Bytes that are copied at the most."""
 
+SHORT = 1 << 16
+"""So many columns can be told apart by two bytes, which are read in every round; SciPy has four, or eight."""
+
 _copied: dict[str, tuple["ref[Any]", IntArray, Any]] = {}
 
 
@@ -262,11 +265,12 @@ def _data(shards: Shards) -> Data:
     if not is_sparse and not X.flags.c_contiguous:
         raise SpecError("the compiled engine reads data row by row; lay it out with numpy.ascontiguousarray first")
     none = np.empty(0, stored.dtype)
+    columns = X.indices if is_sparse else np.empty(0, np.uint16)
     return Data(
         sparse=is_sparse,
         X=_read_only(none.reshape(0, 0) if is_sparse else X),
         values=_read_only(X.data if is_sparse else none),
-        indices=_read_only(X.indices if is_sparse else np.empty(0, np.int32)),
+        indices=_read_only(columns, np.uint16 if X.shape[1] <= SHORT else None),
         indptr=_read_only(X.indptr if is_sparse else np.empty(0, np.int32)),
         intercept=float(shards.intercept),
         y=_read_only(shards.y, np.float64),
@@ -364,8 +368,18 @@ def _steps(jobs: Sequence[Job]) -> Steps:
     return Steps._make([*(_read_only(row, np.float64) for row in rows), _read_only(np.array(which), np.int64)])
 
 
+_sequenced: WeakKeyDictionary[Known, tuple[Array, ...]] = WeakKeyDictionary()
+
+
 def _sequences(method: Known) -> tuple[Array, ...]:
-    """push, a, γ, s, A, P and Q; what a method has no use for is stood in for by something of the right length."""
+    """push, a, γ, s, A, P and Q, made once: runs of many seeds share their method."""
+    if method not in _sequenced:
+        _sequenced[method] = _summed(method)
+    return _sequenced[method]
+
+
+def _summed(method: Known) -> tuple[Array, ...]:
+    """What a method has no use for is stood in for by something of the right length."""
     if isinstance(method, Descent):
         return -method.eta, method.a, method.a, method.a, method.A, method.A, method.A
     steps, den = method.steps, method.modulus

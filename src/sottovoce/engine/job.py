@@ -196,12 +196,14 @@ class Engine:
     rounding : how far, relatively, its trajectories may be from the reference's where all draws are the same
     seeds : whether jobs that it runs together may have draws, schedules and dealings of the records of their own
     maps : whether it puts records through a job's public map itself, as it reads them
+    hidden : whether its rounds are not made by the method's own `step`, so that nobody can watch them but by the states
     unknown : what it does not know of a job besides, in words that follow 'the'
     lacking : what it needs and this machine has not; None where there is nothing
     judge : `Problem.judge` where the engine has the records; None leaves it to the problem
     look : (jobs, states, round) -> (mean model over the nodes, their mean distance from it) of each run, where the
         engine has the states; None, or a None from it, leaves it to the method
     about : what it runs on, in words, where that is not the machine's processors
+    minimise : (problem, gap) -> points (x, slopes) near the optimum for `problem.optimum` to certify, or None
     """
 
     name: str
@@ -220,11 +222,13 @@ class Engine:
     rounding: float = 1e-12
     seeds: bool = False
     maps: bool = False
+    hidden: bool = False
     unknown: Callable[[Job], str | None] | None = None
     lacking: Callable[[], str | None] | None = None
     judge: Callable[[Problem, Array, Shards | None], tuple[Array, Array]] | None = None
     look: Callable[[Sequence[Job], Sequence[State], int], tuple[Array, Array] | None] | None = None
     about: Callable[[], str] | None = None
+    minimise: Callable[[Problem, float], tuple[Array, Array] | None] | None = None
 
     def refusal(self, job: Job) -> str | None:
         """Why it cannot run a job, in one sentence; None where it can.
@@ -362,6 +366,12 @@ def _looked_at_by_gpu(jobs: Sequence[Job], states: Sequence[State], t: int) -> t
     return runs.look(jobs, states, t)
 
 
+def _minimised_by_gpu(problem: Problem, gap: float) -> tuple[Array, Array] | None:
+    from sottovoce.engine.gpu.minimise import minimise
+
+    return minimise(problem, gap)
+
+
 def _about_gpu() -> str:
     from sottovoce.engine.gpu import runs
 
@@ -384,6 +394,7 @@ ENGINES: dict[str, Engine] = {
             losses=kernel.LOSSES,
             crowds=(Gossip, Exact),
             secure=False,
+            hidden=True,
             worth=2e7,  # half a second of the reference engine, as loading takes; compiling takes ten, once a machine
             blur=3e-7,  # float32
         ),
@@ -402,11 +413,13 @@ ENGINES: dict[str, Engine] = {
             rounding=1e-4,  # all of it in float32, which runs that amplify what is small make more of
             seeds=True,
             maps=True,
+            hidden=True,
             unknown=_unknown_to_gpu,
             lacking=_no_gpu,
             judge=_judged_by_gpu,
             look=_looked_at_by_gpu,
             about=_about_gpu,
+            minimise=_minimised_by_gpu,
         ),
     )
 }

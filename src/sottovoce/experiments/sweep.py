@@ -18,7 +18,6 @@ from typing import Any
 from sottovoce.engine import ENGINES
 from sottovoce.engine.cores import shared
 from sottovoce.errors import SpecError
-from sottovoce.privacy.quantiles import NO_QUANTILES
 from sottovoce.problem.shards import Shards
 from sottovoce.run.result import Result
 from sottovoce.run.solve import alike, simulate
@@ -67,9 +66,12 @@ def sweep(
     engine = ENGINES.get(execution.engine)
     seeds, maps = engine is not None and engine.seeds, engine is not None and engine.maps
     for place, spec in enumerate(specs):
-        shares = spec.privacy.once is None or (maps and spec.privacy.quantiles == NO_QUANTILES)
-        alone = "" if shares else str(place)  # maps its records, or their targets, and shares none
+        maps_itself = spec.privacy.once is not None and not (maps and spec.privacy.moments.total)
+        alone = str(place) if maps_itself else ""  # its records are its own, and shared with none
         groups.setdefault(alike(spec, seeds) + alone, []).append(place)
+    for turn, places in enumerate(groups.values()):  # who asks for the same noise side by side begins with another run
+        first = turn % max(1, jobs) * len(places) // max(1, jobs)
+        places[:] = places[first:] + places[:first]
     optima = f_star if f_star is not None else [float("nan")] * len(specs)
     shards.norms  # noqa: B018 - once, before the groups all need them
     work = [

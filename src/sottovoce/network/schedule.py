@@ -183,7 +183,13 @@ class Schedule:
 
     def participations(self, t: int | None = None) -> IntArray:
         """(n,) K_i, in how many rounds each node took a gradient, up to round t; of all rounds by default."""
-        stop = self.T if t is None else self._place(t) + 1
+        return self._spoken.copy() if t is None else self._spoken_by(self._place(t) + 1)
+
+    @cached_property
+    def _spoken(self) -> IntArray:
+        return self._spoken_by(self.T)
+
+    def _spoken_by(self, stop: int) -> IntArray:
         active = self.active[: self.starts[stop]]
         return np.bincount(active[self.speaks(1, stop)] if self.speakers else active, minlength=self.n)
 
@@ -208,6 +214,11 @@ class Schedule:
         stop = self.T if t is None else self._place(t) + 1
         deep = np.array([self.averaging.depth(W) for W in self.patterns], dtype=np.int64)
         return int(np.sum(deep[self.pattern[:stop]]))
+
+    def sent(self, t: int | None = None) -> int:
+        """Messages sent by the end of round t; of all rounds by default."""
+        stop = self.T if t is None else self._place(t) + 1
+        return int(np.bincount(self.pattern[:stop], minlength=len(self.patterns)) @ self._traffic)
 
     def up_to(self, t: int | None = None) -> IntArray:
         """(t,) messages sent by the end of rounds 1, 2, …, t; of all rounds by default."""

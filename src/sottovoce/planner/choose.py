@@ -207,6 +207,11 @@ FAINTEST = 0.5
 """Deviations of the noise that a coordinate of the mean gradient must pass to count, of two classes. Half of one gained
 0.7 points of AUC on epsilon-like data and costs 0.1 at most. Of ten classes one deviation cost 0.4 points on MNIST, and
 of wide data half of one cost a point of accuracy on rcv1 at ε = 0.2: in texts many words say a little each."""
+MARGIN = 1.0
+"""Deviation of the noise in a margin up to which a model is made longer, where faint coordinates do not count. A hinge
+sees no difference between margins below 1, so that up to there going further costs nothing but length, and from there
+on records that are right let go. With 100 seeds and 20 nodes, at ε = 0.1 on a9a, mushrooms and epsilon-like data: +0.8,
++4.3 and +0.6 points of accuracy, -0.0, -0.3 and +0.4 of AUC; at ε = 0.2 0, +2.2 and +1.8, and 0, +0.1 and +1.0."""
 RARE = 0.1
 """Share of a class that is rare. Of the problems of the fit, those with 7 % positives are ordered better by a logistic
 loss beside noise (AUC +0.1 to +0.8 points, as accurate), those with 25 % are not. So are classes that are balanced by
@@ -442,6 +447,8 @@ def _plan(facts: Facts, given: dict[str, Any], scale: _Scale, network: _Network,
     c = math.sqrt((scale.noise * more * shared) ** 2 * uneven + drawn)
     reach = _reach(facts, given, scale, c, T, iota)
     foreseen = float(predict.loss(reach, c, facts.features, releases)) + (APART if network.beta > 0 else 0.0)
+    if _faint(facts) and not {"h", "alpha", "gamma"} & set(given):
+        reach = max(reach, min(MARGIN / c, _longest(facts) * releases))
     sent = network.messages * T * facts.m * FLOAT_BYTES
     noise = c * scale.lipschitz * facts.weight
     way = network.averaging, ratio, network.waits
@@ -512,12 +519,17 @@ def _penalty(facts: Facts, given: dict[str, Any], plan: Plan) -> Regulariser:
         return given["h"]
     ratio = {"l2": 0.0, "l1": 1.0}.get(facts.penalty, given.get("l1_ratio", 0.5))
     phi, mu = (given["alpha"],) * 2 if "alpha" in given else (_short(plan.noise), _short(STRONG / plan.reach))
-    noisy = facts.loss.name == "hinge" and facts.outputs == 1 and facts.features <= WIDE  # as `_with_loss` leaves it
-    if "penalty" in facts.free and facts.penalty == "l2" and noisy and "alpha" not in given:
+    if _faint(facts) and "alpha" not in given:
         return elastic_net(_short(FAINTEST * plan.noise), mu)
     if facts.penalty == "elastic_net":
         return elastic_net(float(ratio * phi), float((1 - ratio) * mu))
     return {"none": Separable(), "l1": l1(float(phi)), "l2": l2(float(mu))}[facts.penalty]
+
+
+def _faint(facts: Facts) -> bool:
+    """Whether faint coordinates do not count: two classes beside noise, as `_with_loss` leaves it, not in wide data."""
+    noisy = facts.loss.name == "hinge" and facts.outputs == 1 and facts.features <= WIDE
+    return noisy and "penalty" in facts.free and facts.penalty == "l2"
 
 
 def _spec(facts: Facts, given: dict[str, Any], scale: _Scale, plan: Plan, iota: float) -> Spec:

@@ -170,13 +170,18 @@ def calm(noise: float, m: int, rounds: int) -> bool:
 def best_reach(noise: float, m: int, rounds: int, longest: float = LONGEST_STEP) -> tuple[float, float]:
     """The τ with the least predicted loss, and that loss; τ/T at most `longest`.
 
+    Only those are tried at which noise does no more than half of what it can, or the shortest: beyond that it does not
+    grow any more, and of a model that is noise the formula would be content that it has gone far.
+
     Examples
     --------
-    >>> reaches = [best_reach(noise, 100, 1000)[0] for noise in (1e-4, 1e-3, 1e-2)]
+    >>> reaches = [best_reach(noise, 100, 1000)[0] for noise in (1e-4, 1e-3, 1e-2, 1e-1, 1.0)]
     >>> reaches == sorted(reaches, reverse=True)  # the more noise, the sooner to stop
     True
     """
     reaches = _reaches(rounds, longest)
+    drowned = _parts(reaches, noise, m)[1] > FITTED["e"] / 2
+    reaches = reaches[: max(1, len(reaches) - int(drowned.sum()))]
     losses = loss(reaches, noise, m, rounds)
     best = int(np.argmin(losses))
     return float(reaches[best]), float(losses[best])

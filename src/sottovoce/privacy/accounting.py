@@ -1,20 +1,24 @@
 """The accountant: a node's whole participation in, a true (ε, δ) out.
 
 `price` is what everybody asks: statements, ledgers, budgets, reports. Events in, an `Account` out; equal questions are
-answered once. Below it the same is said of parts: so many rounds of one mechanism each (`composition.Part`).
+answered once, by whichever thread asks first. Below it the same is said of parts: so many rounds of one mechanism each
+(`composition.Part`).
 
 Every answer of `epsilon` and `delta` is an upper bound and every one of `epsilon_lower` a lower one, numerical slack
 included; grids are refined until the answer no longer moves by more than a few thousandths.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+import threading
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import astuple, dataclass, replace
-from functools import lru_cache
+from functools import _CacheInfo, lru_cache
+from typing import Generic, TypeVar, TypeVarTuple
 
 import numpy as np
 import scipy  # not its parts: they load when first used
 
+from sottovoce._types import Array
 from sottovoce.errors import PrivacyError
 from sottovoce.privacy import profiles
 from sottovoce.privacy.composition import Part, compose, moments
@@ -31,6 +35,58 @@ _STILL = 2e-3  # grids are quadrupled until ε moves by less than this share of 
 _UNLUCKY = 0.01  # the probability of speaking less often than a lower bound counts on
 
 
+Question = TypeVarTuple("Question")
+Answer = TypeVar("Answer")
+
+
+class Asked(Generic[*Question, Answer]):
+    """A function of values, so many of whose answers are kept.
+
+    Runs side by side ask the same at the same time: one thread computes what the others wait for.
+    """
+
+    def __init__(self, answer: Callable[[*Question], Answer], size: int) -> None:
+        self._kept = lru_cache(maxsize=size)(answer)
+        self._lock = threading.Lock()
+        self._under_way: dict[tuple[*Question], threading.Event] = {}
+
+    def __call__(self, *question: *Question) -> Answer:
+        """The answer, from whoever is the first to ask."""
+        mine = threading.Event()
+        while (first := self._claim(question, mine)) is not mine:
+            first.wait()
+        try:
+            return self._kept(*question)
+        finally:
+            with self._lock:
+                del self._under_way[question]
+            mine.set()
+
+    def _claim(self, question: tuple[*Question], mine: threading.Event) -> threading.Event:
+        with self._lock:
+            return self._under_way.setdefault(question, mine)
+
+    def cache_info(self) -> _CacheInfo:
+        """How often an answer was there already."""
+        return self._kept.cache_info()
+
+
+def asked_once(size: int) -> Callable[[Callable[[*Question], Answer]], Asked[*Question, Answer]]:
+    """Keep so many answers of a function of values.
+
+    Examples
+    --------
+    >>> @asked_once(8)
+    ... def square(x: int) -> int:
+    ...     print("computing")
+    ...     return x * x
+    >>> square(3) + square(3)
+    computing
+    18
+    """
+    return lambda answer: Asked(answer, size)
+
+
 @dataclass(frozen=True)
 class Account:
     """What a participation costs at δ."""
@@ -40,7 +96,7 @@ class Account:
     epsilon_lower: float
     """No smaller ε can be promised: an instance of the mechanism really reaches it. 0 where nothing is known."""
     epsilon_rdp: float
-    """The same guarantee by Rényi moments: a looser upper bound from another calculation."""
+    """The same guarantee by Rényi moments: a looser upper bound from another calculation; infinite if not asked for."""
     delta: float
     error: float
     """By how much the grid may have raised `epsilon`, as a share of it."""
@@ -49,8 +105,8 @@ class Account:
 def price(events: Iterable[Priced], delta: float, lower: bool = True) -> Account:
     """What one or several participations of the same records cost together at δ.
 
-    Silence costs nothing; speaking without noise costs everything. Without `lower` nothing from below is computed,
-    in half of the time; where not all events are realised, nothing is known from below.
+    Silence costs nothing; speaking without noise costs everything. Without `lower` nothing but ε is computed, in a
+    third of the time; where not all events are realised, nothing is known from below.
 
     Examples
     --------
@@ -65,7 +121,7 @@ def price(events: Iterable[Priced], delta: float, lower: bool = True) -> Account
     return _price(known(events), delta, lower)
 
 
-@lru_cache(maxsize=4096)  # the runs of a sweep ask the same over and over
+@asked_once(4096)  # the runs of a sweep ask the same over and over
 def _price(events: tuple[Priced, ...], delta: float, lower: bool) -> Account:
     spoken = [event for event in events if not event.silent]
     if any(event.noise_multiplier == 0 for event in spoken):
@@ -77,7 +133,8 @@ def _price(events: tuple[Priced, ...], delta: float, lower: bool) -> Account:
     if delta_left <= 0:
         return Account(math.inf, 0.0, math.inf, delta, 0.0)
     parts = [part for event in spoken for part in event.parts]
-    return replace(account(parts, delta_left, lower and all(event.realised for event in spoken)), delta=delta)
+    found = account(parts, delta_left, lower and all(event.realised for event in spoken), lower)
+    return replace(found, delta=delta)
 
 
 def risk(events: Iterable[Priced], fpr: float) -> float:
@@ -92,7 +149,7 @@ def risk(events: Iterable[Priced], fpr: float) -> float:
     return _risk(known(events), fpr)
 
 
-@lru_cache(maxsize=256)
+@asked_once(256)
 def _risk(events: tuple[Priced, ...], fpr: float) -> float:
     spoken = [event for event in events if not event.silent]
     if any(event.noise_multiplier == 0 for event in spoken):
@@ -186,7 +243,7 @@ def refine(parts: Sequence[Part], delta: float, finest: int = FINEST) -> tuple[f
     return _refined(tuple(merge(parts)), delta, finest)
 
 
-@lru_cache(maxsize=1024)  # what was calibrated is stated, and what is stated is bounded from below
+@asked_once(1024)  # what was calibrated is stated, and what is stated is bounded from below
 def _refined(merged: tuple[Part, ...], delta: float, finest: int) -> tuple[float, float]:
     if not merged:
         return 0.0, 0.0
@@ -305,7 +362,7 @@ def epsilon_rdp(parts: Sequence[Part], delta: float) -> float:
     return _renyi(tuple(merge(parts)), delta)
 
 
-@lru_cache(maxsize=1024)
+@asked_once(1024)
 def _renyi(merged: tuple[Part, ...], delta: float) -> float:
     if not merged:
         return 0.0
@@ -316,25 +373,27 @@ def _renyi(merged: tuple[Part, ...], delta: float) -> float:
     order = found.level(math.log(delta))[1]
     cells = [part.cells(found.top, 8000) for part in composed]
 
-    def bound(log_order: float) -> float:
-        at = np.array([math.exp(log_order)])
+    def bounds(log_orders: Array) -> Array:
+        at = np.exp(log_orders)
         values = [part.log_moments(at, found.top, its) for part, its in zip(composed, cells, strict=True)]
-        moment = math.fsum(float(v[0][0]) for v in values)
-        left = delta - math.fsum(v[1] for v in values)  # a loss over top goes to δ
-        if left <= 0 or not math.isfinite(moment):
-            return 1e300
-        a = at[0] + 1.0
+        left = delta - math.fsum(lost for _, _, lost in values)  # a loss over top goes to δ
+        if left <= 0:
+            return np.full(len(at), math.inf)
+        moment = np.sum([above for above, _, _ in values], axis=0)
         # Canonne, Kamath and Steinke 2020, Proposition 12
-        return moment / at[0] + math.log1p(-1.0 / a) - math.log(left * a) / at[0]
+        return np.asarray(moment / at + np.log1p(-1.0 / (at + 1.0)) - np.log(left * (at + 1.0)) / at)
 
-    best = scipy.optimize.minimize_scalar(
-        bound, bounds=(math.log(order) - 1.5, math.log(order) + 1.5), method="bounded"
-    )
-    return max(min(float(best.fun), _pure(merged)), 0.0)
+    centre, width = math.log(order), 1.5
+    for _ in range(5):  # all of them are bounds: the best one is looked for among ever closer ones
+        looks = np.linspace(centre - width, centre + width, 13)
+        values = bounds(looks)
+        best = int(np.argmin(values))
+        centre, width = float(looks[best]), width / 6.0
+    return max(min(float(values[best]), _pure(merged)), 0.0)
 
 
-def account(parts: Sequence[Part], delta: float, lower: bool = True) -> Account:
-    """All that is known about some rounds at δ; without `lower`, nothing from below, in half of the time.
+def account(parts: Sequence[Part], delta: float, lower: bool = True, check: bool = True) -> Account:
+    """All that is known about some rounds at δ; without `lower` nothing from below, without `check` no Rényi bound.
 
     Examples
     --------
@@ -343,10 +402,18 @@ def account(parts: Sequence[Part], delta: float, lower: bool = True) -> Account:
     True
     """
     value, error = refine(parts, delta)
-    renyi = epsilon_rdp(parts, delta)
     # two upper bounds; beyond ε of a million, where the grid is too coarse, the second can be the smaller by a hair
+    renyi = epsilon_rdp(parts, delta) if check or _near(parts, delta, value) else math.inf
     below = epsilon_lower(parts, delta, value) if lower else 0.0
     return Account(min(value, renyi), below, renyi, delta, error)
+
+
+def _near(parts: Sequence[Part], delta: float, value: float) -> bool:
+    """Whether the Rényi bound may be no larger than this ε, as far as a coarse one tells; never of Gaussian noise."""
+    merged = merge(parts)
+    if not merged or _faint(merged) or _gaussian(merged):
+        return False
+    return value > 0.8 * min(moments(whole(merged), math.log(delta)).bound(delta), _pure(merged))
 
 
 def tradeoff(parts: Sequence[Part], fpr: float) -> float:

@@ -12,7 +12,7 @@ protects nobody.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from functools import cache
 from typing import Protocol
 
 import scipy  # not its parts: they load when first used
@@ -21,7 +21,7 @@ from sottovoce import within
 from sottovoce._types import IntArray
 from sottovoce.errors import PrivacyError, SpecError
 from sottovoce.notation import Choices, write
-from sottovoce.privacy.accounting import FINEST, check_delta, refine
+from sottovoce.privacy.accounting import FINEST, asked_once, check_delta, refine
 from sottovoce.privacy.composition import Part
 from sottovoce.privacy.compound import WholeEvent
 from sottovoce.privacy.events import Event, Priced
@@ -31,6 +31,7 @@ from sottovoce.privacy.theorem1 import Theorem1, check_claim
 
 _ROUGH = 2**14
 _TOLERANCE = 5e-4
+_CLOSE = 1e-6  # how well a root on the coarse grid is known
 
 
 def sigma(unit: Priced, epsilon: float, delta: float) -> float:
@@ -76,7 +77,7 @@ def noise_multiplier(part: Part, epsilon: float, delta: float) -> float:
     1.01
     """
     _check(epsilon)
-    return _least((_with_multiplier(part, 1.0),), epsilon, delta)
+    return _least((_with_multiplier(part, 1.0),), epsilon, delta, ())
 
 
 def _with_multiplier(part: Part, multiplier: float) -> Part:
@@ -94,8 +95,8 @@ def single(epsilon: float, delta: float) -> float:
     return noise_multiplier(Part(FixedPair(1.0), 1), epsilon, delta)
 
 
-@lru_cache(maxsize=4096)  # the runs of a sweep ask the same over and over
-def _least(units: tuple[Part, ...], epsilon: float, delta: float, fixed: tuple[Part, ...] = ()) -> float:
+@asked_once(4096)  # the runs of a sweep ask the same over and over
+def _least(units: tuple[Part, ...], epsilon: float, delta: float, fixed: tuple[Part, ...]) -> float:
     """By what all multipliers must be multiplied, beside parts that stay as they are."""
     if all(unit.gaussian for unit in (*units, *fixed)):  # K rounds are one round with z/√K
         squares, spent = (
@@ -112,6 +113,12 @@ def _least(units: tuple[Part, ...], epsilon: float, delta: float, fixed: tuple[P
         trial = [replace(unit, pair=replace(unit.pair, multiplier=z * unit.pair.multiplier)) for unit in units]
         return _over([*trial, *fixed], epsilon, delta, finest)
 
+    unit, many = units[0], math.fsum(part.count * part.activity for part in units)
+    apart = 1.0 / (gaussian_multiplier(epsilon, delta) * math.sqrt(many))
+    root = _secant(lambda x: over(x, _ROUGH), math.log(unit.pair.guess(apart) / unit.pair.multiplier))
+    found = math.inf if root is None else _finish(over, *root)
+    if found < math.inf:
+        return math.exp(found)
     low = high = math.log(0.5)
     while over(high, _ROUGH) > 0:
         low, high = high, high + 1.0
@@ -119,18 +126,34 @@ def _least(units: tuple[Part, ...], epsilon: float, delta: float, fixed: tuple[P
         low, high = low - 1.0, low
         if low < -12.0:
             return math.exp(high)  # even no noise to speak of is enough: a record is hardly ever used
-    return math.exp(_finish(over, low, high))
+    x = float(scipy.optimize.brentq(lambda v: over(v, _ROUGH), low, high, xtol=_CLOSE))
+    slope = (over(x + 0.005, _ROUGH) - over(x - 0.005, _ROUGH)) / 0.01
+    return math.exp(_finish(over, x, slope, high))
 
 
 def _nothing_left(epsilon: float) -> float:
     raise PrivacyError(f"what is let out before the first round leaves nothing of ε = {epsilon:g} for the rounds")
 
 
-def _finish(over: Callable[[float, int], float], low: float, high: float) -> float:
-    """The private end of a bracket in log z: the root on the coarse grid, then a few steps along its slope."""
-    x = float(scipy.optimize.brentq(lambda v: over(v, _ROUGH), low, high, xtol=1e-6))
-    slope = min((over(x + 0.005, _ROUGH) - over(x - 0.005, _ROUGH)) / 0.01, -0.1)
-    private = high
+def _secant(over: Callable[[float], float], x: float) -> tuple[float, float] | None:
+    """The root in log z from a guess, and the slope there; None where it is not found in a few steps along chords."""
+    value, slope = over(x), -1.0
+    for _ in range(8):
+        if not (-5.0 < value < 5.0 and -8.0 < slope < -0.2 and -10.0 < x < 10.0):
+            return None
+        step = max(min(-value / slope, 1.0), -1.0)
+        if abs(step) < _CLOSE:
+            return x + step, slope
+        before, x = value, x + step
+        value = over(x)
+        if abs(step) > 1e-4:  # a shorter chord is that of the grid
+            slope = (value - before) / step
+    return None
+
+
+def _finish(over: Callable[[float, int], float], x: float, slope: float, private: float = math.inf) -> float:
+    """From the root on the coarse grid, in log z, to the private side of that on the fine one, or to `private`."""
+    slope = min(slope, -0.1)
     for _ in range(12):
         value = over(x, FINEST)
         step = value / slope

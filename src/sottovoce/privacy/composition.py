@@ -24,6 +24,10 @@ from sottovoce._types import Array
 from sottovoce.errors import PrivacyError
 from sottovoce.privacy.profiles import EPS, Pair
 
+# glibc gives memory back, and takes it again page by page, while more is free than twice the largest array that was
+# ever given back: without this one, which nobody touches, that is two fifths of the time of an account
+np.empty(2**21)
+
 
 @dataclass(frozen=True)
 class Loss:
@@ -152,16 +156,21 @@ def _bottom(pair: Pair, step: float) -> tuple[float, int]:
         over = np.exp(-t) * q
         return np.asarray(t - np.log1p((over - p) / (1.0 - over)))
 
-    # the lowest hundred-thousandth is not worth a grid
-    _, start = _crossing(pair.least, 1.0, lambda t: pair.tails(t).p > 1.0 - 1e-5)
+    start = _start(pair)
     skip = max(math.ceil(float(depth(np.array([start]))[0]) / step), 1)
     return _crossing(start, start + (skip + 1) * step + 1.0, lambda t: depth(t) < skip * step)[0], skip
 
 
+@lru_cache(maxsize=64)  # one for grids of all sizes
+def _start(pair: Pair) -> float:
+    """Where losses begin to be worth a grid: all but the lowest hundred-thousandth of them."""
+    return _crossing(pair.least, 1.0, lambda t: pair.tails(t).p > 1.0 - 1e-5)[1]
+
+
 def _crossing(low: float, high: float, holds: Callable[[Array], NDArray[np.bool_]]) -> tuple[float, float]:
-    """Two neighbouring numbers, at the first of which a condition still holds: by thirty-two looks at a time."""
+    """Two neighbouring numbers, at the first of which a condition still holds: by a thousand looks at a time."""
     while True:
-        looks = np.linspace(low, high, 34)
+        looks = np.linspace(low, high, 1026)
         last = int(np.argmin(np.append(holds(looks[1:-1]), False)))
         if looks[last] == low and looks[last + 1] == high:
             return low, high
@@ -175,7 +184,8 @@ _CUT = 1e-7  # the share of δ that cutting tails off may add
 _AT_ONCE = 32  # orders whose powers are taken at a time: few enough for the cache
 _SMALL = 0.02  # orders times losses for which so many powers are exact: 0.02⁹/9! is under 10⁻²¹
 _POWERS = np.arange(1.0, 9.0)
-_FACTORIALS = np.cumprod(_POWERS)
+_ODD = np.where(_POWERS % 2, 1.0, -1.0)
+_STRETCH = 512  # points whose sums are taken in one go
 _SPILL = 25.0  # −log of the tilted probability that may lie outside the window on either side
 
 
@@ -285,15 +295,17 @@ class Part:
         masses, infinity = connect(self.pair, np.concatenate([[0.0], losses]))
         return Cells(losses[masses > 0], self.activity * masses[masses > 0], self.activity * infinity)
 
-    def log_moments(self, orders: Array, top: float, cells: Cells) -> tuple[Array, float]:
-        """log E[e^{λL}; no loss over top] of the rounds, from above, and the probability of a loss over top."""
-        values = np.full(len(orders), math.inf)
-        good = np.flatnonzero(np.abs(orders) * top < 700.0)
-        sizes, which = np.unique(np.abs(orders[good]), return_inverse=True)
-        above, below = _rises(sizes, cells)
-        values[good] = np.where(orders[good] > 0, above[which], below[which]) - cells.infinity
+    def log_moments(self, orders: Array, top: float, cells: Cells) -> tuple[Array, Array, float]:
+        """log E[e^{λL}; no loss over top] of the rounds for these orders and for −λ, and P(a loss over top).
+
+        From above; orders are over 0, the smallest first.
+        """
+        values = np.full((2, len(orders)), math.inf)
+        good = int(np.searchsorted(orders * top, 700.0))
+        values[:, :good] = _rises(orders[:good], cells) - cells.infinity
         values[values < 1e-6 - 1.0] = math.inf  # too close to cancelling: no order to rely on
-        return self.count * np.log1p(values), self.count * cells.infinity
+        above, below = self.count * np.log1p(values)
+        return above, below, self.count * cells.infinity
 
 
 @cache
@@ -301,24 +313,26 @@ def _spread(points: int) -> Array:
     return np.geomspace(1e-9, 1.0, points)
 
 
-def _rises(sizes: Array, cells: Cells) -> tuple[Array, Array]:
-    """E[e^{λL} − 1; L finite] of one round for orders λ and −λ, ascending."""
+def _rises(orders: Array, cells: Cells) -> Array:
+    """E[e^{λL} − 1; L finite] of one round for ascending orders λ, and for −λ."""
     losses, masses, _ = cells
     both = np.stack([masses, masses * np.exp(-losses)], axis=1)  # and the mirror image
-    above, below = np.empty(len(sizes)), np.empty(len(sizes))
-    few = int(np.searchsorted(sizes, _SMALL / losses[-1])) if len(losses) else 0
+    found = np.empty((2, len(orders)))
+    few = int(np.searchsorted(orders, _SMALL / losses[-1])) if len(losses) else 0
     if few:  # so small that a few moments of the losses say it all
-        powers = (sizes[:few, None] ** _POWERS) / _FACTORIALS
-        plain, mirror = ((losses ** _POWERS[:, None]) @ both).T
-        odd = np.where(_POWERS % 2, -1.0, 1.0)
-        above[:few], below[:few] = powers @ (plain + odd * mirror), powers @ (odd * plain + mirror)
-    for first in range(few, len(sizes), _AT_ONCE):
+        powers = np.cumprod(np.multiply.outer(1.0 / _POWERS, orders[:few]), axis=0)  # λᵏ/k!
+        plain, mirror = (np.cumprod(np.broadcast_to(losses, (len(_POWERS), len(losses))), axis=0) @ both).T
+        found[0, :few] = (plain - _ODD * mirror) @ powers
+        found[1, :few] = (mirror - _ODD * plain) @ powers
+    for first in range(few, len(orders), _AT_ONCE):
         some = slice(first, first + _AT_ONCE)
-        up = np.expm1(np.multiply.outer(sizes[some], losses))
-        down = up / (-1.0 - up)  # expm1 of the negative
-        rises, falls = up @ both, down @ both
-        above[some], below[some] = rises[:, 0] + falls[:, 1], falls[:, 0] + rises[:, 1]
-    return above, below
+        up = np.multiply.outer(orders[some], losses)
+        np.expm1(up, out=up)
+        rises = up @ both
+        np.divide(up, -1.0 - up, out=up)  # expm1 of the negative
+        falls = up @ both
+        found[:, some] = rises.T + falls.T[::-1]
+    return found
 
 
 def moments(parts: Sequence[Part], log_delta: float, about: float = math.inf) -> Moments:
@@ -342,8 +356,9 @@ def _moments(parts: tuple[Part, ...], log_delta: float, about: float) -> Moments
 
     top = cut(about)
     while True:
-        each = [part.log_moments(_BOTH, top, part.cells(top, 1200)) for part in parts]
-        found = Moments(_BOTH, np.sum([v for v, _ in each], axis=0), top, math.fsum(lost for _, lost in each))
+        each = [part.log_moments(_ORDERS, top, part.cells(top, 1200)) for part in parts]
+        values = np.sum([np.concatenate([below[::-1], above]) for above, below, _ in each], axis=0)
+        found = Moments(_BOTH, values, top, math.fsum(lost for _, _, lost in each))
         lower = cut(min(about, found.level(log_delta)[0]))
         if lower > 0.5 * top:
             return found
@@ -403,14 +418,31 @@ class Composed:
 
 
 def _decaying(fall: float, masses: Array) -> Array:
-    """Running sums that fall as they go, y_k = fall·(y_{k−1} + mass_k): a bidiagonal system for BLAS.
+    """Running sums that fall as they go, y_k = fall·(y_{k−1} + mass_k), in NumPy's loops, which hold no lock.
 
-    It is `scipy.signal.lfilter` as well, and as fast; but that comes with `scipy.stats`, which takes longer to load
-    than most accounts take to compute.
+    In stretches in which powers of `fall` stay within e^30: plain running sums within each, and then what each has at
+    its end, which are such sums again. (`scipy.signal.lfilter` comes with `scipy.stats`, which takes longer to load
+    than most accounts take to compute, and BLAS's bidiagonal systems hold Python's lock.)
     """
-    bands = np.empty((2, len(masses)), order="F")
-    bands[0], bands[1] = 1.0, -fall
-    return np.asarray(scipy.linalg.blas.dtbsv(1, bands, fall * masses, lower=1, diag=1, overwrite_x=1))
+    rate = -math.log(fall) if fall > 0 else math.inf
+    width = int(min(_STRETCH, 30.0 / rate if rate > 0 else _STRETCH))
+    if width < 2:  # a few steps back nothing is left
+        sums, power, back = fall * masses, fall, 1
+        while power > 0 and back < len(sums):
+            sums[back:] += power * sums[:-back]
+            power, back = power * power, 2 * back
+        return sums
+    rows = -(-len(masses) // width)
+    grid = np.zeros((rows, width))
+    grid.reshape(-1)[: len(masses)] = masses
+    powers = np.exp(-rate * np.arange(width))
+    grid /= powers
+    np.cumsum(grid, axis=1, out=grid)
+    grid *= fall * powers
+    if rows > 1:
+        least = float(powers[-1])
+        grid[1:] += np.multiply.outer(_decaying(fall * least, grid[:-1, -1]) / least, powers)
+    return grid.reshape(-1)[: len(masses)]
 
 
 def _log_size(wave: NDArray[np.complex128]) -> Array:
@@ -467,7 +499,7 @@ def compose(
     first = math.floor((bottom - shift) / step)
     index = first + np.arange(size, dtype=np.float64)
     masses = np.maximum(np.roll(scipy.fft.irfft(spectrum, size), -first % size) + (-error if lower else error), 0.0)
-    masses *= np.exp(np.minimum(base - theta * step * index, 700.0))
+    masses *= np.exp(np.minimum(base - theta * step * index, 650.0))
     losses: Array = shift + step * index
     end = float(losses[-1]) + step
     if lower:

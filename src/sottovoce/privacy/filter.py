@@ -246,4 +246,5 @@ def _log_moments(part: Part, orders: tuple[float, ...], cut: float) -> tuple[Arr
         t = np.geomspace(1e-12, 1e13, 4000)
         rare = part.count * part.activity * part.pair.tails(t).p <= cut
         top = float(t[np.argmax(rare)])
-    return part.log_moments(at, top, part.cells(top, 8000))
+    values, _, lost = part.log_moments(at, top, part.cells(top, 8000))
+    return values, lost

@@ -65,6 +65,10 @@ class Pair(ABC):
         """How far apart the means are where P and Q are nothing but two normal laws, for which there are formulas."""
         return None
 
+    def guess(self, apart: float) -> float:
+        """About which multiplier a round has that tells as much as two normal laws so far apart, if rounds are many."""
+        return 1.0 / apart
+
     @property
     def least(self) -> float:
         """Where a pair that isn't symmetric has its smallest loss."""
@@ -123,6 +127,10 @@ class FixedPair(_Sampled):
         """Linear losses do that; at rate 1, N(1/2) against N(−1/2), which is symmetric."""
         return RealisedPair(self.multiplier, self.rate) if self.rate < 1.0 else PoissonPair(2.0 * self.multiplier)
 
+    def guess(self, apart: float) -> float:
+        """The loss is about γ(e^{x/z − 1/2z²} − 1), x normal: its variance is γ²(e^{1/z²} − 1)."""
+        return math.log1p((apart / self.rate) ** 2) ** -0.5
+
     @property
     def apart(self) -> float | None:
         """Replacing a record moves the mean once."""
@@ -172,6 +180,10 @@ class PoissonPair(_Sampled):
         p = (1.0 - rate) * below + rate * scipy.special.ndtr(mu - x)
         q = _scaled(1.0 - rate, t, x, below, near) + _scaled(rate, t, x + mu, scipy.special.ndtr(-x - mu), near)
         return Tails(p, q, EPS * (8.0 + 4.0 * x**2 + t))
+
+    def guess(self, apart: float) -> float:
+        """As with a fixed size, in both directions: a variance of 4γ² sinh(1/z²)."""
+        return math.asinh((apart / (2.0 * self.rate)) ** 2) ** -0.5
 
     @property
     def apart(self) -> float | None:

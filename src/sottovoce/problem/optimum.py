@@ -91,6 +91,7 @@ def optimum(
     max_passes: int = 100_000,
     seed: int = 0,
     progress: Progress | None = None,
+    known: tuple[Array, Array] | None = None,
 ) -> Optimum:
     """Minimise F until the duality gap is at most `gap`.
 
@@ -100,6 +101,7 @@ def optimum(
     max_passes : passes over the data after which to give up, with a `GapError`
     seed : of the order in which rows are visited
     progress : called with the passes made and the gap, now and then (class by class where the problem falls apart)
+    known : points (x, slopes) that somebody has found, for a model of one output: they are certified, or gone on from
 
     Examples
     --------
@@ -117,7 +119,16 @@ def optimum(
     if problem.outputs > 1:
         work = _class_by_class if problem.joint.one_vs_rest else _descent
         return work(problem, h, gap, max_passes, seed, progress)
-    ascent, best = Ascent(problem, h, seed), _Best(problem, h)
+    best = _Best(problem, h)
+    if known is not None:
+        low, high = problem.loss.interval(problem.shards.y)
+        best.x, best.slopes = known[0], np.clip(known[1], low, high)  # outside, they would prove nothing
+        answer = best.certified(0)
+        if answer.gap <= gap:
+            return answer
+    ascent = Ascent(problem, h, seed)
+    if known is not None:
+        ascent.s = best.slopes.copy()
     kappa = first = 0.0 if h.mu >= ascent.stiffness else ascent.stiffness
     ascent.centre_at(np.clip(np.zeros(problem.shards.m), h.lo, h.hi), kappa)
     best.offer(ascent.x, ascent.s, ascent.v)

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from sottovoce._types import Array, IntArray, Matrix
 from sottovoce.errors import DataError
 from sottovoce.problem.units import group_rows
-from sottovoce.rows import BLOCK, csr_stretches, is_sparse, row_norms
+from sottovoce.rows import BLOCK, csr_stretches, in_parts, is_sparse, row_norms
 
 PIECE = 4 * BLOCK  # entries of CSR rows that are multiplied at a time
 
@@ -324,7 +324,8 @@ def _check_owners(offsets: IntArray, order: IntArray | None, records: int) -> No
 def _refuse_nan(X: Matrix, y: Array) -> None:
     values = X.data if is_sparse(X) else X
     # a sum is not finite if any term is not: no temporary of the data's size unless something is wrong
-    if not np.isfinite(np.sum(values, dtype=np.float64)) and not np.all(np.isfinite(values)):
+    total = sum(in_parts(values, lambda some: float(np.sum(some, dtype=np.float64))))
+    if not np.isfinite(total) and not np.all(np.isfinite(values)):
         raise DataError("the data holds NaN or infinite values; fill them in or drop those records first")
     if not np.all(np.isfinite(y)):
         raise DataError("the targets hold NaN or infinite values; drop those records first")

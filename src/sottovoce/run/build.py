@@ -125,7 +125,12 @@ class Prepared:
 
 
 def prepare(
-    spec: Spec, shards: Shards, schedule: Schedule | None = None, secure: bool = True, unmapped: bool = False
+    spec: Spec,
+    shards: Shards,
+    schedule: Schedule | None = None,
+    secure: bool = True,
+    unmapped: bool = False,
+    like: Prepared | None = None,
 ) -> Prepared:
     """Check a spec against the data and draw the public schedule, unless this very spec's is at hand already.
 
@@ -140,8 +145,10 @@ def prepare(
     secure : whether the releases of a run with noise and without a seed are to be secure ones. A seed makes a run a
         simulation, whose noise is floating point from a fast generator.
     unmapped : whether to leave records of a simulation as they are, and their map to the engine (`Job.mapped`)
+    like : a run on the same shards; one that is the same but for noise and seed shares its problem and its method
     """
-    problem = make_problem(spec.problem, shards)
+    kin = like if like is not None and _kin(like, spec, shards) else None
+    problem = make_problem(spec.problem, shards) if kin is None else kin.job.problem
     streams = Streams(spec.seed)
     network, algorithm, privacy, n = spec.network, spec.algorithm, spec.privacy, shards.n
     graph, activation, T = network.graph(n), scheme_of(spec, n), algorithm.rounds
@@ -195,22 +202,26 @@ def prepare(
         schedule = draw_schedule(graph, activation, network.weights, T, rng, network.averaging).spaced(network.every)
     spoken = schedule.participations()
     scale = n * problem.node_weights * correction
-    method = make_method(
-        algorithm.method,
-        Ingredients(
-            problem,
-            algorithm.a(T),
-            algorithm.gamma(T),
-            algorithm.eta(T),
-            iota,
-            scale,
-            distance,
-            algorithm.primal,
-            algorithm.curvature,
-            network.every,
-            spec.problem.row_bound,
-            algorithm.counted,
-        ),
+    method = (
+        kin.job.method
+        if kin is not None
+        else make_method(
+            algorithm.method,
+            Ingredients(
+                problem,
+                algorithm.a(T),
+                algorithm.gamma(T),
+                algorithm.eta(T),
+                iota,
+                scale,
+                distance,
+                algorithm.primal,
+                algorithm.curvature,
+                network.every,
+                spec.problem.row_bound,
+                algorithm.counted,
+            ),
+        )
     )
     if not network.averaging.linear and not isinstance(method, DualAveraging | Descent):
         raise SpecError(
@@ -295,6 +306,13 @@ def prepare(
     job = Job(problem, method, schedule, release, draws, mapped)
     origins = (shape, origin) if shape is not None else ()
     return Prepared(spec, job, public, tuple(claims), streams.seeded, *origins)
+
+
+def _kin(known: Prepared, spec: Spec, shards: Shards) -> bool:
+    """Whether a run is like a prepared one in all but noise and seed, so that it may share problem and method."""
+    same = known.spec.but(privacy__noise=spec.privacy.noise, seed=spec.seed) == spec
+    stateless = known.shape is None and isinstance(known.job.method, DualAveraging | Descent)
+    return same and stateless and known.job.problem.shards is shards.with_intercept(spec.problem.intercept)
 
 
 def renoised(known: Prepared, spec: Spec, secure: bool = True) -> Prepared | None:

@@ -6,7 +6,9 @@ and the paper's experiments go through it.
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +18,7 @@ from sottovoce._types import FLOAT_BYTES, Array, IntArray
 from sottovoce.algorithm.method import State
 from sottovoce.engine import ENGINES, Engine, choose
 from sottovoce.errors import SpecError
-from sottovoce.privacy.quantiles import NO_QUANTILES
+from sottovoce.network.schedule import Schedule
 from sottovoce.privacy.statement import PrivacyStatement
 from sottovoce.problem.objective import Problem
 from sottovoce.problem.shards import Shards
@@ -107,16 +109,25 @@ def simulate(
     ]
 
 
-class Run(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Run:
     """A run that was made; what it guarantees is accounted when first asked for (`Prepared.statement`)."""
 
     prepared: Prepared
-    models: Array
-    """x̃_i at the end."""
+    state: State
+    """At the end."""
     history: History
     engine: str
-    statistics: Array | None = None
-    """The mean of what all nodes released, where those were statistics."""
+
+    @cached_property
+    def models(self) -> Array:
+        """x̃_i at the end."""
+        return self.prepared.models(self.state, self.prepared.spec.algorithm.rounds)
+
+    @property
+    def statistics(self) -> Array | None:
+        """The mean of what all nodes released, where those were statistics."""
+        return self.state.z.mean(axis=0) if self.prepared.job.method.released.numbers else None
 
 
 def together(
@@ -129,32 +140,40 @@ def together(
     keeper: Checkpoint | None = None,
     secure: bool = True,
     allow: Allow | None = None,
+    schedules: Mapping[int | None, Schedule] | None = None,
 ) -> list[Run]:
     """`simulate` for those who ask many runs how they ended, and few what they guarantee: accounting takes longer.
 
     The same records may be dealt out anew for every seed; then there are as many shards as specs.
+
+    `schedules` are those of these very specs by their seeds, where they are drawn already.
     """
     execution = execution or Execution()
     if len({alike(spec, seeds=True) for spec in specs}) != 1:
         raise SpecError("runs side by side differ in numbers only: step sizes, noise, clip, δ, those of h; run a sweep")
-    if len(specs) > 1 and specs[0].privacy.quantiles != NO_QUANTILES:
-        raise SpecError("runs that count targets map them, and share them with none; run them one by one")
     if keeper is not None and len(specs) > 1:
         raise SpecError("runs side by side keep no checkpoint; run them one by one")
     dealt = [shards] * len(specs) if isinstance(shards, Shards) else list(shards)
     if any(one.X is not dealt[0].X or not np.array_equal(one.offsets, dealt[0].offsets) for one in dealt[1:]):
         raise SpecError("runs side by side are on the same records, in nodes of the same sizes; run them one by one")
     unmapped = bool(len(specs) > 1 and specs[0].privacy.moments.total)
-    if unmapped and not (execution.engine in ENGINES and ENGINES[execution.engine].maps):
-        raise SpecError("runs that let out moments map their records, and share them with none; run them one by one")
-    first = prepare(specs[0], dealt[0], secure=secure, unmapped=unmapped)
+    maps = unmapped and execution.engine in ENGINES and ENGINES[execution.engine].maps
+    if len(specs) > 1 and specs[0].privacy.once is not None and not maps:
+        raise SpecError(
+            "runs that let out moments, or quantiles, map their records, and share them with none; run them one by one"
+        )
+    drawn = {} if schedules is None else dict(schedules)
+    first = prepare(specs[0], dealt[0], drawn.get(specs[0].seed), secure, unmapped)
     firsts = {(specs[0].seed, id(dealt[0])): first}
     prepared = [first]
     for spec, mine in zip(specs[1:], dealt[1:], strict=True):
         like = firsts.get((spec.seed, id(mine)))
         other = None if like is None else renoised(like, spec)
-        prepared.append(other or prepare(spec, mine, None if like is None else like.job.schedule, secure, unmapped))
-        firsts.setdefault((spec.seed, id(mine)), prepared[-1])
+        if other is None:
+            schedule = drawn.get(spec.seed) if like is None else like.job.schedule
+            other = prepare(spec, mine, schedule, secure, unmapped, first)
+        prepared.append(other)
+        firsts.setdefault((spec.seed, id(mine)), other)
     if "schedule_seed" in first.public:  # one schedule for all of them
         for each in prepared[1:]:
             each.public["schedule_seed"] = first.public["schedule_seed"]
@@ -174,21 +193,29 @@ def together(
     if keeper is not None:
         t, kept, histories[0] = keeper.read()
         states = states if kept is None else [kept]
+    seen: list[Seen] = []
+
+    def tell() -> None:
+        for one in seen:
+            for history, row in zip(histories, observations(prepared, one, optima), strict=True):
+                history.rows.append(row)
+        seen.clear()
+
     for stop in [T] if looks is None else observation_rounds(T, looks).tolist():
         if stop <= t:
             continue
         states, t = engine.run(jobs, states, t + 1, stop), stop
         if looks is not None:
-            for history, row in zip(histories, observe(prepared, states, t, test, optima, engine), strict=True):
-                history.rows.append(row)
+            seen.append(look(prepared, states, t, test, engine))
+        if keeper is not None or progress is not None or engine.look is None:
+            tell()  # else the engine goes on, and is asked at the end what it saw
         if keeper is not None:
             keeper.write(t, states[0], histories[0])
         if progress and len(histories[0]):
             progress(t, T, histories[0].last)
-    models = [p.models(state, T) for p, state in zip(prepared, states, strict=True)]
-    means = [states[k].z.mean(axis=0) if job.method.released.numbers else None for k, job in enumerate(jobs)]
-    made = zip(prepared, models, histories, means, strict=True)
-    return [Run(p, x, history, engine.name, mean) for p, x, history, mean in made]
+    tell()
+    made = zip(prepared, states, histories, strict=True)
+    return [Run(p, state, history, engine.name) for p, state, history in made]
 
 
 NUMBERS = {"algorithm": ("a", "gamma", "eta"), "privacy": ("noise", "clip", "delta")}
@@ -229,21 +256,29 @@ def observation_rounds(T: int, count: int) -> IntArray:
     return np.unique(np.round(np.concatenate([early, np.linspace(T / half, T, half)])).astype(np.int64).clip(1, T))
 
 
-def observe(
+class Seen(NamedTuple):
+    """What a look at runs has seen of them; an engine may still be at it until the numbers are asked for."""
+
+    t: int
+    models: Array
+    """Those that were judged: one of each run, or all nodes'."""
+    apart: Array
+    train: tuple[Array, Array]
+    """(risk, accuracy) of each model, on the problem's records."""
+    test: tuple[Array, Array] | None
+    passes: list[float | None]
+
+
+def look(
     prepared: Sequence[Prepared],
     states: Sequence[State],
     t: int,
     test: Shards | None,
-    f_star: Sequence[float],
     engine: Engine | None = None,
-) -> list[Observation]:
-    """A row of the history of each run, from the outside of the mechanism: not private.
-
-    The runs share their data, and all their models are judged in one reading of it.
-    """
+) -> Seen:
+    """What there is to see of runs after round t; they share their data, and all are judged in one reading of it."""
     judge = Problem.judge if engine is None or engine.judge is None else engine.judge
-    job = prepared[0].job
-    problem, schedule = prepared[0].original, job.schedule
+    problem, schedule = prepared[0].original, prepared[0].job.schedule
     alone = schedule.n > 1 and not schedule.mixes  # then nobody has the mean, and the mean is over the nodes
     seen = None
     if engine is not None and engine.look is not None and not alone and all(p.shape is None for p in prepared):
@@ -251,25 +286,30 @@ def observe(
     if seen is None:
         models = [p.models(state, t) for p, state in zip(prepared, states, strict=True)]
         apart = np.array([np.mean(np.linalg.norm(x - x.mean(axis=0), axis=1)) for x in models])
-        models = [x if alone else x.mean(axis=0)[None] for x in models]
-    else:
-        models, apart = [x[None] for x in seen[0]], seen[1]
-    judged = np.concatenate(models)
-    risks, train = (np.reshape(v, (len(models), -1)).mean(axis=1) for v in judge(problem, judged, None))
-    tests = np.full(len(models), np.nan)
-    if test is not None:
-        tests = np.reshape(judge(problem, judged, test)[1], (len(models), -1)).mean(axis=1)
-    batches = np.array([job.release.sampling.batch(int(q)) for q in problem.shards.sizes])
+        seen = np.concatenate([x if alone else x.mean(axis=0)[None] for x in models]), apart
+    judged = seen[0]
+    tested = None if test is None else judge(problem, judged, test)
+    passes = [p.job.method.passes(state) for p, state in zip(prepared, states, strict=True)]
+    return Seen(t, judged, seen[1], judge(problem, judged, None), tested, passes)
+
+
+def observations(prepared: Sequence[Prepared], seen: Seen, f_star: Sequence[float]) -> list[Observation]:
+    """A row of the history of each run, from the outside of the mechanism: not private."""
+    problem, t, count = prepared[0].original, seen.t, len(prepared)
+    models = np.asarray(seen.models).reshape(count, -1, problem.m)
+    apart, risks, train = (_by_run(values, count) for values in (seen.apart, *seen.train))
+    tests = np.full(count, np.nan) if seen.test is None else _by_run(seen.test[1], count)
+    batches = np.array([prepared[0].job.release.sampling.batch(int(q)) for q in problem.shards.sizes])
     costs = {}
     for one in {id(p.job.schedule): p.job.schedule for p in prepared}.values():
         used = float(one.participations(t) @ batches / problem.shards.sizes.sum())
-        costs[id(one)] = used, int(one.up_to(t)[-1])
+        costs[id(one)] = used, one.sent(t)
     rows = []
-    for r, (p, state, x) in enumerate(zip(prepared, states, models, strict=True)):
-        penalty = np.mean([p.job.problem.h.value(each) for each in x])
+    for r, p in enumerate(prepared):
+        penalty = np.mean([p.job.problem.h.value(x) for x in models[r]])
         objective = float(risks[r] + penalty)
         used, messages = costs[id(p.job.schedule)]
-        passes = p.job.method.passes(state)
+        passes = seen.passes[r]
         rows.append(
             Observation(
                 round=t,
@@ -284,3 +324,8 @@ def observe(
             )
         )
     return rows
+
+
+def _by_run(values: Array, count: int) -> Array:
+    """The mean over a run's models."""
+    return np.asarray(np.asarray(values).reshape(count, -1).mean(axis=1))

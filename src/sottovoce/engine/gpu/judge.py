@@ -1,16 +1,17 @@
 """Risk and accuracy of many models in one reading of the records, on a machine: `Problem.judge`, in its own words.
 
 Margins are products in float32, of dense rows or of CSR rows; the losses' own formulas, made of ufuncs, are evaluated
-on them in float64. Models of several outputs are judged on the host.
+on them in float64. Nothing is waited for: what comes back is looked at when it is needed.
 """
 
 from typing import Any
+from typing import cast as typed
 
 import numpy as np
 
 from sottovoce._types import Array
 from sottovoce.engine.gpu.machine import Machine, device
-from sottovoce.engine.gpu.rounds import records_of
+from sottovoce.engine.gpu.rounds import Held, Stack, records_of, shared
 from sottovoce.problem.objective import Problem
 from sottovoce.problem.shards import Shards
 
@@ -19,43 +20,75 @@ MARGINS = 1 << 27
 
 
 def judge(problem: Problem, models: Array, other: Shards | None = None) -> tuple[Array, Array]:
-    """(risk, accuracy) of each model, on the problem's records or on others."""
+    """(risk, accuracy) of each model, on the problem's records or on others; not waited for."""
     found = device()
-    if isinstance(found, str) or problem.outputs > 1:
-        return problem.judge(models, other)
-    return judge_on(found, problem, models, other)
+    return problem.judge(models, other) if isinstance(found, str) else judge_on(found, problem, models, other)
 
 
 def judge_on(machine: Machine, problem: Problem, models: Array, other: Shards | None = None) -> tuple[Array, Array]:
-    """On a machine, for models of one output."""
+    """On a machine."""
     shards = problem.shards if other is None else other.with_intercept(problem.shards.intercept)
-    weights = problem.record_weights if other is None else shards.spread(np.ones(shards.n) / shards.sizes.sum())
-    counted = np.zeros(len(shards.y), bool)
-    counted[slice(None) if shards.order is None else shards.order] = True
-    xp = machine.xp
+    xp, classes = machine.xp, problem.outputs > 1
     with machine.working():
         records = records_of(machine, shards)
-        W = machine.put(models.T, np.float32)
-        y, weight, mine = (machine.put(v) for v in (shards.y.astype(np.float64), weights, counted))
+        y, mine, counted, spread = shared(machine, shards, "judged", lambda: _targets(machine, shards))
+        whose = problem if other is None else shards
+        weight = shared(machine, whose, "weights", lambda: _weights(machine, problem, other))
+        W = _brought(machine, models).reshape(len(models) * problem.outputs, -1).T.astype(np.float32)
         risks, hits = xp.zeros(len(models)), xp.zeros(len(models))
-        step = max(1, MARGINS // len(models))
+        step = max(1, MARGINS // W.shape[1])
         for first in range(0, len(shards.y), step):
             some = slice(first, min(first + step, len(shards.y)))
             u = _margins(machine, records, W, some).astype(np.float64)
             if shards.intercept:
                 u += shards.intercept * W[-1].astype(np.float64)
             target = y[some, None]
-            risks += weight[some] @ problem.loss.value(u, target)
-            if problem.loss.targets == "binary":
-                right = xp.where(u >= 0, 1.0, -1.0) == target
+            if classes:
+                u = u.reshape(len(u), len(models), problem.outputs)
+                risks += weight[some] @ _joint(machine, problem, u, target)
+                right = u.argmax(axis=2) == target
             else:
-                right = xp.square(target - u)
-            hits += mine[some].astype(np.float64) @ right.astype(np.float64)
-        found = machine.get(risks), machine.get(hits)
-    if problem.loss.targets == "binary":
-        return found[0], found[1] / counted.sum()
-    spread = float(np.sum(np.square(shards.y[counted] - shards.y[counted].mean())))
-    return found[0], 1.0 - found[1] / spread if spread > 0 else np.full(len(models), np.nan)
+                risks += weight[some] @ problem.loss.value(u, target)
+                binary = problem.loss.targets == "binary"
+                right = xp.where(u >= 0, 1.0, -1.0) == target if binary else xp.square(target - u)
+            hits += mine[some] @ right.astype(np.float64)
+        if classes or problem.loss.targets == "binary":
+            right = hits / counted
+        else:
+            right = 1.0 - hits / spread if spread > 0 else xp.full(len(models), np.nan)
+        return typed("Array", Held(Stack(machine, risks))), typed("Array", Held(Stack(machine, right)))
+
+
+def _brought(machine: Machine, models: Any) -> Any:
+    if isinstance(models, Held) and models.stack.machine is machine:
+        machine.after(models.stack.made)
+        return models.stack.values[models.at]
+    return machine.put(np.asarray(models), np.float32)
+
+
+def _targets(machine: Machine, shards: Shards) -> tuple[Any, Any, int, float]:
+    """Targets, which rows are somebody's, how many they are, and the squares of their targets about the mean."""
+    mine = np.zeros(len(shards.y))
+    mine[slice(None) if shards.order is None else shards.order] = 1.0
+    y = shards.y[mine > 0]
+    return machine.put(shards.y, np.float64), machine.put(mine), len(y), float(np.sum(np.square(y - y.mean())))
+
+
+def _weights(machine: Machine, problem: Problem, other: Shards | None) -> Any:
+    """What each record's loss counts."""
+    if other is None:
+        return machine.put(problem.record_weights)
+    return machine.put(other.spread(np.ones(other.n) / other.sizes.sum()))
+
+
+def _joint(machine: Machine, problem: Problem, u: Any, target: Any) -> Any:
+    """The loss of all outputs together, as `Joint` has it; (rows, models)."""
+    xp = machine.xp
+    own = xp.arange(problem.outputs) == target[..., None]
+    if problem.joint.one_vs_rest:
+        return problem.loss.value(u, xp.where(own, 1.0, -1.0)).sum(axis=2)
+    top = u.max(axis=2)
+    return top + xp.log(xp.exp(u - top[..., None]).sum(axis=2)) - xp.where(own, u, 0.0).sum(axis=2)
 
 
 def _margins(machine: Machine, records: Any, W: Any, some: slice) -> Any:

@@ -22,6 +22,10 @@ from numpy.typing import NDArray
 from sottovoce.engine.gpu.source import source
 from sottovoce.errors import SottovoceError
 
+SHORT = {"PER": 1, "MOST": 512, "SHORT": 1}
+"""What all kernels but those of long rounds are compiled for, once: they look up as they run what a run needs."""
+LARGE = 1 << 26
+"""Bytes from which on an array is not copied to pinned memory first."""
 ADVICE = "install it with pip install 'sottovoce[gpu]', on a machine with an NVIDIA device and its driver"
 
 
@@ -34,8 +38,9 @@ class Machine(Protocol):
     """Of a block that has a run to itself."""
     lanes: int
     """Of a warp."""
+    least: int
     per: int
-    """Counters that one of them may have in a turn of two nodes."""
+    """Counters that one of them has in a turn of two nodes, at the least and at the most."""
     room: int
     """Bytes on the chip that a block may have."""
 
@@ -48,14 +53,32 @@ class Machine(Protocol):
     def address(self, values: Any) -> int:
         """Where an array of the machine lies."""
 
-    def launch(self, kernel: str, blocks: int, threads: int, room: int, given: Any, options: Mapping[str, int]) -> None:
-        """Run a kernel on structs, which `put` has brought there."""
+    def launch(
+        self,
+        kernel: str,
+        blocks: int,
+        threads: int,
+        room: int,
+        given: Any,
+        options: Mapping[str, int],
+        long: bool = False,
+    ) -> None:
+        """Run a kernel on structs, which `put` has brought there; a long one gives way to those of other threads."""
 
     def wait(self) -> None:
-        """Until this thread's kernels have run, so that what they need may go."""
+        """Until this thread's kernels have run, so that others may use what they made."""
+
+    def mark(self) -> Any:
+        """Where this thread's work stands."""
+
+    def after(self, mark: Any) -> None:
+        """Let this thread's work go on only after that of another, or its own, up to a mark."""
 
     def working(self) -> Any:
         """A context for the work of a thread."""
+
+    def reading(self) -> Any:
+        """A context for reading what was made before, without waiting for what the thread has asked for since."""
 
     def room_left(self) -> int:
         """Bytes that arrays may take."""
@@ -66,7 +89,7 @@ class Cuda:
 
     threads = 512
     lanes = 32
-    per = 4
+    least, per = 1, 4
 
     def __init__(self, special: bool = True) -> None:
         import cupy
@@ -80,11 +103,16 @@ class Cuda:
         self.room = int(device.attributes["MaxSharedMemoryPerBlockOptin"])
         self._mine = threading.local()
         self._lock = threading.Lock()
-        self._modules: dict[tuple[tuple[str, int], ...], Any] = {}
+        self._modules: dict[tuple[tuple[str, int], ...], tuple[threading.Lock, list[Any]]] = {}
 
     def put(self, values: Any, dtype: Any = None) -> Any:
-        """Copied over."""
-        return self.xp.asarray(np.ascontiguousarray(values, dtype=dtype))
+        """Copied over; what is large from where it lies."""
+        values = np.ascontiguousarray(values, dtype=dtype)
+        if values.nbytes < LARGE:
+            return self.xp.asarray(values)
+        there = self.xp.empty(values.shape, values.dtype)
+        there.set(values)
+        return there
 
     def get(self, values: Any) -> NDArray[Any]:
         """Copied back."""
@@ -94,31 +122,71 @@ class Cuda:
         """On the device."""
         return int(values.data.ptr)
 
-    def launch(self, kernel: str, blocks: int, threads: int, room: int, given: Any, options: Mapping[str, int]) -> None:
+    def launch(
+        self,
+        kernel: str,
+        blocks: int,
+        threads: int,
+        room: int,
+        given: Any,
+        options: Mapping[str, int],
+        long: bool = False,
+    ) -> None:
         """Compiled for these options when first asked for."""
-        general = {name: options[name] for name in ("PER", "MOST")}
+        function = self._module(options).get_function(kernel)
+        if room > function.max_dynamic_shared_size_bytes:
+            function.max_dynamic_shared_size_bytes = room
+        if not long:
+            return function((blocks,), (threads,), (given,), shared_mem=room)
+        mine, other = self.xp.cuda.get_current_stream(), self._streams()[1]
+        other.wait_event(mine.record())
+        with other:
+            function((blocks,), (threads,), (given,), shared_mem=room)
+        mine.wait_event(other.record())
+
+    def _module(self, options: Mapping[str, int]) -> Any:
+        general = {name: options[name] for name in ("PER", "MOST", "SHORT", "SPANS") if name in options}
         wanted = tuple(sorted((options if self._special else general).items()))
         with self._lock:
-            if wanted not in self._modules:
+            lock, made = self._modules.setdefault(wanted, (threading.Lock(), []))
+        with lock:  # others may compile for other options meanwhile
+            if not made:
                 flags = ("-std=c++14", *(f"-D{name}={value}" for name, value in wanted))
-                self._modules[wanted] = self.xp.RawModule(code=source(), options=flags)
-            function = self._modules[wanted].get_function(kernel)
-            if room > function.max_dynamic_shared_size_bytes:
-                function.max_dynamic_shared_size_bytes = room
-        function((blocks,), (threads,), (given,), shared_mem=room)
+                module = self.xp.RawModule(code=source(), options=flags)
+                module.compile()
+                made.append(module)
+        return made[0]
 
     def wait(self) -> None:
         """For the thread's stream."""
         self.xp.cuda.get_current_stream().synchronize()
 
+    def mark(self) -> Any:
+        """An event in the thread's stream."""
+        return self.xp.cuda.get_current_stream().record()
+
+    def after(self, mark: Any) -> None:
+        """The thread's stream waits for the event."""
+        self.xp.cuda.get_current_stream().wait_event(mark)
+
+    def _streams(self) -> Any:
+        """The thread's own: for what is short, which goes first, for what takes long, and for reading."""
+        if not hasattr(self._mine, "streams"):
+            cuda = self.xp.cuda
+            self._mine.streams = [cuda.Stream(non_blocking=True, priority=priority) for priority in (-1, 0, -1)]
+        return self._mine.streams
+
     @contextmanager
     def working(self) -> Iterator[None]:
         """In a stream of the thread's own."""
-        if not hasattr(self._mine, "stream"):
-            self._mine.stream = self.xp.cuda.Stream(non_blocking=True)
-        with self._mine.stream:
+        with self._streams()[0]:
             yield
-            self._mine.stream.synchronize()
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """In another one."""
+        with self._streams()[2]:
+            yield
 
     def room_left(self) -> int:
         """What is free on the device, with what the pool holds."""
@@ -133,7 +201,7 @@ class Host:
     name = "this machine, for tests"
     room = 1 << 16
     lanes = 1
-    per = 2
+    least = per = 2
 
     def __init__(self, threads: int = 1) -> None:
         self.threads = threads
@@ -152,7 +220,16 @@ class Host:
         """In memory."""
         return int(values.ctypes.data)
 
-    def launch(self, kernel: str, blocks: int, threads: int, room: int, given: Any, options: Mapping[str, int]) -> None:
+    def launch(
+        self,
+        kernel: str,
+        blocks: int,
+        threads: int,
+        room: int,
+        given: Any,
+        options: Mapping[str, int],
+        long: bool = False,
+    ) -> None:
         """With options looked up as it runs."""
         entry = ctypes.cast(getattr(self._library, kernel), ctypes.c_void_p)
         if self._library.launch(entry, blocks, min(threads, self.threads), room, self.address(given)):
@@ -161,10 +238,18 @@ class Host:
     def wait(self) -> None:
         """They have run."""
 
+    def mark(self) -> Any:
+        """All is done when it is asked for."""
+
+    def after(self, mark: Any) -> None:
+        """Nothing to wait for."""
+
     @contextmanager
     def working(self) -> Iterator[None]:
         """Nothing to prepare."""
         yield
+
+    reading = working
 
     def room_left(self) -> int:
         """Enough for a test."""

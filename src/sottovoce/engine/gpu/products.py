@@ -18,7 +18,7 @@ from sottovoce._types import Array
 from sottovoce.algorithm.descent import Descent
 from sottovoce.algorithm.method import State
 from sottovoce.engine.compiled import FLAT, parts
-from sottovoce.engine.gpu.machine import Machine
+from sottovoce.engine.gpu.machine import SHORT, Machine
 from sottovoce.engine.gpu.rounds import Cast, groups_of, records_of
 from sottovoce.engine.gpu.source import code_of, filled
 from sottovoce.engine.job import Job
@@ -100,12 +100,13 @@ def _cast(machine: Machine, jobs: Sequence[Job]) -> Cast:
     known = _casts.get(jobs[0])
     if known is not None and known[0] == id(machine) and [r() for r in known[1]] == list(jobs):
         return known[2]
-    plan, model, steps, noise = parts(jobs)
+    laid_out = parts(jobs)
+    noise = laid_out[3]
     kept = {
         "loud": machine.put(noise.scale * noise.sigma, np.float32),
         "share": machine.put(noise.scale / noise.batch, np.float32),
     }
-    found = Cast(list(jobs), plan, model, steps, noise, kept)
+    found = Cast.of(jobs, laid_out, kept)
     _casts[jobs[0]] = id(machine), tuple(ref(job) for job in jobs), found
     return found
 
@@ -118,8 +119,8 @@ def _go(machine: Machine, casts: Sequence[Cast], z: Array, total: Array, start: 
     """Everybody's z and running sum after round `stop`, from those before `start`; (m, runs) each."""
     xp, put, address = machine.xp, machine.put, machine.address
     first, R = casts[0], z.shape[1]
-    job, model, noise = first.jobs[0], first.model, first.noise
-    shards, outputs = job.problem.shards, job.problem.outputs
+    problem, model, noise = first.problem, first.model, first.noise
+    shards, outputs = problem.shards, problem.outputs
     X = _laid_out(machine, shards)
     m, N = len(z), len(X)
     owner = _owners(machine, casts, N)
@@ -134,7 +135,7 @@ def _go(machine: Machine, casts: Sequence[Cast], z: Array, total: Array, start: 
         "clip": put(_columns(casts, ("clip",)), np.float32),
         "loud": xp.concatenate([cast.kept["loud"] for cast in casts]),
         "share": xp.concatenate([cast.kept["share"] for cast in casts]),
-        "cast": put(np.repeat(np.arange(len(casts)), [len(cast.jobs) for cast in casts]), np.int32),
+        "cast": put(np.repeat(np.arange(len(casts)), [cast.count for cast in casts]), np.int32),
         "owner": owner,
         "keys": put(_keys(casts, Purpose.NOISE)),
         "about": put(about.view(np.float32)),
@@ -150,10 +151,10 @@ def _go(machine: Machine, casts: Sequence[Cast], z: Array, total: Array, start: 
     given = filled("Means", stop - start + 1)
     given["dealings"] = owner.shape[1]
     ones = None
-    if job.mapped is not None:
+    if first.mapped[0] is not None:
         arrays |= _maps(machine, casts, shards)
-        given["mapped"], given["reach"] = 1, job.mapped.reach
-        if shards.intercept and float(arrays["lengths"].max()) > job.mapped.reach:
+        given["mapped"], given["reach"] = 1, first.mapped[0].reach
+        if shards.intercept and float(arrays["lengths"].max()) > first.mapped[0].reach:
             ones = xp.ones((1, N), np.float32)
             arrays |= {"rest": xp.zeros_like(arrays["u"]), "kept": xp.zeros((outputs, 1, R), np.float32)}
     given["features"], given["intercept"] = shards.X.shape[1], shards.intercept
@@ -164,15 +165,15 @@ def _go(machine: Machine, casts: Sequence[Cast], z: Array, total: Array, start: 
     boxed = any(np.any(np.isfinite(cast.model.lo)) or np.any(np.isfinite(cast.model.hi)) for cast in casts)
     soft = any(np.any(cast.model.phi > 0) for cast in casts)
     given["linear"], given["boxed"], given["descent"] = model.descent or not (boxed or soft), boxed, model.descent
-    given["softmax"] = job.problem.loss.name == SOFTMAX.name
-    given["loss"] = -1 if given["softmax"][0] else code_of(job.problem.loss.name)
+    given["softmax"] = problem.loss.name == SOFTMAX.name
+    given["loss"] = -1 if given["softmax"][0] else code_of(problem.loss.name)
     given["marked"], given["parameter"] = marked, model.parameter
     for name, values in arrays.items():
         given[name] = address(values)
     if marked:
         given["marks"] += (given["at"] % at_once * len(casts) * N).astype(np.uint64)
     told = put(given.view(np.uint8).reshape(len(given), -1))
-    options = {"PER": 1, "MOST": 512}
+    options = SHORT
     blocks_m, blocks_u = (max(1, min(1 << 16, -(-size // WIDE))) for size in (m * R, N * R))
     machine.launch("mean_start", blocks_m, WIDE, 0, told[0], options)
     x, u, g = arrays["x"].reshape(outputs, -1, R), arrays["u"], arrays["g"].reshape(outputs, -1, R)
@@ -202,7 +203,7 @@ _dealt: dict[str, tuple[int, list[Any], Any]] = {}
 
 def _owners(machine: Machine, casts: Sequence[Cast], N: int) -> Any:
     """Whose each row is, -1 for nobody's: (rows, 1), or (rows, casts) where they were dealt out differently."""
-    dealings = [cast.jobs[0].problem.shards for cast in casts]
+    dealings = [cast.problem.shards for cast in casts]
     places = [(shards.order, shards.offsets) for shards in dealings]
     kept = _dealt.get("last")  # runs on the same data come one after the other
     if kept is not None and kept[0] == id(machine) and len(kept[1]) == len(places):
@@ -228,8 +229,8 @@ ENTRIES = 1 << 26
 
 def _maps(machine: Machine, casts: Sequence[Cast], shards: Shards) -> dict[str, Any]:
     """The maps of all runs, and how long they make each row: ‖s ∘ (x − c)‖² = Σ s²x² − 2 Σ s²cx + Σ s²c²."""
-    xp, jobs = machine.xp, [job for cast in casts for job in cast.jobs]
-    maps = [job.mapped for job in jobs if job.mapped is not None]
+    xp = machine.xp
+    maps = [each for cast in casts for each in cast.mapped if each is not None]
     centred = any(each.centre is not None for each in maps)
     scale = np.stack([each.scale for each in maps], axis=1)
     centre = np.stack([np.zeros(len(scale)) if each.centre is None else each.centre for each in maps], axis=1)
@@ -247,13 +248,13 @@ def _maps(machine: Machine, casts: Sequence[Cast], shards: Shards) -> dict[str, 
     arrays = {"scale": machine.put(scale, np.float32), "lengths": lengths}
     if centred:
         arrays["centre"] = machine.put(centre, np.float32)
-        arrays["offset"] = xp.zeros((casts[0].jobs[0].problem.outputs, len(maps)), np.float32)
+        arrays["offset"] = xp.zeros((casts[0].problem.outputs, len(maps)), np.float32)
     return arrays
 
 
 def _orders(casts: Sequence[Cast]) -> Any:
     """The row at each place, (1, places), or (casts, places) where they were dealt out differently."""
-    each = [(cast.jobs[0].problem.shards.order, len(cast.jobs[0].problem.shards.y)) for cast in casts]
+    each = [(cast.problem.shards.order, len(cast.problem.shards.y)) for cast in casts]
     one = all(order is each[0][0] for order, _ in each)
     return np.stack([np.arange(N) if order is None else order for order, N in (each[:1] if one else each)])
 
@@ -262,7 +263,7 @@ def _mark(
     machine: Machine, casts: Sequence[Cast], marks: Any, order: Any, first: int, rounds: int, options: Any
 ) -> None:
     """The rows that these rounds use."""
-    cast, shards = casts[0], casts[0].jobs[0].problem.shards
+    cast, shards = casts[0], casts[0].problem.shards
     given = filled("Marks")
     given["rounds"], given["first"], given["casts"] = rounds, first, len(casts)
     given["nodes"], given["rows"], given["sampler"] = shards.n, marks.shape[2], cast.noise.sampler
@@ -293,12 +294,12 @@ def _columns(casts: Sequence[Cast], names: Sequence[str]) -> Array:
 
 def _numbers(casts: Sequence[Cast], start: int, stop: int) -> Any:
     """Those of eq. (6) in every round, for every run."""
-    found = filled("Numbers", (stop - start + 1) * sum(len(cast.jobs) for cast in casts)).reshape(stop - start + 1, -1)
+    found = filled("Numbers", (stop - start + 1) * sum(cast.count for cast in casts)).reshape(stop - start + 1, -1)
     at, column = slice(start - 1, stop), 0
     for cast in casts:
         steps, model = cast.steps, cast.model
-        descent = isinstance(cast.jobs[0].method, Descent)
-        for r in range(len(cast.jobs)):
+        descent = isinstance(cast.method, Descent)
+        for r in range(cast.count):
             q, mine = int(steps.which[r]), found[:, column]
             s, gamma = steps.s[q, at], steps.gamma[q, at]
             mine["scale"] = -1.0 if descent else 1.0 / (s * model.mu[r] + gamma)

@@ -7,7 +7,7 @@ share their draws share what was looked up.
 """
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -19,28 +19,33 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from sottovoce import rows
 from sottovoce._types import Array, IntArray
-from sottovoce.algorithm.method import State
+from sottovoce.algorithm.method import Method, State
 from sottovoce.engine.compiled import parts
-from sottovoce.engine.gpu.machine import Machine
+from sottovoce.engine.gpu.machine import SHORT, Machine
 from sottovoce.engine.gpu.source import code_of, filled, struct
-from sottovoce.engine.gpu.spans import Crew, crews_of, run_spans, suits
+from sottovoce.engine.gpu.spans import crews_of, run_spans, suits
 from sottovoce.engine.job import Job
-from sottovoce.engine.kernel import FULL, POISSON
+from sottovoce.engine.kernel import CYCLIC, FIXED, FULL, POISSON
 from sottovoce.engine.kernel.arguments import Model, Noise, Plan, Steps
 from sottovoce.privacy.release import Draws
+from sottovoce.problem.objective import Problem
 from sottovoce.problem.shards import Shards
 from sottovoce.streams import Purpose
 
 LOOKING = 256
 """Threads of a block that looks things up."""
-PLACES, PICKS = 1 << 23, 1 << 27
-"""Places and records that are looked up at a time."""
+ROOM = 32
+"""So much of the room that is left, one part of as many, may be taken by what is looked up at a time."""
 CROWD = 32
 """Nodes of a turn that the kernel has on its stage."""
 FEW, BYGONE = 4, 128
-"""Nodes of a turn whose noise a thread draws together, and rounds of the tables that wait on the chip."""
+"""Nodes of a turn that needs one barrier, and rounds of the tables that wait on the chip."""
+KEPT, KEEPING = 160, 256
+"""Running sums that a thread may have in registers, and threads of a block that can have so many."""
 AHEAD = 4
 """Turns by which the kernel asks ahead of time."""
+TAIL = 8
+"""So many times as many places as there are nodes are looked at first, to see when each last was active."""
 TABLES = ("push", "gamma", "s", "A", "P", "Q")
 
 
@@ -55,17 +60,31 @@ class Records(NamedTuple):
     indptr: Any
 
 
+class Stack:
+    """Arrays of many runs in one, on their machine; brought here when somebody looks at one of them."""
+
+    def __init__(self, machine: Machine, values: Any) -> None:
+        self.machine, self.values, self.made = machine, values, machine.mark()
+
+    @cached_property
+    def here(self) -> Any:
+        """A copy in memory of the host."""
+        with self.machine.reading():
+            self.machine.after(self.made)
+            return self.machine.get(self.values)
+
+
 class Held(NDArrayOperatorsMixin):
     """An array of numbers that stays on its machine until somebody looks at it: to NumPy it is what it holds."""
 
-    def __init__(self, machine: Machine, values: Any) -> None:
-        self.machine, self.values = machine, values
-        self.shape, self.ndim, self.size = values.shape, values.ndim, values.size
+    def __init__(self, stack: Stack, at: Any = ...) -> None:
+        self.stack, self.at = stack, at
+        self.shape: tuple[int, ...] = stack.values.shape[0 if at is ... else 1 :]
+        self.ndim, self.size = len(self.shape), int(np.prod(self.shape))
 
     @cached_property
     def _here(self) -> Array:
-        with self.machine.working():
-            return self.machine.get(self.values).astype(np.float64)
+        return np.asarray(self.stack.here[self.at], np.float64)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         """In float64, as all engines give their states."""
@@ -89,8 +108,13 @@ class Held(NDArrayOperatorsMixin):
 
 def stacked(machine: Machine, arrays: Sequence[Any]) -> Any:
     """A copy of all of them in float32, on the machine."""
-    if all(isinstance(a, Held) and a.machine is machine for a in arrays):
-        return machine.xp.stack([a.values for a in arrays])
+    if all(isinstance(a, Held) and a.stack.machine is machine for a in arrays):
+        for made in {id(a.stack): a.stack.made for a in arrays}.values():
+            machine.after(made)
+        whole = arrays[0].stack
+        if len(whole.values) == len(arrays) and all(a.stack is whole and a.at == r for r, a in enumerate(arrays)):
+            return whole.values.copy()
+        return machine.xp.stack([a.stack.values[a.at] for a in arrays])
     return machine.put(np.stack([np.asarray(a) for a in arrays]), np.float32)
 
 
@@ -110,22 +134,50 @@ def records_of(machine: Machine, shards: Shards) -> Records:
 
 def _brought(machine: Machine, X: Any) -> Records:
     none = machine.put(np.empty(0, np.float32))
-    if not rows.is_sparse(X):
-        return Records(False, X.shape[1], machine.put(X, np.float32), none, none, none)
-    kinds = ((X.data, np.float32), (X.indices, np.int32), (X.indptr, np.int64))
-    return Records(True, X.shape[1], none, *(machine.put(values, kind) for values, kind in kinds))
+    if rows.is_sparse(X):
+        kinds = ((X.data, np.float32), (X.indices, np.int32), (X.indptr, np.int64))
+        found = Records(True, X.shape[1], none, *(machine.put(values, kind) for values, kind in kinds))
+    else:
+        found = Records(False, X.shape[1], machine.put(X, np.float32), none, none, none)
+    machine.wait()  # other threads will use them
+    return found
+
+
+_known: "WeakKeyDictionary[Any, dict[tuple[int, str], Any]]" = WeakKeyDictionary()
+
+
+def shared(machine: Machine, of: Any, what: str, make: Callable[[], Any]) -> Any:
+    """What is made of an object and put on the machine: once, for all who ask, as long as the object lives."""
+    with _bringing:
+        mine = _known.setdefault(of, {})
+        if (id(machine), what) not in mine:
+            mine[id(machine), what] = make()
+            machine.wait()
+        return mine[id(machine), what]
 
 
 @dataclass(eq=False)
 class Cast:
     """Jobs that share schedule and draws, as the compiled engine lays them out; and what of it lies on the machine."""
 
-    jobs: list[Job]
+    count: int
+    problem: Problem
+    method: Method
+    """Of the first job."""
+    mapped: list[Any]
+    """The map of each job's records, where they are to be mapped."""
     plan: Plan
     model: Model
     steps: Steps
     noise: Noise
     kept: dict[str, Any]
+    looked: "Looked | None" = None
+    """What the rounds draw, as far as it was looked up last."""
+
+    @classmethod
+    def of(cls, jobs: Sequence[Job], laid_out: tuple[Plan, Model, Steps, Noise], kept: dict[str, Any]) -> "Cast":
+        """Of these jobs, which it does not hold: what is known of them goes when they do."""
+        return cls(len(jobs), jobs[0].problem, jobs[0].method, [job.mapped for job in jobs], *laid_out, kept)
 
 
 _casts: "WeakKeyDictionary[Job, tuple[int, tuple[Any, ...], Cast]]" = WeakKeyDictionary()
@@ -138,26 +190,39 @@ def cast_of(machine: Machine, jobs: Sequence[Job]) -> Cast:
         return known[2]
     plan, model, steps, noise = parts(jobs)
     shards, put = jobs[0].problem.shards, machine.put
-    about = filled("About", len(shards.y))
-    about["y"], about["norm"] = shards.y, shards.norms
-    about["weight"] = 1.0 if shards.weights is None else shards.weights
     kept = {
-        "about": put(about.view(np.float32)),
+        "about": shared(machine, shards, "about", lambda: put(_about(shards).view(np.float32))),
         "weights": put(plan.weights, np.float32),
         "offsets": put(shards.offsets, np.int64),
         "batch": put(noise.batch, np.int64),
         "gap_scale": put(noise.gap_scale, np.float64),
         "loud": put(noise.scale * noise.sigma, np.float32),
         "share": put(noise.scale / noise.batch, np.float32),
-        **{name: put(getattr(steps, name), np.float64) for name in TABLES},
     }
+    for q, r in enumerate(np.unique(steps.which, return_index=True)[1].tolist()):
+        for name in TABLES:
+            kept.setdefault(name, []).append(_table(machine, jobs[r].method, name, getattr(steps, name)[q]))
     if shards.order is not None:
-        kept["order"] = put(shards.order, np.int64)
+        kept["order"] = shared(machine, shards, "order", lambda: put(shards.order, np.int64))
     if _some_take_all(noise, shards.sizes):
-        kept["rows"] = put(np.arange(len(shards.y)) if shards.order is None else shards.order, np.int32)
-    found = Cast(list(jobs), plan, model, steps, noise, kept)
+        rows_of_all = np.arange(len(shards.y)) if shards.order is None else shards.order
+        kept["rows"] = shared(machine, shards, "rows", lambda: put(rows_of_all, np.int32))
+    found = Cast.of(jobs, (plan, model, steps, noise), kept)
     _casts[jobs[0]] = id(machine), tuple(ref(job) for job in jobs), found
     return found
+
+
+def _table(machine: Machine, method: Method, name: str, values: Array) -> Any:
+    """A sequence of a method; runs of many seeds share it."""
+    return shared(machine, method, name, lambda: machine.put(values, np.float64))
+
+
+def _about(shards: Shards) -> Any:
+    """Target, length and weight of every row."""
+    about = filled("About", len(shards.y))
+    about["y"], about["norm"] = shards.y, shards.norms
+    about["weight"] = 1.0 if shards.weights is None else shards.weights
+    return about
 
 
 def _some_take_all(noise: Noise, sizes: IntArray) -> bool:
@@ -175,7 +240,10 @@ def groups_of(jobs: Sequence[Job]) -> list[list[int]]:
 
 
 def run_rounds(machine: Machine, jobs: Sequence[Job], states: Sequence[State], start: int, stop: int) -> list[State]:
-    """Rounds start … stop of jobs on the same data that are the same but for numbers and seeds."""
+    """Rounds start … stop of jobs on the same data that are the same but for numbers and seeds.
+
+    Nothing is waited for: the states lie on the machine, and will be what they are to be.
+    """
     groups = groups_of(jobs)
     order = [place for group in groups for place in group]
     since = [states[group[0]].since.astype(np.int64) for group in groups]
@@ -184,13 +252,18 @@ def run_rounds(machine: Machine, jobs: Sequence[Job], states: Sequence[State], s
         casts = [cast_of(machine, [jobs[place] for place in group]) for group in groups]
         z = stacked(machine, [states[place].z for place in order])
         total = stacked(machine, [states[place].total for place in order])
-        for first, last in _stretches(casts, start, stop):
-            _go(machine, records, casts, since, z, total, first, last)
+        first = start
+        while first <= stop:
+            last = _looked_up(machine, records, casts, since, z.shape, first, stop)
+            _go(machine, records, casts, z, total, first, last)
+            since = [left(cast.plan, each, first, last) for cast, each in zip(casts, since, strict=True)]
+            first = last + 1
+        ends = Stack(machine, z), Stack(machine, total)
     whose = [k for k, group in enumerate(groups) for _ in group]
     found = {
         place: State(
-            typed("Array", Held(machine, z[r])),
-            typed("Array", Held(machine, total[r])),
+            typed("Array", Held(ends[0], r)),
+            typed("Array", Held(ends[1], r)),
             since[whose[r]].copy(),
             states[place].memory.copy(),
         )
@@ -202,7 +275,7 @@ def run_rounds(machine: Machine, jobs: Sequence[Job], states: Sequence[State], s
 def averages(machine: Machine, jobs: Sequence[Job], states: Sequence[State], t: int) -> tuple[Array, Array] | None:
     """(mean model over the nodes, their mean distance from it) of each run, from states after round t.
 
-    None where the states do not lie on the machine, or a method has nothing to average yet.
+    Nothing is waited for. None where the states do not lie on the machine, or a method has nothing to average yet.
     """
     if not all(isinstance(state.z, Held) for state in states):
         return None
@@ -215,82 +288,139 @@ def averages(machine: Machine, jobs: Sequence[Job], states: Sequence[State], t: 
         z = stacked(machine, [states[place].z for place in order])
         total = stacked(machine, [states[place].total for place in order])
         records = records_of(machine, jobs[0].problem.shards)
-        options = _options(records, casts, 1, LOOKING)
-        runs, alive, at = filled("Run", len(order)), [], 0
-        none = machine.xp.zeros(1, np.float32)
+        linear = all(_linear(cast.model) for cast in casts)
+        runs, alive = filled("Run", len(order)), []
+        at = 0
         for cast, group in zip(casts, groups, strict=True):
             since = states[group[0]].since
             places = filled("Place", len(since))
             places["node"], places["t"], places["before"] = np.arange(len(since)), t, np.minimum(since - 1, t)
-            looked = Looked(len(since), machine.put(places.view(np.uint8)), none, none, 0, 1, False)
-            alive.append((looked, _each_numbers(machine, runs, at, records, cast, looked, z, total, options)))
-            at += len(group)
+            there = machine.put(places.view(np.uint8))
+            mine = runs[at : at + cast.count]
+            alive.append((there, _numbered(machine, mine, records, cast, there, len(places), linear)))
+            at += cast.count
+        runs["z"], runs["total"] = _each(machine, z), _each(machine, total)
+        for name, value in _options(records, casts, 1, LOOKING).items():
+            if name.lower() in (runs.dtype.names or ()):
+                runs[name.lower()] = value
         out = machine.xp.empty(z.shape, np.float32)
         given = _with_self(machine, runs)
         asked = filled("Averages")
         asked["runs"], asked["t"] = len(runs), t
         asked["all"], asked["out"] = machine.address(given), machine.address(out)
         blocks = len(runs) * max(1, min(64, z[0].size // LOOKING))
-        machine.launch("averages", blocks, LOOKING, 0, machine.put(asked.view(np.uint8)), options)
+        machine.launch("averages", blocks, LOOKING, 0, machine.put(asked.view(np.uint8)), SHORT)
         means = out.mean(axis=1, dtype=np.float64)
         apart = machine.xp.sqrt(machine.xp.square(out - means[:, None]).sum(axis=2)).mean(axis=1)
-        found = machine.get(means), machine.get(apart)
-    back = np.argsort(order)
-    return found[0][back], found[1][back]
+        if order != list(range(len(order))):
+            back = machine.put(np.argsort(order))
+            means, apart = means[back], apart[back]
+        return typed("Array", Held(Stack(machine, means))), typed("Array", Held(Stack(machine, apart)))
 
 
-def _stretches(casts: Sequence[Cast], start: int, stop: int) -> Iterator[tuple[int, int]]:
-    """So many rounds at a time that there is room for what is looked up."""
-    active = max(1.0, *(float(np.diff(cast.plan.starts[start - 1 : stop + 1]).mean()) for cast in casts))
-    batch = 0 if casts[0].noise.sampler == FULL else int(casts[0].noise.batch.max())
-    rounds = max(1, int(min(PLACES / active, PICKS / (active * max(1, batch)))))
-    for first in range(start, stop + 1, rounds):
-        yield first, min(first + rounds - 1, stop)
+def _each(machine: Machine, values: Any) -> Any:
+    """The addresses of its rows."""
+    at = np.arange(len(values), dtype=np.uint64) * np.uint64(values[0].nbytes)
+    return np.uint64(machine.address(values)) + at
+
+
+def left(plan: Plan, since: IntArray, first: int, last: int) -> IntArray:
+    """`since` after rounds first … last: of nodes that were active, the round after the last one in which they were."""
+    begin, end = int(plan.starts[first - 1]), int(plan.starts[last])
+    found, size = since.copy(), TAIL * len(since)
+    while True:
+        at = max(begin, end - size)
+        now = np.zeros(len(since), np.int64)
+        now[plan.active[at:end]] = 1 + np.searchsorted(plan.starts, np.arange(at, end), side="right")
+        if at == begin or now.all():
+            return np.where(now > 0, now, found)
+        size *= TAIL
+
+
+def _looked_up(
+    machine: Machine,
+    records: Records,
+    casts: Sequence[Cast],
+    since: Sequence[IntArray],
+    shape: tuple[int, ...],
+    first: int,
+    stop: int,
+) -> int:
+    """See to it that what rounds first … draw is looked up, of all casts; gives the last round to go to."""
+    linear = all(_linear(cast.model) for cast in casts)
+    for cast, mine in zip(casts, since, strict=True):
+        known = cast.looked
+        if known is None or known.linear != linear or not _goes_on(cast.plan, known, mine, first):
+            last = min(min(c.plan.starts.size - 1, c.steps.push.shape[1]) for c in casts)
+            last = min(last, first - 1 + _rounds_at_once(machine, casts))
+            for each, own in zip(casts, since, strict=True):
+                each.looked = None  # its room first
+                each.looked = _look(machine, records, each, own, first, last, shape[2], linear)
+            break
+    return min(stop, *(cast.looked.last for cast in casts if cast.looked is not None))
+
+
+def _goes_on(plan: Plan, known: "Looked", since: IntArray, first: int) -> bool:
+    """Whether nodes stand where what was looked up has them before this round."""
+    if not known.first <= first <= known.last:
+        return False
+    before = known.since if first == known.first else left(plan, known.since, known.first, first - 1)
+    return bool(np.array_equal(before, since))
+
+
+def _rounds_at_once(machine: Machine, casts: Sequence[Cast]) -> int:
+    """So many that there is room for what is looked up."""
+    bytes_of_round = 0.0
+    for cast in casts:
+        width = 0 if cast.noise.sampler == FULL else int(cast.noise.batch.max())
+        active = cast.plan.starts[-1] / max(1, len(cast.plan.starts) - 1)
+        variants = len({*zip(cast.steps.which.tolist(), cast.model.phi.tolist(), cast.model.mu.tolist(), strict=True)})
+        bytes_of_round += active * (80 + 4 * width + 48 * variants)
+    return max(1, int(machine.room_left() / ROOM / bytes_of_round))
 
 
 def _go(
     machine: Machine,
     records: Records,
     casts: Sequence[Cast],
-    since: Sequence[IntArray],
     z: Any,
     total: Any,
     first: int,
     last: int,
 ) -> None:
-    """Rounds first … last of all casts in one launch; z, total and since are updated in place."""
+    """Rounds first … last of all casts in one launch; z and total are updated in place."""
     _, n, m = z.shape
-    threads = _threads(machine, m)
-    per = -(-((m + 1) // 2) // threads)
-    paired = records.sparse or per <= machine.per  # else turns of few records are gone through as any other
-    options = _options(records, casts, per if paired and not records.sparse else 2, threads)
-    fetched = paired and not records.sparse
-    room = _beside(n, m, -(-threads // machine.lanes), fetched)
-    options["ON_CHIP"] = int(room + 4 * n * m <= machine.room)
-    room += 4 * n * m * options["ON_CHIP"]
-    runs = filled("Run", len(z))
-    alive: list[Any] = []  # what the kernels need, until they have run
-    crews: list[Crew] = []
-    at, most, mixed = 0, 1, False
-    for cast, mine in zip(casts, since, strict=True):
-        looked = _look(machine, cast, mine, first, last, paired, options)
-        alive.append((looked, _each_numbers(machine, runs, at, records, cast, looked, z, total, options)))
-        most, mixed = max(most, looked.most), mixed or looked.mixed
-        crews += crews_of(runs[at : at + len(cast.jobs)], looked.turns, looked.places)
-        at += len(cast.jobs)
-    if suits(options, crews) and run_spans(machine, crews, records.indptr, options):
-        return
-    runs["fetched"] = fetched
-    pulls = machine.xp.empty((len(z), most), np.float32)
-    said = machine.xp.empty((len(z), max(cast.plan.widest for cast in casts) if mixed else 0, m), np.float32)
-    for r in range(len(z)):
-        runs[r]["pulls"], runs[r]["said"] = machine.address(pulls[r]), machine.address(said[r])
-    machine.launch("rounds", len(runs), threads, room, _with_self(machine, runs), options)
-    machine.wait()
+    fetched = _paired(machine, records, m) and not records.sparse
+    threads, per = _shape(machine, n, m) if fetched else (max(1, min(machine.threads, _up((m + 1) // 2, 32))), 2)
+    wide = 2 * per * threads if fetched else m  # of a row on the chip
+    options = _options(records, casts, per, threads)
+    room = _beside(n, -(-threads // machine.lanes), 6 * wide if fetched else 0)
+    options["FETCHED"], options["ON_CHIP"] = int(fetched), int(room + 4 * n * wide <= machine.room)
+    options |= _ways(casts) if fetched else {"UPTO": 2, "ONLY_FEW": 0}
+    options["KEPT"] = n if fetched and 2 * per * n <= KEPT and threads <= KEEPING else 0
+    room += 4 * n * wide * options["ON_CHIP"]
+    lookups = [cast.looked for cast in casts if cast.looked is not None]
+    runs = np.concatenate([looked.runs for looked in lookups])
+    ends = [[looked.turns_before(t) for t in (first, last + 1)] for looked in lookups]
+    whose = np.repeat(np.arange(len(casts)), [cast.count for cast in casts])
+    runs["turns_first"], runs["turns_last"] = np.array(ends)[whose].T
+    for name, value in options.items():
+        if name.lower() in (runs.dtype.names or ()):
+            runs[name.lower()] = value
+    pulls = machine.xp.empty((len(z), max(looked.most for looked in lookups)), np.float32)
+    said = machine.xp.empty((len(z), max(looked.widest for looked in lookups), m), np.float32)
+    for name, values in {"z": z, "total": total, "pulls": pulls, "said": said}.items():
+        runs[name] = _each(machine, values) if values.size else 0
+    if records.sparse and not options["ON_CHIP"]:
+        mine = [runs[whose == k] for k in range(len(casts))]
+        crews = [c for r, looked in zip(mine, lookups, strict=True) for c in crews_of(r, looked.turns, looked.places)]
+        if suits(options, crews) and run_spans(machine, crews, z, total, records.indptr, options):
+            return
+    machine.launch("rounds", len(runs), threads, room, _with_self(machine, runs), options, long=True)
 
 
 def _options(records: Records, casts: Sequence[Cast], per: int, threads: int) -> dict[str, int]:
-    """What the kernels are compiled for."""
+    """What the kernel of the rounds is compiled for."""
     model = casts[0].model
     return {
         "SPARSE": int(records.sparse),
@@ -299,11 +429,16 @@ def _options(records: Records, casts: Sequence[Cast], per: int, threads: int) ->
         "FROZEN": int(model.frozen),
         "DESCENT": int(model.descent),
         "AFTER": int(model.after),
-        "LOSS": code_of(casts[0].jobs[0].problem.loss.name),
+        "LOSS": code_of(casts[0].problem.loss.name),
         "ON_CHIP": 0,
         "PER": per,
         "MOST": threads,
     }
+
+
+def _paired(machine: Machine, records: Records, m: int) -> bool:
+    """Whether turns of two nodes have a way of their own, for which a thread must have few coordinates."""
+    return records.sparse or -(-((m + 1) // 2) // machine.threads) <= machine.per
 
 
 def _with_self(machine: Machine, runs: Any) -> Any:
@@ -314,40 +449,46 @@ def _with_self(machine: Machine, runs: Any) -> Any:
     return given
 
 
-def _each_numbers(
-    machine: Machine,
-    runs: Any,
-    at: int,
-    records: Records,
-    cast: Cast,
-    looked: "Looked",
-    z: Any,
-    total: Any,
-    options: Mapping[str, int],
-) -> Any:
+def _numbered(machine: Machine, runs: Any, records: Records, cast: Cast, places: Any, count: int, linear: bool) -> Any:
     """Fill the structs of a cast's runs, and make the numbers of its places, once for all runs that share them."""
     variants: dict[tuple[Any, ...], Any] = {}
-    for r in range(len(cast.jobs)):
+    for r in range(cast.count):
         variant = int(cast.steps.which[r]), *(float(v[r]) for v in (cast.model.phi, cast.model.mu))
         if variant not in variants:
-            variants[variant] = _numbers(machine, cast, looked, variant, options)
-        _fill(machine, runs[at + r], records, cast, looked, variants[variant], r, options)
-        runs[at + r]["z"], runs[at + r]["total"] = machine.address(z[at + r]), machine.address(total[at + r])
+            variants[variant] = _numbers(machine, cast, places, count, variant, linear)
+        _fill(machine, runs[r], records, cast, variants[variant], r)
+    runs["places"] = machine.address(places)
     return variants
 
 
-def _threads(machine: Machine, m: int) -> int:
-    """As many as there are counters, in whole warps."""
-    return max(1, min(machine.threads, -(-((m + 1) // 2) // 32) * 32))
+def _shape(machine: Machine, n: int, m: int) -> tuple[int, int]:
+    """(threads, counters of each): few threads if running sums then find room in their registers; else many."""
+    half = (m + 1) // 2
+    most = min(machine.threads, KEEPING) if 2 * n * -(-half // KEEPING) <= KEPT else machine.threads
+    threads = min(most, _up(-(-half // -(-half // most)), 32))
+    return threads, max(machine.least, -(-half // threads))
 
 
-def _beside(n: int, m: int, warps: int, fetched: bool) -> int:
-    """Bytes on the chip beside z: the rings, the stage, partial sums of margins, two numbers a node, rows."""
+def _ways(casts: Sequence[Cast]) -> dict[str, int]:
+    """Which turns the kernel has to know: of how many nodes, and whether of few alone."""
+    sizes = np.concatenate([_sizes(cast) for cast in casts])
+    upto = FEW if np.any((sizes > 2) & (sizes <= FEW)) and not casts[0].model.after else 2
+    one = all(cast.noise.sampler in (FIXED, CYCLIC) and np.all(cast.noise.batch == 1) for cast in casts)
+    return {"UPTO": upto, "ONLY_FEW": int(one and bool(np.all((sizes >= 2) & (sizes <= upto))))}
+
+
+def _sizes(cast: Cast) -> Any:
+    """Of the turns of each pattern: how many nodes."""
+    plan = cast.plan
+    return np.sqrt(np.diff(np.append(plan.corners, len(plan.weights))) / plan.groups)
+
+
+def _beside(n: int, warps: int, rows: int) -> int:
+    """Bytes on the chip beside z: the rings, the theatre, partial sums of margins, two numbers a node, rows."""
     place, numbers, slept, about, turn = (struct(s).itemsize for s in ("Place", "Numbers", "Slept", "About", "Turn"))
-    rings = struct("Run").itemsize + 8 * (turn + about + FEW * (place + numbers + slept + 4 * FEW)) + BYGONE * 24 + 8
+    rings = 8 * (turn + FEW * (place + numbers + slept + 4 * FEW)) + 4 * FEW * about + BYGONE * 24 + 4
     theatre = max(CROWD * (place + numbers + slept + about), 3 * (CROWD * (place + about) + numbers + slept))
-    rows = 6 * _up(m, 4) if fetched else 0
-    return rings + theatre + 4 * (CROWD * warps + _up(2 * n, 4) + rows)
+    return _up(struct("Run").itemsize + rings, 16) + _up(theatre, 16) + 4 * (CROWD * warps + _up(2 * n, 4) + rows)
 
 
 def _up(size: int, to: int) -> int:
@@ -363,148 +504,142 @@ def _boxed(model: Model) -> bool:
     return bool(np.any(np.isfinite(model.lo)) or np.any(np.isfinite(model.hi)))
 
 
-class Looked(NamedTuple):
-    """What the rounds of a cast draw, on the machine."""
+@dataclass(frozen=True, eq=False)
+class Looked:
+    """What rounds first … last of a cast draw, on the machine."""
 
-    looked_up: int
-    """Places."""
-    places: Any
-    picks: Any
-    turns: Any
-    turned: int
-    """Turns."""
+    first: int
+    last: int
+    since: IntArray
+    """Of the nodes, before the first of them."""
+    linear: bool
+    """Whether x(z) is a multiple of z in all runs that go together."""
+    runs: Any
+    """The structs of the cast's runs, but for their own arrays and for which turns."""
     most: int
     """Records of a turn, at the most."""
-    mixed: bool
-    """Whether there are turns whose messages must be written down before they are mixed."""
+    widest: int
+    """Nodes of a turn whose messages must be written down before they are mixed; 0 where there are none."""
+    together: int
+    """Turns of a round, where all have as many, else 0."""
+    heads: IntArray | None
+    """Turns before each round, where they have not."""
+    places: Any
+    turns: Any
+    """Those of all rounds, and some empty ones after the last."""
+    alive: Any
+    """What else the structs point at."""
+
+    def turns_before(self, t: int) -> int:
+        """Of those that were looked up, the ones before round t."""
+        return (t - self.first) * self.together if self.heads is None else int(self.heads[t - self.first])
 
 
 def _look(
-    machine: Machine, cast: Cast, since: IntArray, first: int, last: int, paired: bool, options: Mapping[str, int]
+    machine: Machine, records: Records, cast: Cast, since: IntArray, first: int, last: int, m: int, linear: bool
 ) -> Looked:
-    """Records, keys and turns of rounds first … last; `since` is brought up to date."""
+    """Records, keys and turns of rounds first … last; of samples of a fixed size without waiting for anything."""
     plan, noise, kept, put, xp = cast.plan, cast.noise, cast.kept, machine.put, machine.xp
-    after = bool(options["AFTER"])
+    shards, poisson = cast.problem.shards, noise.sampler == POISSON
+    paired = _paired(machine, records, m)
     begin, end = int(plan.starts[first - 1]), int(plan.starts[last])
-    nodes, k = plan.active[begin:end], np.diff(plan.starts[first - 1 : last + 1])
-    t = np.repeat(np.arange(first, last + 1, dtype=np.int32), k)
-    index = np.arange(end - begin) - np.repeat(plan.starts[first - 1 : last] - begin, k)
-    speaks = (index < plan.speakers).astype(np.int32)
-    before = _before(nodes, t, since)
-    since[nodes] = t + 1  # of a node's rounds the last one stays
-    places = xp.zeros(max(1, len(nodes)) * struct("Place").itemsize, np.uint8)
-    arrays = {"nodes": put(nodes, np.int32), "rounds": put(t), "before": put(before, np.int32), "speaks": put(speaks)}
+    rounds, count = last - first + 1, end - begin
+    sizes = np.diff(plan.starts[first - 1 : last + 1]) if len(plan.groups) > 1 else np.array([count // rounds])
+    each = int(sizes[0]) if np.all(sizes == sizes[0]) else 0
+    groups = plan.groups[plan.pattern[first - 1 : last]] if np.ptp(plan.groups) else plan.groups[:1]
+    together = int(groups[0]) if np.all(groups == groups[0]) else 0
+    heads = None if together else np.concatenate([[0], np.cumsum(groups)])
+    turns = rounds * together if heads is None else int(heads[-1])
+
+    width = 0 if noise.sampler == FULL else int(noise.batch.max())
+    base = len(kept["rows"]) if "rows" in kept else 0  # nodes that take all have their rows in front
+    places = xp.zeros((max(1, count), struct("Place").itemsize), np.uint8)
+    arrays = {"active": put(plan.active[begin:end], np.int32), "since": put(since, np.int64)}
+    if not each:
+        arrays["starts"] = put(plan.starts[first - 1 : last + 1] - begin, np.int32)
     arrays |= {name: kept[name] for name in ("offsets", "batch", "gap_scale")}
     arrays |= {"order": kept["order"]} if "order" in kept else {}
     look = filled("Look")
-    look["places"], look["sampler"] = len(nodes), noise.sampler
+    look["places"], look["rounds"], look["nodes"], look["each"] = count, rounds, shards.n, each
+    look["first_round"], look["speakers"], look["sampler"] = first, plan.speakers, noise.sampler
     look["noise0"], look["noise1"] = noise.noise_key
     look["records0"], look["records1"] = noise.records_key
+    look["base"], look["width"] = base, width
+    look["counting"], look["filling"] = 1, not poisson
     look["out"] = machine.address(places)
     for name, values in arrays.items():
         look[name] = machine.address(values)
-    blocks = max(1, min(4096, -(-len(nodes) // LOOKING)))
-    machine.launch("look", blocks, LOOKING, 0, machine.put(look.view(np.uint8)), options)
-    counts = places.view(np.int32).reshape(-1, struct("Place").itemsize // 4)[: len(nodes), 3]
-    taken = counts.astype(np.int64)
-    base = 0
-    if "rows" in kept:  # nodes that take all have their rows in front
-        base = len(kept["rows"])
-        sizes = put(np.diff(cast.jobs[0].problem.shards.offsets) == noise.batch)[arrays["nodes"]]
-        taken = xp.where(sizes, 0, taken) if noise.sampler == POISSON else xp.zeros_like(taken)
-    firsts = base + xp.cumsum(taken) - taken
-    drawn = int(taken.sum())
-    picks = xp.empty(max(1, base + drawn), np.int32)
+    blocks = max(1, min(4096, -(-count // LOOKING)))
+    largest = int(shards.sizes.max()) if base else width
+    if poisson:  # how many each place has is drawn first
+        machine.launch("look", blocks, LOOKING, 0, put(look.view(np.uint8)), SHORT)
+        drawn = places.view(np.int32)[:count, 3]
+        largest = int(drawn.max()) if count else 1
+        taken = drawn.astype(np.int64)
+        if base:
+            taken = xp.where((put(shards.sizes == noise.batch))[arrays["active"]], 0, taken)
+        ends = xp.cumsum(taken)
+        arrays["firsts"] = base + ends - taken
+        look["firsts"], look["counting"], look["filling"] = machine.address(arrays["firsts"]), 0, 1
+        picks = xp.empty(max(1, base + (int(ends[-1]) if count else 0)), np.int32)
+    else:
+        picks = xp.empty(max(1, base + width * count), np.int32)
     if base:
         picks[:base] = kept["rows"]
-    look["filling"], look["firsts"], look["picks"] = 1, machine.address(firsts), machine.address(picks)
-    machine.launch("look", blocks, LOOKING, 0, machine.put(look.view(np.uint8)), options)
+    look["picks"] = machine.address(picks)
+    machine.launch("look", blocks, LOOKING, 0, put(look.view(np.uint8)), SHORT)
 
-    groups = plan.groups[plan.pattern[first - 1 : last]]
-    size = k // groups
-    which = np.repeat(np.arange(last - first + 1), groups)
-    number = np.arange(len(which)) - np.repeat(np.cumsum(groups) - groups, groups)
-    turns = filled("Turn", len(which) + AHEAD)
-    own, pattern = turns[: len(which)], plan.pattern[first - 1 : last][which]
-    own["size"] = size[which]
-    own["first"] = (plan.starts[first - 1 : last] - begin)[which] + number * own["size"]
-    own["speakers"] = np.minimum(own["size"], np.maximum(0, plan.speakers - number * own["size"]))
-    own["flat"] = plan.flat[pattern]
-    own["corner"] = plan.corners[pattern] + number * own["size"].astype(np.int64) ** 2
-    on_machine = put(turns.view(np.int32).reshape(len(turns), -1))
-    heads = put(own["first"].astype(np.int64))
-    tails = heads + put(own["size"].astype(np.int64))
-    records, many = (_ends(xp, v)[tails] - _ends(xp, v)[heads] for v in (counts, (counts > 1).astype(np.int64)))
-    size = put(own["size"])
-    several = xp.where(size <= CROWD, 2, 0)
-    way = xp.where(many == 0, xp.where(size == 2, 1, several) if paired else several, 0)
-    on_machine[: len(own), 6] = way
-    mixed = bool(((way != 1) & ((on_machine[: len(own), 3] == 0) | after)).any())
-    most = int(records.max()) if len(own) else 1
-    machine.wait()
-    return Looked(len(nodes), places, picks, on_machine, len(own), max(1, most), mixed)
+    on_machine = xp.zeros((turns + AHEAD, struct("Turn").itemsize), np.uint8)
+    turning = filled("Turning")
+    turning["rounds"], turning["each"], turning["together"] = rounds, each, together
+    turning["paired"], turning["speakers"], turning["crowd"] = paired, plan.speakers, CROWD
+    own = {"pattern": put(plan.pattern[first - 1 : last], np.int32), "flat": put(plan.flat, np.int32)}
+    own |= {"groups": put(plan.groups, np.int64), "corners": put(plan.corners, np.int64)}
+    own |= {} if each else {"starts": arrays["starts"]}
+    own |= {} if heads is None else {"heads": put(heads, np.int32)}
+    own |= {"places": places, "turns": on_machine}
+    for name, values in own.items():
+        turning[name] = machine.address(values)
+    blocks = max(1, min(4096, -(-rounds // LOOKING)))
+    machine.launch("turn", blocks, LOOKING, 0, put(turning.view(np.uint8)), SHORT)
 
-
-def _ends(xp: Any, counts: Any) -> Any:
-    """0 and all partial sums."""
-    found = xp.zeros(len(counts) + 1, np.int64)
-    found[1:] = xp.cumsum(counts)
-    return found
+    runs = filled("Run", cast.count)
+    numbers = _numbered(machine, runs, records, cast, places, count, linear)
+    runs["turns"], runs["picks"] = machine.address(on_machine), machine.address(picks)
+    wide = _sizes(cast)
+    most = min(int(wide.max()) * max(1, largest), base + max(1, picks.size))
+    mixed = cast.model.after or not (np.all(plan.flat) or (paired and largest <= 1 and np.all(wide == 2)))
+    widest = int(wide.max()) if mixed else 0
+    alive = arrays, own, picks, numbers
+    return Looked(first, last, since.copy(), linear, runs, most, widest, together, heads, places, on_machine, alive)
 
 
-def _before(nodes: Any, t: Any, since: IntArray) -> IntArray:
-    """The round before which a node last stood up, for each place: the last one that its running sum has in it."""
-    order = np.argsort(nodes, kind="stable")
-    sorted_nodes, sorted_t = nodes[order], t[order]
-    found = np.empty(len(nodes), np.int64)
-    earlier = np.empty(len(nodes), np.int64)
-    earlier[1:] = sorted_t[:-1]
-    fresh = np.ones(len(nodes), bool)
-    fresh[1:] = sorted_nodes[1:] != sorted_nodes[:-1]
-    found[order] = np.where(fresh, since[sorted_nodes] - 1, earlier)
-    return found
-
-
-def _numbers(machine: Machine, cast: Cast, looked: Looked, variant: tuple[Any, ...], options: Mapping[str, int]) -> Any:
+def _numbers(machine: Machine, cast: Cast, places: Any, count: int, variant: tuple[Any, ...], linear: bool) -> Any:
     """Numbers of eq. (6) at every place, for one set of step sizes and weights of h."""
     q, phi, mu = variant
     steps = filled("Steps")
-    numbers = machine.xp.empty((max(1, looked.looked_up), 4), np.float32)
-    lazily = not options["LINEAR"] and not options["FROZEN"]
-    slept = machine.xp.empty((max(1, looked.looked_up) if lazily else 1, struct("Slept").itemsize // 8), np.float64)
-    steps["places"], steps["phi"], steps["mu"] = looked.looked_up, phi, mu
-    for name in ("descent", "frozen", "linear"):
-        steps[name] = options[name.upper()]
+    numbers = machine.xp.empty((max(1, count), 4), np.float32)
+    lazily = not linear and not cast.model.frozen
+    slept = machine.xp.empty((max(1, count) if lazily else 1, struct("Slept").itemsize // 8), np.float64)
+    steps["places"], steps["phi"], steps["mu"] = count, phi, mu
+    steps["descent"], steps["frozen"], steps["linear"] = cast.model.descent, cast.model.frozen, linear
     for name in TABLES:
         steps[name] = machine.address(cast.kept[name][q])
-    steps["place"] = machine.address(looked.places)
+    steps["place"] = machine.address(places)
     steps["numbers"], steps["slept"] = machine.address(numbers), machine.address(slept)
     given = machine.put(steps.view(np.uint8))
-    machine.launch("numbers", max(1, min(4096, -(-looked.looked_up // LOOKING))), LOOKING, 0, given, options)
+    machine.launch("numbers", max(1, min(4096, -(-count // LOOKING))), LOOKING, 0, given, SHORT)
     return numbers, slept, given
 
 
-def _fill(
-    machine: Machine,
-    run: Any,
-    records: Records,
-    cast: Cast,
-    looked: Looked,
-    numbers: Any,
-    r: int,
-    options: Mapping[str, int],
-) -> None:
-    """A run's struct, but for its own arrays."""
-    job, model, kept = cast.jobs[r], cast.model, cast.kept
-    run["n"], run["m"], run["features"] = job.problem.shards.n, job.problem.m, records.features
-    run["turns_first"], run["turns_last"] = 0, looked.turned
-    for name in ("sparse", "on_chip", "linear", "boxed", "frozen", "descent", "after", "loss"):
-        run[name] = options[name.upper()]
+def _fill(machine: Machine, run: Any, records: Records, cast: Cast, numbers: Any, r: int) -> None:
+    """A run's struct, but for its own arrays, its turns, and what the kernel is compiled for."""
+    problem, model, kept = cast.problem, cast.model, cast.kept
+    run["n"], run["m"], run["features"] = problem.shards.n, problem.m, records.features
     for name in ("phi", "mu", "lo", "hi", "clip"):
         run[name] = getattr(model, name)[r]
-    run["parameter"], run["intercept"] = model.parameter, job.problem.shards.intercept
-    arrays = {"turns": looked.turns, "places": looked.places, "picks": looked.picks}
-    arrays |= {"numbers": numbers[0], "slept": numbers[1], "weights": kept["weights"], "about": kept["about"]}
+    run["parameter"], run["intercept"] = model.parameter, problem.shards.intercept
+    arrays = {"numbers": numbers[0], "slept": numbers[1], "weights": kept["weights"], "about": kept["about"]}
     arrays |= {name: getattr(records, name) for name in ("X", "values", "indices", "indptr")}
     arrays |= {name: kept[name][r] for name in ("loud", "share")}
     arrays |= {name: kept[name][int(cast.steps.which[r])] for name in ("A", "P", "Q", "s", "gamma")}

@@ -18,14 +18,18 @@ WORKERS = 320
 """Threads of a block, at the most: one for a run's counter."""
 SEATS = 10
 """Places of a batch, unless a turn has more."""
+PART = 128
+"""Bytes about a block's part, at the most."""
+CACHED = 128
+"""Entries of a part that wait on the chip."""
 PLACES = 256
 """Places of a span."""
 FEW = 4
 """Nodes of a turn that is no plain mean."""
 LISTED = 1 << 30
 """Bytes of lists."""
-LISTING, SLOPES = 512, 128
-"""Threads of a block that lists, and of one that finds a run's slopes."""
+LISTING, SCRIPTS, SLOPES = 512, 256, 256
+"""Threads of a block that lists, of one that writes scripts, and of one that finds a run's slopes."""
 
 
 class Crew(NamedTuple):
@@ -52,35 +56,34 @@ class Shape(NamedTuple):
     seats: int
     turns: int
     """Of a batch."""
+    batches: int
+    """Of a span."""
     room: int
     ahead: int
     """Bytes on the chip, for everything and for columns ahead of it."""
 
 
 def shaped(machine: Machine, n: int, runs: int, widest: int, narrowest: int, linear: bool) -> Shape | None:
-    """As many runs together as there is room for; None where not even one has it."""
+    """As many runs together as there is room for, two blocks a chip if possible; None where not even one run has it."""
     seats = max(SEATS, widest)
-    turns = seats // max(1, narrowest)
-    place, numbers, slept, turn = (struct(name).itemsize for name in ("Place", "Numbers", "Slept", "Turn"))
-    one = seats * (16 + place + numbers) + turns * (16 + 16 * FEW + turn)
+    turns, batches = seats // max(1, narrowest), max(1, PLACES // seats)
+    beside = PART + 3 * 32 * seats + 2 * turns * (16 + 4 * FEW * FEW) + 8 * (batches + 1)
     for limit in (machine.room // 2 - 512, machine.room):
         for chunks in range(1, runs + 1):
             together = -(-runs // chunks)
-            counters = WORKERS // together // machine.lanes * machine.lanes
-            while counters:
-                workers = together * counters
-                room = one + n * 16 * workers + seats * (8 * counters + 12 * together) + 8 * workers
-                room += 0 if linear else seats * (32 + slept)
-                ahead = one + n * 4 * workers + 4 * (seats * (counters + together) + workers + counters)
+            for counters in range(WORKERS // together // machine.lanes * machine.lanes, 0, -machine.lanes):
+                workers, told = together * counters, 16 * together * seats
+                room = beside + told + workers * (16 * n + 8) + 16 * seats * counters + 8 * CACHED
+                room += 0 if linear else 64 * seats
+                ahead = beside + told + workers * (4 * n + 4) + 8 * seats * counters + 4 * counters
                 if room <= limit:
-                    return Shape(together, -(-runs // together), counters, seats, turns, room, ahead)
-                counters -= machine.lanes
+                    return Shape(together, -(-runs // together), counters, seats, turns, batches, room, ahead)
     return None
 
 
 def suits(options: Mapping[str, int], crews: Sequence[Crew]) -> bool:
     """Whether spans are known to these runs: CSR rows, x from z in closed form, few records a turn, few to mix."""
-    if not options["SPARSE"] or options["ON_CHIP"] or options["DESCENT"] or options["AFTER"]:
+    if not options["SPARSE"] or options["DESCENT"] or options["AFTER"]:
         return False
     if options["FROZEN"] and not options["LINEAR"]:
         return False
@@ -90,85 +93,130 @@ def suits(options: Mapping[str, int], crews: Sequence[Crew]) -> bool:
 
 def crews_of(runs: Any, turns: Any, places: Any) -> list[Crew]:
     """Of runs that share schedule and draws: those with the same steps together."""
-    some = turns[int(runs[0]["turns_first"]) : int(runs[0]["turns_last"])]
+    whole = turns.view(np.int32).reshape(-1, struct("Turn").itemsize // 4)
+    some = whole[int(runs[0]["turns_first"]) : int(runs[0]["turns_last"])]
     kinds = np.unique(runs["numbers"])
     return [Crew(runs[runs["numbers"] == kind], some, places) for kind in kinds]
 
 
-def run_spans(machine: Machine, crews: Sequence[Crew], indptr: Any, options: Mapping[str, int]) -> bool:
-    """All turns of all crews; False, and nothing is done, where their states are too large for it."""
-    xp, first = machine.xp, crews[0].runs[0]
-    n, m, intercept = int(first["n"]), int(first["m"]), bool(first["intercept"])
+def run_spans(
+    machine: Machine, crews: Sequence[Crew], z: Any, total: Any, indptr: Any, options: Mapping[str, int]
+) -> bool:
+    """All turns of all crews, whose states these are; False, and nothing is done, where they are too large for it."""
     crews = [crew for crew in crews if len(crew.turns)]
     if not crews:
         return True
-    sizes = [crew.turns[:, 1] for crew in crews]
+    sizes, first = [crew.turns[:, 1] for crew in crews], crews[0].runs[0]
     widest, narrowest = max(int(s.max()) for s in sizes), min(int(s.min()) for s in sizes)
-    shape = shaped(machine, n, max(len(crew.runs) for crew in crews), widest, narrowest, bool(options["LINEAR"]))
+    runs, n = max(len(crew.runs) for crew in crews), int(first["n"])
+    alike = 2 < n == widest == narrowest and all(_stand_together(crew, n) for crew in crews)
+    alike = alike and all(bool((values == values[:, :1]).all()) for values in (z, total))
+    shape = shaped(machine, 1 if alike else n, runs, widest, narrowest, bool(options["LINEAR"]))
     if shape is None:
         return False
     bounds = [_batches(machine, crew, shape.seats, widest, narrowest) for crew in crews]
-    batched = max(len(b) - 1 for b in bounds)
-    per = max(1, PLACES // shape.seats)
-    firsts = np.arange(0, batched, per)
-    most_entries = max(
-        _most_entries(machine, crew, bound, per, indptr, intercept) for crew, bound in zip(crews, bounds, strict=True)
-    )
-    most_places = per * shape.seats
-    bytes_of_span = 4 * (m + 2 + most_entries * 7 + most_places * (most_places + 1) + 2)
-    listed = max(1, min(len(firsts), LISTED // (bytes_of_span * len(crews))))
-    runs = np.concatenate([crew.runs for crew in crews])
-    runs_there = machine.xp.empty(runs.nbytes, np.uint8)
-    runs["self"] = machine.address(runs_there) + np.arange(len(runs), dtype=np.uint64) * np.uint64(runs.itemsize)
-    runs_there[...] = machine.put(runs.view(np.uint8))
-    there = filled("Crew", len(crews))
-    room: dict[str, Any] = {
-        "starts": xp.empty((len(crews), listed, m + 2), np.int32),
-        "touched": xp.empty((len(crews), listed, most_entries), np.int32),
-        "touches": xp.zeros((len(crews), listed), np.int32),
-        "rows": xp.empty((len(crews), listed, most_places + 1), np.int32),
-        "entries": xp.empty((len(crews), listed, most_entries, 2), np.int32),
-        "spots": xp.empty((len(crews), listed, most_entries, 4), np.int32),
-        "heard": xp.empty((len(crews), listed, most_places, most_places), np.float32),
-    }
-    held, at = [], 0
-    for k, crew in enumerate(crews):
-        bound = machine.put(bounds[k], np.int32)
-        own = {name: values[k] for name, values in room.items()}
-        own |= {"bounds": bound, "unpulled": xp.empty((len(crew.runs), most_entries), np.float32)}
-        own |= {"pulls": xp.zeros((len(crew.runs), most_places), np.float32)}
-        there[k]["runs"], there[k]["batched"] = len(crew.runs), len(bounds[k]) - 1
-        there[k]["run"] = machine.address(runs_there) + at * runs.itemsize
-        for name, values in own.items():
-            there[k][name] = machine.address(values)
-        held.append(own)
-        at += len(crew.runs)
-    all_there = machine.put(there.view(np.uint8))
-    for begin in range(0, len(firsts), listed):
-        some = firsts[begin : begin + listed]
-        spans = filled("Span", len(some))
-        spans["crews"], spans["first"], spans["batches"], spans["number"] = len(crews), some, per, np.arange(len(some))
-        spans["together"], spans["chunks"], spans["counters"] = shape.together, shape.chunks, shape.counters
-        spans["seats"], spans["turns"] = shape.seats, shape.turns
-        spans["most_places"], spans["most_entries"] = most_places, most_entries
-        spans["all"] = machine.address(all_there)
-        given = machine.put(spans.view(np.uint8))
-        blocks = len(crews) * len(some)
-        machine.launch("span_lists", blocks, LISTING, 4 * (LISTING + 1 + most_places), given, options)
-        machine.launch("span_weights", blocks, 256, 4 * 256 * n, given, options)
-        touches = machine.get(room["touches"]).max(axis=0)
-        spans["pieces"] = np.maximum(1, -(-touches[: len(some)] // shape.counters))
-        given = machine.put(spans.view(np.uint8)).reshape(len(some), -1)
-        parts, threads = -(-((m + 1) // 2) // shape.counters), shape.together * shape.counters
-        most = max(len(crew.runs) for crew in crews)
-        slopes = 4 * (5 * most_places + 1 + 2 * SLOPES)
-        for k in range(len(some)):
-            pieces = int(spans[k]["pieces"])
-            machine.launch("span_ahead", len(crews) * shape.chunks * pieces, threads, shape.ahead, given[k], options)
-            machine.launch("span_slopes", len(crews) * most, SLOPES, slopes, given[k], options)
-            machine.launch("span_rounds", len(crews) * shape.chunks * parts, threads, shape.room, given[k], options)
-        machine.wait()
+    both, extra = list(zip(crews, bounds, strict=True)), int(bool(first["intercept"]))
+    per, last = shape.batches, max(len(bound) - 1 for bound in bounds)
+    room = _room(machine, both, shape, max(_most_entries(machine, *b, per, indptr, extra) for b in both))
+    for begin in range(0, last, per * room.spans):
+        batches = np.arange(begin, min(last, begin + per * room.spans), per)
+        _go_through(machine, room, shape, batches, runs, alike, {**options, "SHORT": 1, "SPANS": 1})
+    if alike:
+        z[:, 1:], total[:, 1:] = z[:, :1], total[:, :1]
     return True
+
+
+def _stand_together(crew: Crew, n: int) -> bool:
+    """Whether all nodes of a turn have slept since the same round, from the first turn on, and average."""
+    begin, place = int(crew.turns[0, 0]), struct("Place")
+    assert place.fields is not None
+    whole = crew.places.view(np.int32).reshape(-1, place.itemsize // 4)
+    before = whole[begin : begin + n, place.fields["before"][1] // 4]
+    return bool((before == before[0]).all()) and bool((crew.turns[:, 3] != 0).all())
+
+
+class Room(NamedTuple):
+    """Where a stretch of spans is listed, on the machine."""
+
+    crews: int
+    n: int
+    m: int
+    spans: int
+    most_places: int
+    most_turns: int
+    most_entries: int
+    touches: Any
+    there: Any
+    """The crews' structs."""
+    kept: list[Any]
+    """What they point to."""
+
+
+def _room(machine: Machine, both: Sequence[tuple[Crew, IntArray]], shape: Shape, most_entries: int) -> Room:
+    """For as many spans as it may hold."""
+    xp, count = machine.xp, len(both)
+    most_places, most_turns = shape.batches * shape.seats, shape.batches * shape.turns
+    runs = np.concatenate([crew.runs for crew, _ in both])
+    n, m = (int(both[0][0].runs[0][name]) for name in ("n", "m"))
+    shapes: dict[str, tuple[int, ...]] = {
+        "starts": (m + 2,),
+        "touched": (most_entries,),
+        "touches": (),
+        "rows": (most_places + 1,),
+        "entries": (most_entries, 2),
+        "spots": (most_entries, 4),
+        "heard": (most_places, most_places),
+        "seats": (most_places, 8),
+        "heads": (most_turns, 4 + FEW * FEW),
+        "drowsy": (most_places, 8),
+        "told": (max(len(crew.runs) for crew, _ in both), most_places, 2),
+    }
+    one = 4 * count * sum(int(np.prod(of)) for of in shapes.values())
+    spans = max(1, min(LISTED // one, -(-max(int(bound[-1, 1] - bound[0, 1]) for _, bound in both) // most_places) + 1))
+    lists = {name: xp.zeros((count, spans, *of), np.int32) for name, of in shapes.items()}
+    there, kept = xp.empty(runs.nbytes, np.uint8), [lists]
+    runs["self"] = machine.address(there) + np.arange(len(runs), dtype=np.uint64) * np.uint64(runs.itemsize)
+    there[...] = machine.put(runs.view(np.uint8))
+    crews, at = filled("Crew", count), machine.address(there)
+    for k, (crew, bound) in enumerate(both):
+        own = {name: values[k] for name, values in lists.items()}
+        own["bounds"] = machine.put(bound, np.int32)
+        own["unpulled"] = xp.zeros((len(crew.runs), most_entries), np.float32)
+        crews[k]["runs"], crews[k]["batched"], crews[k]["run"] = len(crew.runs), len(bound) - 1, at
+        for name, values in own.items():
+            crews[k][name] = machine.address(values)
+        kept.append(own)
+        at += len(crew.runs) * runs.itemsize
+    all_there = machine.put(crews.view(np.uint8))
+    kept.append({"runs": there})
+    return Room(count, n, m, spans, most_places, most_turns, most_entries, lists["touches"], all_there, kept)
+
+
+def _go_through(
+    machine: Machine, room: Room, shape: Shape, batches: IntArray, runs: int, alike: bool, options: Mapping[str, int]
+) -> None:
+    """The spans that begin with these batches: what they touch first, and then one after the other."""
+    spans = filled("Span", len(batches))
+    spans["crews"], spans["first"], spans["batches"] = room.crews, batches, shape.batches
+    spans["number"] = np.arange(len(batches))
+    spans["together"], spans["chunks"], spans["counters"] = shape.together, shape.chunks, shape.counters
+    spans["seats"], spans["turns"] = shape.seats, shape.turns
+    spans["most_places"], spans["most_turns"], spans["most_entries"] = room[4:7]
+    spans["alike"] = alike
+    spans["all"] = machine.address(room.there)
+    given = machine.put(spans.view(np.uint8))
+    blocks = room.crews * len(batches)
+    machine.launch("span_lists", blocks, LISTING, 4 * (LISTING + 1 + room.most_places), given, options)
+    machine.launch("span_scripts", blocks, SCRIPTS, 4 * SCRIPTS * room.n, given, options)
+    touches = machine.get(room.touches)[:, : len(batches)].max(axis=0)
+    spans["pieces"] = np.maximum(1, -(-touches // shape.counters))
+    given = machine.put(spans.view(np.uint8)).reshape(len(spans), -1)
+    threads, chunks = shape.together * shape.counters, room.crews * shape.chunks
+    parts, slopes = -(-((room.m + 1) // 2) // shape.counters), 4 * (5 * room.most_places + 1 + 2 * SLOPES)
+    for one, pieces in zip(given, spans["pieces"].tolist(), strict=True):
+        machine.launch("span_ahead", chunks * pieces, threads, shape.ahead, one, options)
+        machine.launch("span_slopes", room.crews * runs, SLOPES, slopes, one, options)
+        machine.launch("span_rounds", chunks * parts, threads, shape.room, one, options, long=True)
 
 
 def _batches(machine: Machine, crew: Crew, seats: int, widest: int, narrowest: int) -> IntArray:
@@ -185,7 +233,7 @@ def _batches(machine: Machine, crew: Crew, seats: int, widest: int, narrowest: i
     return found
 
 
-def _most_entries(machine: Machine, crew: Crew, bounds: IntArray, per: int, indptr: Any, intercept: bool) -> int:
+def _most_entries(machine: Machine, crew: Crew, bounds: IntArray, per: int, indptr: Any, extra: int) -> int:
     """How many entries the records of a span have, at the most."""
     xp, place = machine.xp, struct("Place")
     assert place.fields is not None
@@ -193,6 +241,6 @@ def _most_entries(machine: Machine, crew: Crew, bounds: IntArray, per: int, indp
     whole = crew.places.view(np.int64).reshape(-1, place.itemsize // 8)[low:high]
     rows = whole[:, place.fields["row"][1] // 8]
     ends = xp.zeros(high - low + 1, np.int64)
-    ends[1:] = xp.cumsum(xp.where(rows >= 0, indptr[rows + 1] - indptr[xp.maximum(rows, 0)] + int(intercept), 0))
+    ends[1:] = xp.cumsum(xp.where(rows >= 0, indptr[rows + 1] - indptr[xp.maximum(rows, 0)] + extra, 0))
     at = machine.put(np.append(bounds[:-1:per, 1], high) - low)
     return max(1, int(xp.diff(ends[at]).max()))

@@ -242,8 +242,8 @@ class Scratch(NamedTuple):
     """(R, widest, m) push·c_i ĝ_i of whole rows, where it joins after mixing; else empty."""
     block: Any
     pulls: Any
-    targets: Any
-    """(BATCH,) rows that are gone through together, what each of them pulls, and what it should have been."""
+    about: Any
+    """(BATCH,) rows that are gone through together, what each of them pulls, and what is known of it."""
     slopes: Any
     """(rows, K) of one unit, where units have several rows or models several outputs."""
     mean: Any
@@ -329,7 +329,7 @@ def make_scratch(data: Data, plan: Plan, model: Model, noise: Noise, shape: tupl
         held=np.zeros((R, widest, m) if model.after else (0, 0, 0)),
         block=np.empty(BATCH, np.int64),
         pulls=np.empty(BATCH),
-        targets=np.empty(BATCH),
+        about=np.empty(BATCH),
         slopes=np.zeros((rows, model.outputs)),
         mean=np.zeros(m if rows > 1 else 0),
         kept=np.zeros(m if rows > 1 else 0),

@@ -31,7 +31,7 @@ WORTH = 32
 """Numbers of records for every number of a sum, at the least: sums must be added."""
 ALONE = 1 << 17
 """Numbers of records and noise in a round below which meeting takes longer than it saves."""
-APART = "x y g records taken words normals mixed sums wide heard block pulls targets slopes mean kept".split()
+APART = "x y g records taken words normals mixed sums wide heard block pulls about slopes mean kept".split()
 """What of the working memory each thread has to itself; the rest has a place for every node."""
 
 

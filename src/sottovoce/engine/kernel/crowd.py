@@ -205,7 +205,7 @@ def _pull(data, model, noise, t, i, r, factor, x, g, scratch):
 @compiled
 def _go_through(data, model, r, count, picked, x, g):
     """g += Σ factor·clip(∂l(x, ·)) over some rows: all margins, all slopes, and then the rows that pull at all."""
-    rows, factors, some, pulls, targets = picked
+    rows, factors, some, pulls, about = picked
     some, u, factor, bias = some[:count], pulls[:count], factors[r, :count], 0.0
     put(some, rows)
     if data.intercept != 0.0:
@@ -215,7 +215,7 @@ def _go_through(data, model, r, count, picked, x, g):
     else:
         for e in range(count):
             u[e] = bias + dot(data.X[some[e]], x)
-    clipped_slopes(data, model.loss, model.parameter, model.clip[r], some, targets[:count], u)
+    clipped_slopes(data, model.loss, model.parameter, model.clip[r], some, about, u)
     slopes = 0.0
     for e in range(count):
         u[e] *= factor[e]
@@ -448,6 +448,6 @@ def make_rows(shape: tuple[int, int, int]) -> NDArray[np.float64]:
 
 
 def make_picked(runs: int) -> tuple[NDArray[Any], ...]:
-    """Rows that are gone through together, and their factors; those that pull, how much, and the targets of all."""
+    """Rows that are gone through together, and their factors; those that pull, how much, and working memory."""
     rows, some = np.zeros((2, BATCH), np.int64)
     return rows, np.zeros((runs, BATCH)), some, *np.zeros((2, BATCH))

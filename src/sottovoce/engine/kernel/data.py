@@ -222,18 +222,26 @@ def _block(data, most):
 
 
 @exact
-def clipped_slopes(data, code, k, clip, rows, targets, u):
-    """`clipped_slope` of a block of rows, written over their margins; `targets` is working memory."""
-    y, norms, weights = data.y, data.norms, data.weights
-    for e in range(len(u)):
-        targets[e] = y[u64(rows[e])]
-    slopes(code, u, targets, k)
-    if len(weights) > 0:
+def _gather(values, rows, out):
+    """Of the given rows, so that what is then done is done side by side."""
+    for e in range(len(rows)):
+        out[e] = values[u64(rows[e])]
+
+
+@exact
+def clipped_slopes(data, code, k, clip, rows, about, u):
+    """`clipped_slope` of some rows, written over their margins; `about` is working memory."""
+    known = about[: len(rows)]
+    _gather(data.y, rows, known)
+    slopes(code, u, known, k)
+    if len(data.weights) > 0:
+        _gather(data.weights, rows, known)
         for e in range(len(u)):
-            u[e] *= weights[u64(rows[e])]
+            u[e] *= known[e]
+    _gather(data.norms, rows, known)
     for e in range(len(u)):
-        size = abs(u[e]) * norms[u64(rows[e])]
-        factor = clip / size if size > clip else 1.0
+        size = abs(u[e]) * known[e]
+        factor = min(clip / size, 1.0)  # not asked for where it is needed: whether a row is too long nobody foresees
         u[e] = u[e] * factor if size < math.inf else 0.0
 
 
@@ -262,7 +270,7 @@ def _sum_of(u):
 
 
 @compiled
-def clipped_sum(data, node, count, records, begin, end, x, code, k, clip, g, rows, pulls, targets):
+def clipped_sum(data, node, count, records, begin, end, x, code, k, clip, g, rows, pulls, about):
     """g = Σ clip(∂l(x, ξ)) over the given records of a node, from `begin` to before `end`; memory is read once.
 
     A block of rows at a time: all margins, all slopes, and then those rows that pull at all, told apart without a
@@ -285,7 +293,7 @@ def clipped_sum(data, node, count, records, begin, end, x, code, k, clip, g, row
                 if ask and first + e + SOON < total:
                     _ask_for(data, row_at(data, node, records[first + e + SOON]))
                 u[e] = bias + dot(data.X[some[e]], x)
-        clipped_slopes(data, code, k, clip, some, targets[:size], u)
+        clipped_slopes(data, code, k, clip, some, about, u)
         pulled += _sum_of(u)
         found = kept(u, some)
         if data.sparse:

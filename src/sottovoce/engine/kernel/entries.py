@@ -33,6 +33,12 @@ def margins(values, indices, indptr, rows, x, bias, u):
 def pull(values, indices, indptr, rows, u, g):
     """g += Σ_e u_e c over the given rows."""
     for e in range(len(rows)):
-        weight = u[e]  # the sum might be stored where it is, for all that LLVM knows
-        for place in range(u64(indptr[u64(rows[e])]), u64(indptr[u64(rows[e]) + ONE])):
-            g[u64(indices[place])] += weight * values[place]
+        at, end = u64(indptr[u64(rows[e])]), u64(indptr[u64(rows[e]) + ONE])
+        weight = u[e]  # read once: for all that LLVM knows, a sum might be written where it lies
+        while at + ONE < end:
+            one, other = weight * values[at], weight * values[at + ONE]
+            g[u64(indices[at])] += one
+            g[u64(indices[at + ONE])] += other
+            at += TWO
+        if at < end:
+            g[u64(indices[at])] += weight * values[at]

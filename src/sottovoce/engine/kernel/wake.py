@@ -127,7 +127,7 @@ def _sum_up(data, model, joint, r, node, count, begin, end, g, scratch):
             g,
             scratch.block,
             scratch.pulls,
-            scratch.targets,
+            scratch.about,
         )
 
 

@@ -1,7 +1,7 @@
 """What is compared, how one run of it becomes a row, and the table of all of them, which goes on where it was."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sottovoce.engine import ENGINES, check_engine
 from sottovoce.errors import SpecError
 from sottovoce.evaluation.curves import figures
 from sottovoce.experiments.baselines import make_baseline
@@ -18,9 +19,9 @@ from sottovoce.experiments.table import Done, Row, Runs, each
 from sottovoce.privacy.events import LaplaceEvent
 from sottovoce.problem.optimum import optimum
 from sottovoce.problem.shards import Shards, by_group, even
-from sottovoce.run.build import make_problem
+from sottovoce.run.build import make_problem, prepare
 from sottovoce.run.result import Result
-from sottovoce.run.solve import solve
+from sottovoce.run.solve import simulate
 from sottovoce.run.spec import Execution, Spec
 
 GAP = 1e-7  # of F*
@@ -165,7 +166,9 @@ def alike(one: Any, other: Any) -> bool:
     return numbers and not counted and math.isclose(one, other, rel_tol=DIGITS)
 
 
-def compare(study: Study, out: Path | None = None, jobs: int = 1, done: Done | None = None) -> list[Row]:
+def compare(
+    study: Study, out: Path | None = None, jobs: int = 1, done: Done | None = None, engine: str = "auto"
+) -> list[Row]:
     """All rows of a study, those that `out` holds already included; other studies' rows in `out` are kept.
 
     Parameters
@@ -173,7 +176,8 @@ def compare(study: Study, out: Path | None = None, jobs: int = 1, done: Done | N
     study : what is compared
     out : a Parquet file to read earlier runs from and to write all of them to
     jobs : how many runs at a time, each in a process of its own
-    done : called after every run
+    done : called after every run, or after every algorithm's at one ε where an engine takes its seeds together
+    engine : what runs; where an engine that takes several seeds together does not know an algorithm, 'auto' does
 
     Examples
     --------
@@ -189,9 +193,16 @@ def compare(study: Study, out: Path | None = None, jobs: int = 1, done: Done | N
     found = {cell: table.find(**study.head(cell)) for cell in cells}
     missing = [cell for cell, rows in found.items() if not rows or not study.holds(cell, rows[0])]
     if missing:
+        check_engine(engine)
         study.shards.norms  # noqa: B018 - once, before the processes all need them
-        do = partial(run_cell, study, f_star=study.f_star())
-        table.fill(_tuned(study, missing, table, do, jobs), do, jobs=jobs, done=done)
+        do = partial(run_cells, study, f_star=study.f_star(), engine=engine)
+        wanted = _tuned(study, missing, table, lambda cell: do([cell]), jobs)
+        if engine != "auto" and ENGINES[engine].seeds:
+            alike = (c._replace(seed=0) for c in wanted)
+            works = [[c for c in wanted if c._replace(seed=0) == one] for one in dict.fromkeys(alike)]
+            table.fill(works, do, done=done)  # one process: they share the device
+        else:
+            table.fill([[cell] for cell in wanted], do, jobs=jobs, done=done)
     return [table.find(**study.head(cell))[0] for cell in cells]
 
 
@@ -209,12 +220,20 @@ def _tuned(study: Study, cells: list[Cell], table: Runs, do: Any, jobs: int) -> 
     return [c._replace(factor=best[c.algorithm, c.epsilon][2]) if c.tuned else c for c in cells]
 
 
-def run_cell(study: Study, cell: Cell, f_star: float) -> list[Row]:
-    """Run it, and tell what happened."""
-    spec, shards = study.spec(cell), make_baseline(cell.algorithm).place(study.shards)
-    how = Execution(observations=1, runs=RUNS)
-    result = solve(spec, shards, test=study.dataset.test, f_star=f_star, execution=how)
-    return [study.head(cell) | _row(result, cell) | _ranks(result, study.dataset.test)]
+def run_cells(study: Study, cells: Sequence[Cell], f_star: float, engine: str = "auto") -> list[Row]:
+    """Run cells that differ in their seeds, and tell what happened."""
+    specs, shards = [study.spec(cell) for cell in cells], make_baseline(cells[0].algorithm).place(study.shards)
+    how = Execution(engine, observations=1, runs=RUNS)
+    if engine != "auto" and ENGINES[engine].seeds and ENGINES[engine].refusal(prepare(specs[0], shards).job):
+        how = replace(how, engine="auto")  # the row says by what it was run
+    side_by_side = how.engine != "auto" and ENGINES[how.engine].seeds
+    groups = [specs] if side_by_side else [[spec] for spec in specs]
+    test = study.dataset.test
+    results = [r for some in groups for r in simulate(some, shards, test, [f_star] * len(some), how)]
+    return [
+        study.head(cell) | _row(result, cell) | _ranks(result, test)
+        for cell, result in zip(cells, results, strict=True)
+    ]
 
 
 def _ranks(result: Result, test: Shards) -> Row:
@@ -246,4 +265,5 @@ def _row(result: Result, cell: Cell) -> Row:
         "bytes": int(last["bytes"]),
         "spec": spec.to_json(),
         **result.environment,
+        "seconds": result.environment["seconds"] / result.environment.get("runs", 1),
     }

@@ -9,6 +9,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,6 +22,7 @@ from sottovoce.engine import ENGINES
 from sottovoce.errors import SpecError
 from sottovoce.experiments.data import Dataset
 from sottovoce.experiments.table import Done, Row, Runs, each, load_rows
+from sottovoce.network.schedule import Schedule
 from sottovoce.privacy.accounting import price
 from sottovoce.privacy.calibration import GivenNoise, Noise, PaperNoise, Private
 from sottovoce.problem.optimum import optimum
@@ -50,6 +52,8 @@ REGULARISERS = {"l2": (paper_l2, tuple(SCHEMES)), "l1": (paper_l1, ("edges(1)", 
 
 GAPS = {"tiny": 1e-6, "small": 1e-5, "full": 1e-4}
 LOOKS = {"tiny": 16, "small": 20, "full": 12}
+REHEARSED = 200
+"""Rounds before the runs, while these are accounted: enough for every shape of a round to come up."""
 KEY = ("data", "size", "h", "scheme", "noise", "epsilon", "seed")
 """What makes a run what it is; it has a row for each look."""
 
@@ -107,8 +111,14 @@ class Account(NamedTuple):
     """The true one."""
 
 
-Accounts = dict[tuple[str, int], list[Account]]
-"""Of every scheme and seed, in the order of a group's runs; h does not matter to them."""
+class Accounted(NamedTuple):
+    """The runs of a scheme and a seed, whatever their h: who speaks when, and an account each, in a group's order."""
+
+    schedule: Schedule
+    runs: list[Account]
+
+
+Accounts = dict[tuple[str, int], Accounted]
 
 
 def groups(figures: list[str], seeds: int) -> list[Group]:
@@ -142,11 +152,19 @@ def collect(
     if missing:
         shards = dataset.deal()
         engine = ("compiled" if ENGINES["gpu"].lacks() else "gpu") if engine == "auto" else engine
-        best = optima(dataset, shards, {group.h for group in missing}, out)
+        device, works, cores = ENGINES[engine].seeds, crowds(missing, engine), jobs or os.cpu_count() or 1
         shards.norms  # noqa: B018 - once, before the threads all need them
-        accounts = accounted(shards.sizes, noises, missing) if ENGINES[engine].seeds else None
-        run = partial(run_groups, dataset, shards, noises, best, engine, accounts)
-        kept.fill(crowds(missing, engine), run, jobs=jobs or os.cpu_count() or 1, threads=True, done=done)
+        accounts = None
+        with ThreadPoolExecutor(2) as beside:
+            best = beside.submit(optima, dataset, shards, {group.h for group in missing}, out, engine)
+            if device:
+                rehearsal = beside.submit(rehearse, dataset, shards, noises, engine, works)
+                accounts = accounted(shards.sizes, noises, missing)
+                rehearsal.result()
+            else:
+                best.result()  # before the runs want the processors
+            run = partial(run_groups, dataset, shards, noises, best, engine, accounts)
+            kept.fill(works, run, jobs=cores, threads=True, done=done)
     return read(kept, dataset, wanted)
 
 
@@ -170,7 +188,7 @@ def read(kept: Runs, dataset: Dataset, wanted: Iterable[Group]) -> list[Row]:
     return [row for rows in found for row in rows]
 
 
-def optima(dataset: Dataset, shards: Shards, kinds: set[str], out: Path) -> dict[str, float]:
+def optima(dataset: Dataset, shards: Shards, kinds: set[str], out: Path, engine: str = "compiled") -> dict[str, float]:
     """F* of each regulariser, certified; computed once and kept."""
     kept = Runs(("h",), folder_of(out, dataset) / "optima.parquet")
     older = folder_of(out, dataset) / "optima.json"  # where an earlier version kept them
@@ -179,9 +197,12 @@ def optima(dataset: Dataset, shards: Shards, kinds: set[str], out: Path) -> dict
 
     def certify(h: str) -> list[Row]:
         problem = make_problem(REGULARISERS[h][0](1).problem, shards)
-        return [{"h": h, "f_star": optimum(problem, gap=GAPS[dataset.size]).value}]
+        near, gap = ENGINES[engine].minimise, GAPS[dataset.size]
+        known = None if near is None else near(problem, gap)
+        return [{"h": h, "f_star": optimum(problem, gap=gap, known=known).value}]
 
-    kept.fill([h for h in sorted(kinds) if not kept.find(h=h)], certify)
+    absent = [h for h in sorted(kinds) if not kept.find(h=h)]
+    kept.fill(absent, certify, jobs=max(1, len(absent)), threads=True)
     return {h: kept.find(h=h)[0]["f_star"] for h in kinds}
 
 
@@ -195,11 +216,24 @@ def crowds(missing: Sequence[Group], engine: str) -> list[tuple[Group, ...]]:
     return [tuple(some) for some in alike.values()]
 
 
+def rehearse(
+    dataset: Dataset, shards: Shards, noises: tuple[str, ...], engine: str, works: Sequence[tuple[Group, ...]]
+) -> None:
+    """The first rounds of all runs, for nobody: records come to the device, and all that it needs is compiled."""
+
+    def begin(crowd: tuple[Group, ...]) -> None:
+        specs = [spec for group in crowd for _, _, spec in group.specs(shards.sizes, noises)]
+        short = [spec.but(algorithm__rounds=REHEARSED, privacy__noise=GivenNoise((1.0,))) for spec in specs]
+        together(short, shards, test=dataset.test, execution=Execution(engine, 2))
+
+    list(each(works, begin, jobs=len(works), threads=True))
+
+
 def run_groups(
     dataset: Dataset,
     shards: Shards,
     noises: tuple[str, ...],
-    f_star: dict[str, float],
+    f_star: "Future[dict[str, float]]",
     engine: str,
     accounts: Accounts | None,
     crowd: tuple[Group, ...],
@@ -207,13 +241,17 @@ def run_groups(
     """All runs of some groups that are the same but for their seeds, side by side: a row for each look at each."""
     began = time.perf_counter()
     specs = [spec for group in crowd for _, _, spec in group.specs(shards.sizes, noises)]
-    known = [one for group in crowd for one in accounts[group.scheme, group.seed]] if accounts else None
+    known = [one for group in crowd for one in accounts[group.scheme, group.seed].runs] if accounts else None
     if known is not None:  # the noise is calibrated already
         specs = [s.but(privacy__noise=GivenNoise(one.sigma)) for s, one in zip(specs, known, strict=True)]
     heads = [head for group in crowd for head in group.heads(dataset, noises)]
-    best, how = [f_star[crowd[0].h]] * len(specs), Execution(engine, LOOKS[dataset.size])
-    runs = together(specs, shards, test=dataset.test, f_star=best, execution=how)
+    how = Execution(engine, LOOKS[dataset.size])
+    drawn: dict[int | None, Schedule] = {}
+    if accounts:
+        drawn = {group.seed: accounts[group.scheme, group.seed].schedule for group in crowd}
+    runs = together(specs, shards, test=dataset.test, execution=how, schedules=drawn)
     about = environment(runs[0].engine, time.perf_counter() - began, len(runs))
+    best = f_star.result()[crowd[0].h]
     rows = []
     for place, (head, run) in enumerate(zip(heads, runs, strict=True)):
         release = {
@@ -222,26 +260,35 @@ def run_groups(
             "sigma": max(run.prepared.job.release.sigma),
             "iota": run.prepared.public["iota"],
         }
-        rows += [head | release | dict(look) | about for look in run.history.rows]
+        for look in run.history.rows:
+            rows.append(head | release | dict(look) | {"suboptimality": look["objective"] - best} | about)
     return rows
 
 
 def accounted(sizes: IntArray, noises: tuple[str, ...], wanted: Sequence[Group]) -> Accounts:
-    """Calibrate and price the runs of these groups, in processes: it is most of the work that a device leaves."""
-    distinct = {(group.scheme, group.seed): group for group in wanted}
-    work = partial(_account, sizes, noises)
-    cores = min(os.cpu_count() or 1, len(distinct))
-    return dict(each(list(distinct.values()), work, cores))
+    """Calibrate and price the runs of these groups, in processes: it is most of the work that a device leaves.
+
+    Where everybody always speaks, all seeds have one account.
+    """
+    found: Accounts = {}
+    alike: dict[tuple[str, int], list[tuple[str, int]]] = {}
+    for scheme, seed in dict.fromkeys((group.scheme, group.seed) for group in wanted):
+        alike.setdefault((scheme, 0 if scheme == "everyone" else seed), []).append((scheme, seed))
+    works = [Group("l2", *one) for one in alike]
+    cores = min(os.cpu_count() or 1, len(works))
+    for group, account in each(works, partial(_account, sizes, noises), cores):
+        found |= dict.fromkeys(alike[group.scheme, group.seed], account)
+    return found
 
 
-def _account(sizes: IntArray, noises: tuple[str, ...], group: Group) -> tuple[tuple[str, int], list[Account]]:
+def _account(sizes: IntArray, noises: tuple[str, ...], group: Group) -> tuple[Group, Accounted]:
     """On records that hold nothing: no account looks at them."""
     offsets = np.concatenate([[0], np.cumsum(sizes)])
-    nothing = Shards.of(np.zeros((int(offsets[-1]), 1)), np.ones(int(offsets[-1])), offsets)
+    nothing = Shards.of(np.ones((int(offsets[-1]), 1), np.float32), np.ones(int(offsets[-1])), offsets)
     specs = [spec for _, _, spec in group.specs(sizes, noises)]
     first = prepare(specs[0], nothing)
     runs = [first, *(renoised(first, spec) or prepare(spec, nothing, first.job.schedule) for spec in specs[1:])]
-    return (group.scheme, group.seed), [Account(p.job.release.sigma, most_exposed(p)) for p in runs]
+    return group, Accounted(first.job.schedule, [Account(p.job.release.sigma, most_exposed(p)) for p in runs])
 
 
 def most_exposed(prepared: Prepared) -> float:
