@@ -313,7 +313,9 @@ def test_the_share_is_what_noise_asks_for_and_none_where_it_drowns():
     assert planned(1.0, quantiles=False).spec.privacy.quantiles.share == 0.0
 
 
-@pytest.mark.parametrize(("sizes", "adversary"), [((3000,), "transcript"), ((2000,) * 6, "secret_pairs(2)")])
+@pytest.mark.parametrize(
+    ("sizes", "adversary"), [((3000,), "transcript"), ((9000, 1500), "transcript"), ((2000,) * 6, "secret_pairs(2)")]
+)
 def test_the_plan_foresees_the_noise_that_there_is(sizes, adversary):
     spec = planned(0.5, sizes, adversary=adversary).spec
     shards = Shards.of(np.zeros((sum(sizes), 5)), np.zeros(sum(sizes)), np.concatenate([[0], np.cumsum(sizes)]))
