@@ -364,7 +364,7 @@ KERNEL LIGHT span_ahead(const Span* given) {
   const int* touched = crew.touched + w.number * w.most_entries + base;
   const int* starts = crew.starts + w.number * (m + 2);
   const Entry* entries = crew.entries + w.number * w.most_entries;
-  Part& part = *(Part*)ROOM;
+  Part& part = *(Part*)ROOM;  // for what is asked for; the work has `made`, of which the compiler knows that it is on the chip
   made.drowsy = 0;
   made.drowsy_here = 0;
   made.seats = (Seat*)(&part + 1);
@@ -404,7 +404,7 @@ KERNEL LIGHT span_ahead(const Span* given) {
     for (int step = 0; step < 2; step++) {
       if ((step + WARP) & 1) {
         if (batch + 1 >= part.batches) continue;
-        const Seat* seats = part.seats + (batch + 1) % 3 * most;
+        const Seat* seats = made.seats + (batch + 1) % 3 * most;
         float* drawn = normals + ((batch + 1) & 1) * most * counters;
         int places = bounds[batch + 2].place - bounds[batch + 1].place;
         for (Cell at = first_cell(counters); at.q < places; at = next_cell(at, counters)) {
@@ -419,9 +419,9 @@ KERNEL LIGHT span_ahead(const Span* given) {
       for (int x = THREAD; batch >= 0 && x < workers; x += THREADS) {
         int r = x / counters, c = x % counters, odd = batch & 1;
         if (low + r >= high || c >= columns || cursors[x] < 0) continue;
-        const Seat* seats = part.seats + batch % 3 * most - bounds[batch].place;
-        const Head* heads = part.heads_here + odd * w.turns;
-        const Two* told = part.told_here + (odd * (high - low) + r) * most - bounds[batch].place;
+        const Seat* seats = made.seats + batch % 3 * most - bounds[batch].place;
+        const Head* heads = made.heads_here + odd * (int)w.turns;
+        const Two* told = made.told_here + (odd * (high - low) + r) * most - bounds[batch].place;
         const float* drawn = normals + odd * most * counters + c - bounds[batch].place * counters;
         float* its = z + x;
         int turns = bounds[batch + 1].turn - bounds[batch].turn;
@@ -768,7 +768,7 @@ KERNEL HEAVY span_rounds(const Span* given) {
     for (int step = 0; step < 2; step++) {
       if ((step + WARP) & 1) {
         if (batch + 1 >= part.batches) continue;
-        const Seat* seats = part.seats + (batch + 1) % 3 * most;
+        const Seat* seats = made.seats + (batch + 1) % 3 * most;
         Two* drawn = normals + ((batch + 1) & 1) * most * counters;
         int places = bounds[batch + 2].place - bounds[batch + 1].place;
         for (Cell at = first_cell(counters); at.q < places; at = next_cell(at, counters)) {
@@ -784,9 +784,9 @@ KERNEL HEAVY span_rounds(const Span* given) {
         Heavy heavy;
         heavy.entries = entries;
         heavy.run = crew.run + low + r;
-        heavy.told = part.told_here + (odd * (high - low) + r) * most - first;
+        heavy.told = made.told_here + (odd * (high - low) + r) * most - first;
         heavy.normals = normals + odd * most * counters + c - first * counters;
-        heavy.drowsy = part.drowsy_here + odd * most - first;
+        heavy.drowsy = made.drowsy_here + odd * most - first;
         heavy.counters = counters;
 #pragma unroll
         for (int side = 0; side < 2; side++) {
@@ -796,8 +796,8 @@ KERNEL HEAVY span_rounds(const Span* given) {
           if (heavy.at[side] >= 0) heavy.next[side] = entries[heavy.at[side]];
         }
         heavy.soonest = (heavy.next[0].when < heavy.next[1].when ? heavy.next[0].when : heavy.next[1].when) >> 1;
-        play(heavy, run, part.heads_here + odd * w.turns, bounds[batch + 1].turn - bounds[batch].turn,
-             part.seats + batch % 3 * most - first, state + x, w.alike);
+        play(heavy, run, made.heads_here + odd * (int)w.turns, bounds[batch + 1].turn - bounds[batch].turn,
+             made.seats + batch % 3 * most - first, state + x, w.alike);
 #pragma unroll
         for (int side = 0; side < 2; side++) cursors[side * workers + x] = heavy.at[side];
       }
