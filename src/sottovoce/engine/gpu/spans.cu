@@ -431,7 +431,6 @@ KERNEL LIGHT span_ahead(const Span* given) {
           int first = head.first, size = head.size;
           if (size == 2) {
             const Seat &a = seats[first], &b = seats[first + 1];
-            const Four W = *(const Four*)head.w;
             float u = its[a.worker], v = its[b.worker];
             if (light.when >> 1 <= b.place) {
               meet(light, a, u);
@@ -439,8 +438,13 @@ KERNEL LIGHT span_ahead(const Span* given) {
             }
             u += told[first].x * drawn[first * counters];
             v += told[first + 1].x * drawn[(first + 1) * counters];
-            its[a.worker] = W.a * u + W.b * v;
-            its[b.worker] = W.c * u + W.d * v;
+            float mean = 0.5f * (u + v), other = mean;
+            if (!head.flat) {
+              mean = head.w[0] * u + head.w[1] * v;
+              other = head.w[2] * u + head.w[3] * v;
+            }
+            its[a.worker] = mean;
+            its[b.worker] = other;
             continue;
           }
           float u[FEW] = {0.0f, 0.0f, 0.0f, 0.0f}, mean = 0.0f;
@@ -637,7 +641,6 @@ INSIDE void play(Heavy& heavy, const Run& run, const Head* heads, int turns, con
     int first = head.first, size = head.size;
     if (size == 2) {
       const Seat &a = seats[first], &b = seats[first + 1];
-      const Four W = *(const Four*)head.w;
       Four u = its[a.worker], v = its[b.worker];
       catch_up(heavy, run, a, first, u);
       catch_up(heavy, run, b, first + 1, v);
@@ -647,8 +650,15 @@ INSIDE void play(Heavy& heavy, const Run& run, const Head* heads, int turns, con
         add_record(heavy, a, first, u);
         add_record(heavy, b, first + 1, v);
       }
-      Four mixed_u = {W.a * u.a + W.b * v.a, W.a * u.b + W.b * v.b, u.c, u.d};
-      Four mixed_v = {W.c * u.a + W.d * v.a, W.c * u.b + W.d * v.b, v.c, v.d};
+      Two mean = {0.5f * (u.a + v.a), 0.5f * (u.b + v.b)}, other = mean;
+      if (!head.flat) {
+        const Four W = *(const Four*)head.w;
+        mean.x = W.a * u.a + W.b * v.a;
+        mean.y = W.a * u.b + W.b * v.b;
+        other.x = W.c * u.a + W.d * v.a;
+        other.y = W.c * u.b + W.d * v.b;
+      }
+      Four mixed_u = {mean.x, mean.y, u.c, u.d}, mixed_v = {other.x, other.y, v.c, v.d};
       its[a.worker] = mixed_u;
       its[b.worker] = mixed_v;
       continue;
