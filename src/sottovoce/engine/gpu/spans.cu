@@ -517,6 +517,22 @@ INSIDE float inner(const Run& run, const Numbers& at, const Ahead& ahead, const 
   return u;
 }
 
+struct Who { int node; i64 row; };
+struct Fact { Numbers at; About about; float share; };  // nothing is shared of a record that is not there
+
+INSIDE Who who_is(const Run& run, i64 place) {
+  Who found = {run.places[place].node, run.places[place].row};
+  return found;
+}
+
+INSIDE Fact fact_of(const Run& run, i64 place, const Who& who) {
+  Fact found = {run.numbers[place], {0.0f, 0.0f, 0.0f, 0.0f}, 0.0f};
+  if (who.row < 0) return found;
+  found.about = run.about[who.row];
+  found.share = run.share[who.node];
+  return found;
+}
+
 KERNEL span_slopes(const Span* given) {
   const Span w = *given;
   i64 runs = BLOCKS / w.crews;
@@ -539,11 +555,14 @@ KERNEL span_slopes(const Span* given) {
   look_at(now, spots, rows[0], rows[1]);
   reach(now, unpulled);
   next = now;
+  i64 end = span.place + span.places - 1;  // facts are far: who it is two places ahead, what is known of its record one
+  Fact fact = fact_of(run, span.place, who_is(run, span.place)), known = fact;
+  Who soon = who_is(run, span.place < end ? span.place + 1 : end), later = soon;
   for (int p = 0; p < span.places; p++) {
-    const Place& place = run.places[span.place + p];
-    const Numbers at = run.numbers[span.place + p];
-    const About nobody = {0.0f, 0.0f, 0.0f, 0.0f}, about = place.row >= 0 ? run.about[place.row] : nobody;
+    const Numbers& at = fact.at;
     bool more = p + 1 < span.places;
+    if (more) known = fact_of(run, span.place + p + 1, soon);
+    later = who_is(run, span.place + p + 2 < end ? span.place + p + 2 : end);
     float *part = partial + (p & 1) * WARPS, *weights = coming + (p & 1) * w.most_places;
     if (more) look_at(next, spots, rows[p + 1], rows[p + 2]);
     asked_is_here();  // each thread uses what it has asked for itself
@@ -565,10 +584,12 @@ KERNEL span_slopes(const Span* given) {
     u = 0.0f;
     for (int k = 0; k < WARPS; k++) u += part[k];
     if (p % THREADS == THREAD) {  // who will need it
-      pulls[p] = place.row >= 0 ? at.push * run.share[place.node] * clipped(run, u, about) : 0.0f;
+      pulls[p] = fact.share != 0.0f ? at.push * fact.share * clipped(run, u, fact.about) : 0.0f;
       told[p].y = pulls[p];
     }
     now = next;
+    fact = known;
+    soon = later;
   }
   asked_is_here();
 }
