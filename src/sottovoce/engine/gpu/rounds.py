@@ -113,7 +113,11 @@ def stacked(machine: Machine, arrays: Sequence[Any]) -> Any:
         if len(whole.values) == len(arrays) and all(a.stack is whole and a.at == r for r, a in enumerate(arrays)):
             return whole.values.copy()
         return machine.xp.stack([a.stack.values[a.at] for a in arrays])
-    return machine.put(np.stack([np.asarray(a) for a in arrays]), np.float32)
+    found = machine.xp.zeros((len(arrays), *arrays[0].shape), np.float32)
+    for r, values in enumerate(map(np.asarray, arrays)):
+        if values.any():  # most runs begin with nothing, and large states take long to bring
+            found[r] = machine.put(values, np.float32)
+    return found
 
 
 _records: dict[tuple[int, int], tuple[Any, Records]] = {}
