@@ -149,6 +149,19 @@ def test_cutting_a_run_into_pieces_changes_nothing(name, who, machine, make_shar
     assert all(np.array_equal(a, b) for a, b in zip(whole, state, strict=True))
 
 
+def test_launches_of_few_rounds_change_nothing(machine, make_shards, monkeypatch):
+    engine, job = engine_on(machine), job_of(BASE | {"activation": "edges(2)"}, make_shards, rounds=30)
+    (whole,) = engine.run([job], [job.start()], 1, 30)
+    monkeypatch.setattr("sottovoce.engine.gpu.rounds.PLACES", 9)
+    (cut,) = engine.run([job], [job.start()], 1, 30)
+    assert all(np.array_equal(a, b) for a, b in zip(whole, cut, strict=True))
+    monkeypatch.setattr("sottovoce.engine.gpu.rounds.ROOM", machine.room_left() / 2_000)  # and looked up in parts
+    job = job_of(BASE | {"activation": "edges(2)"}, make_shards, rounds=30)
+    (parts,) = engine.run([job], [job.start()], 1, 30)
+    assert cast_of(machine, [job]).looked.first > 1
+    assert all(np.array_equal(a, b) for a, b in zip(whole, parts, strict=True))
+
+
 @pytest.mark.parametrize("name", [name for name, loss in LOSSES.items() if loss.targets != "classes"])
 def test_every_slope_is_written_in_c(name):
     """And the C, which is nearly Python, gives the same numbers."""
