@@ -2,6 +2,7 @@
 
 import gc
 import shutil
+import subprocess
 from dataclasses import replace
 from functools import partial
 from weakref import ref
@@ -16,12 +17,12 @@ from sottovoce.auditing import audit
 from sottovoce.engine import ENGINES, reference
 from sottovoce.engine.gpu.formulas import written
 from sottovoce.engine.gpu.judge import judge_on
-from sottovoce.engine.gpu.machine import Cuda, Host, device
+from sottovoce.engine.gpu.machine import SHORT, Cuda, Host, device
 from sottovoce.engine.gpu.minimise import minimise_on
 from sottovoce.engine.gpu.products import fits
 from sottovoce.engine.gpu.rounds import averages, cast_of, run_rounds
 from sottovoce.engine.gpu.runs import run_on
-from sottovoce.engine.gpu.source import filled
+from sottovoce.engine.gpu.source import filled, source
 from sottovoce.errors import SpecError
 from sottovoce.experiments.compare.study import Study, compare
 from sottovoce.experiments.data import load
@@ -295,6 +296,18 @@ def test_what_cannot_be_written_is_refused(machine, make_shards):
     job = job_of(BASE, make_shards, rounds=5)
     job = replace(job, problem=replace(job.problem, loss=odd))
     assert "loss 'odd'" in engine_on(machine).refusal(job)
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler")
+@pytest.mark.parametrize("sparse", [None, 0, 1])
+def test_the_source_compiles_for_what_is_asked_of_it(sparse):
+    """The library of the tests is made without options; a device's module is not."""
+    special = {"LINEAR": 1, "BOXED": 0, "FROZEN": 0, "DESCENT": 0, "AFTER": 0, "LOSS": 0, "ON_CHIP": 1, "PER": 2}
+    options = SHORT if sparse is None else special | {"SPARSE": sparse, "MOST": 64}
+    flags = [f"-D{name}={value}" for name, value in options.items()]
+    command = ["g++", "-w", "-x", "c++", "-fsyntax-only", *flags, "-"]
+    made = subprocess.run(command, input=source().encode(), capture_output=True, check=False)
+    assert made.returncode == 0, made.stderr.decode()[:500]
 
 
 def test_without_a_device_the_engine_says_so(make_shards):
