@@ -71,6 +71,20 @@ def number(value: float) -> str:
     return f"{value:.0f}" if value >= 1000 else f"{value:.3g}"
 
 
+NOISE, TWICE = Target(high=40, unit=" ns"), Target(high=2)
+
+
+def without_a_seed(what: str, secure: float, seeded: float, normals: int) -> Line:
+    """Microseconds of a round without a seed beside one with: twice as many are allowed, or 40 ns for every normal.
+
+    Where the latter is more, noise dominates, and what a normal takes is judged, all of the round counted.
+    """
+    compared, each = "a round without a seed / with one", 1e3 * secure / normals
+    if NOISE.high * normals > 1e3 * TWICE.high * seeded:
+        return Line(what, f"{compared}; ns a normal", secure, seeded, "µs", NOISE, each)
+    return Line(what, compared, secure, seeded, "µs", TWICE)
+
+
 def in_turn(works: Mapping[str, Work], repeats: int, clock: Callable[[], float] = time.thread_time) -> dict[str, float]:
     """The best time of each, in microseconds a round, all of them taken in turn.
 

@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "secure"))
 from exact_reference import releases  # the tests' own: the benchmark is their long version
 from laws import cells_of, counted, expected, p_value
 
-from measure import HEADS, Line, Target, Work, in_turn, row
+from measure import HEADS, NOISE, TWICE, Line, Work, in_turn, row, without_a_seed
 from sottovoce import PrivateClassifier
 from sottovoce.data.fetch import load_real
 from sottovoce.data.synthetic import sparse_text, two_gaussians
@@ -40,10 +40,7 @@ from sottovoce.secure.sampling import poisson
 from sottovoce.secure.sums import clipped_sum
 from workloads import alone
 
-RELEASE = Target(high=40, unit=" ns")
-TWICE = Target(high=2)
 SUM_GRID = 2.0**-41
-TEXT = "CSR, 20,000 × 47,236"
 
 
 def lines(quick: bool, repeats: int) -> Iterator[Line]:
@@ -86,7 +83,7 @@ def _release(m: int, smaller: int, repeats: int) -> Iterator[Line]:
         repeats,
     )
     what, ours = f"secure release, m = {m:,}", times["compiled"]
-    yield Line(what, "OpenDP's exact Gaussian / ours, a coordinate", times["OpenDP"], ours, "ns", RELEASE, ours)
+    yield Line(what, "OpenDP's exact Gaussian / ours, a coordinate", times["OpenDP"], ours, "ns", NOISE, ours)
     yield Line(what, "ours in plain NumPy / compiled", times["NumPy"], ours, "ns")
     yield Line(what, "ours / NumPy's normals", ours, times["normals"], "ns")
 
@@ -145,7 +142,7 @@ def _sets(quick: bool) -> Iterator[tuple[str, Callable[[], Table], float]]:
     yield "dense, 37,000 × 300", partial(two_gaussians, 37_000, 300, seed=0), 1.0
     rows = 5000 if quick else 20_000
     yield f"dense, {rows:,} × 2,000", partial(two_gaussians, rows, 2000, seed=0), 1.0
-    yield TEXT, partial(sparse_text, 20_000, 47_236, 73, seed=0), 1.0
+    yield "CSR, 20,000 × 47,236", partial(sparse_text, 20_000, 47_236, 73, seed=0), 1.0
 
 
 def _rounds(quick: bool, repeats: int) -> Iterator[Line]:
@@ -166,13 +163,8 @@ def _rounds(quick: bool, repeats: int) -> Iterator[Line]:
                 "seeded": alone(job, rounds),
             }
             times = in_turn(works, repeats)
-            what, ours = f"{name}, {owners} owner{'s' * (owners > 1)}", times["secure"]
-            compared = "a round without a seed / with one"
-            if name == TEXT and owners > 1:
-                each = 1e3 * ours / (owners * job.problem.m)
-                yield Line(what, f"{compared}; ns a normal", ours, times["seeded"], "µs", RELEASE, each)
-            else:
-                yield Line(what, compared, ours, times["seeded"], "µs", TWICE)
+            what = f"{name}, {owners} owner{'s' * (owners > 1)}"
+            yield without_a_seed(what, times["secure"], times["seeded"], owners * job.problem.m)
 
 
 def _fits(quick: bool, repeats: int) -> Iterator[Line]:

@@ -1,12 +1,14 @@
 """Records, dense or sparse: which of the two, and their norms, without ever holding a second copy of the data."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
+from typing import Any, TypeVar
 
 import numpy as np
 import scipy  # not its parts: they load when first used
+from numpy.typing import NDArray
 
 from sottovoce._types import Array, Matrix
 
@@ -31,23 +33,28 @@ def row_norms(X: Matrix) -> Array:
     with np.errstate(over="ignore"):
         if is_sparse(X):
             return _mended(X, np.sqrt(_sparse_squares(X)))
-        squares = np.empty(X.shape[0])
-        parts = max(1, min(os.cpu_count() or 1, X.size // MANY))
-        cuts = [X.shape[0] * k // parts for k in range(parts + 1)]
-        works = [(X[a:b], squares[a:b]) for a, b in pairwise(cuts)]
-        if parts == 1:
-            _dense_squares(*works[0])
-        else:  # NumPy lets threads sum together
-            with ThreadPoolExecutor(parts) as pool:
-                list(pool.map(lambda work: _dense_squares(*work), works))
-        return _mended(X, np.sqrt(squares))
+        return _mended(X, np.sqrt(np.concatenate(in_parts(X, _dense_squares))))
 
 
-def _dense_squares(X: Matrix, squares: Array) -> None:
-    step = max(1, BLOCK // max(1, X.shape[1]))
+def _dense_squares(X: NDArray[Any]) -> Array:
+    squares, step = np.empty(X.shape[0]), max(1, BLOCK // max(1, X.shape[1]))
     for start in range(0, X.shape[0], step):
         block = np.asarray(X[start : start + step], dtype=np.float64)
         squares[start : start + step] = np.einsum("ij,ij->i", block, block)
+    return squares
+
+
+Found = TypeVar("Found")
+
+
+def in_parts(values: NDArray[Any], work: Callable[[NDArray[Any]], Found]) -> list[Found]:
+    """What work finds in stretches of an array, one after the other; NumPy lets threads sum together."""
+    parts = max(1, min(os.cpu_count() or 1, values.size // MANY))
+    cuts = [len(values) * k // parts for k in range(parts + 1)]
+    if parts == 1:
+        return [work(values)]
+    with ThreadPoolExecutor(parts) as pool:
+        return list(pool.map(work, [values[a:b] for a, b in pairwise(cuts)]))
 
 
 def csr_stretches(X: Matrix, size: int) -> Iterator[tuple[int, int]]:

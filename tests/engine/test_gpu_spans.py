@@ -40,10 +40,9 @@ def went(machine, monkeypatch):
 
     run_spans = spans.run_spans
     monkeypatch.setattr(rounds, "run_spans", counted)
-    monkeypatch.setattr(rounds, "_beside", lambda *_: 1 << 30)  # no room for states
     monkeypatch.setattr(spans, "PLACES", 24)
-    monkeypatch.setattr(spans, "WORKERS", min(spans.WORKERS, 16 * machine.lanes))
-    monkeypatch.setattr(spans, "LISTED", 40_000)
+    monkeypatch.setattr(spans, "WORKERS", min(spans.WORKERS, 1024 * machine.lanes))
+    monkeypatch.setattr(spans, "LISTED", 1_000_000)
     return found
 
 
@@ -51,11 +50,11 @@ def engine_on(machine):
     return replace(ENGINES["gpu"], together=partial(run_on, machine), lacking=None)
 
 
-def text(m=81, uneven=False):
-    """Six nodes with rows of few words, some of them in many rows."""
+def text(m=10_001, uneven=False):
+    """Six nodes with rows of few words, some of them in many rows; so long that a chip has no room for their states."""
     rng = np.random.default_rng(0)
     sizes = [40, 50, 30, 45, 20, 55] if uneven else [40] * 6
-    X = rng.random((240, m)) * (rng.random((240, m)) < np.linspace(0.6, 0.02, m))
+    X = rng.random((240, m)) * (rng.random((240, m)) < 0.6 * np.exp(-np.linspace(0, 30, m)))
     X /= np.maximum(1.0001 * np.linalg.norm(X, axis=1, keepdims=True), 1e-9)
     y = np.where(rng.random(240) < 0.5, 1.0, -1.0)
     return Shards.of(scipy.sparse.csr_array(X), y, np.concatenate([[0], np.cumsum(sizes)]))
@@ -80,6 +79,7 @@ CASES = [
 ]
 
 
+@pytest.mark.parametrize("machine", ["host", pytest.param("device", marks=pytest.mark.gpu)], indirect=True)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_spans_end_where_the_reference_does(case, machine, went):
     job = job_of(BASE | case, lambda **_: text(uneven=case.get("uneven", False)), rounds=90)
@@ -91,21 +91,21 @@ def test_spans_end_where_the_reference_does(case, machine, went):
 @pytest.mark.parametrize("who", ["edges(2)", "everyone"])
 def test_runs_together_end_as_each_alone(who, machine, went):
     """Several seeds, several noises that share a seed's normals, and two step sizes: that makes four crews."""
-    shards = text(m=141)
+    shards = text()
     case = BASE | {"activation": who, "h": "l1(0.05)"}
     ours = [
-        job_of(case, lambda **_: shards, rounds=40, seed=seed, algorithm__gamma=gamma)
+        job_of(case, lambda **_: shards, rounds=24, seed=seed, algorithm__gamma=gamma)
         for seed in (1, 2)
         for gamma in ("constant(5)", "constant(4)")
     ]
-    jobs = [with_sigma(job, factor) for job in ours for factor in (1.0, 0.5, 0.0)]
+    jobs = [with_sigma(job, factor) for job in ours for factor in (1.0, 0.0)]
     engine = engine_on(machine)
-    states = engine.run(jobs, [job.start() for job in jobs], 1, 40)
+    states = engine.run(jobs, [job.start() for job in jobs], 1, 24)
     assert went == [True]
     for job, state in zip(jobs, states, strict=True):
-        (alone,) = engine.run([job], [job.start()], 1, 40)
+        (alone,) = engine.run([job], [job.start()], 1, 24)
         assert all(np.array_equal(a, b) for a, b in zip(state, alone, strict=True))
-    assert not np.array_equal(states[0].z, states[1].z) and not np.array_equal(states[0].z, states[6].z)
+    assert not np.array_equal(states[0].z, states[1].z) and not np.array_equal(states[0].z, states[4].z)
 
 
 def test_cutting_into_pieces_changes_rounding_alone(machine, went):
@@ -119,9 +119,20 @@ def test_cutting_into_pieces_changes_rounding_alone(machine, went):
     assert difference(state, whole) < 1e-6
 
 
+def test_everybody_from_where_each_stands(machine, went):
+    """Nodes that stand apart are no choir yet."""
+    job = job_of(BASE | {"activation": "everyone"}, lambda **_: text(), rounds=20)
+    start = job.start()
+    start = start._replace(z=np.random.default_rng(1).normal(size=start.z.shape).astype(np.float32).astype(float))
+    (found,) = engine_on(machine).run([job], [start], 1, 20)
+    assert went == [True]
+    assert difference(found, reference.run(job, start, 1, 20)) < 1e-5
+
+
 UNKNOWN = [{"method": "descent"}, {"sampling": "fixed(3)"}, {"primal": "as_written", "h": "l1(0.05)"}]
 
 
+@pytest.mark.parametrize("machine", ["host", pytest.param("device", marks=pytest.mark.gpu)], indirect=True)
 @pytest.mark.parametrize("case", UNKNOWN, ids=str)
 def test_what_spans_do_not_know_is_streamed(case, machine, went):
     job = job_of(BASE | case, lambda **_: text(), rounds=30)

@@ -83,3 +83,19 @@ def test_the_digest_needs_its_key(table, monkeypatch):
     monkeypatch.setattr("sottovoce.estimators.spent._KEY", bytes(32))
     assert digest(X, y) != mine and len(mine) == 32
     assert digest(X, y.astype(str)) != digest(X, y)
+
+
+@pytest.mark.parametrize("share", [0.002, 0.3, 1.0])
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_the_same_records_are_known_again_however_they_are_kept(share, kind):
+    """Few numbers, many and all, in more than one block of rows; and any other number is another digest."""
+    rng = np.random.default_rng(2)
+    X = (rng.normal(size=(5000, 20)) * (rng.random((5000, 20)) < share)).astype(kind)
+    y = np.zeros(5000)
+    mine = digest(X, y)
+    assert mine == digest(csr_array(X), y) == digest(X.astype(np.float64), y) == digest(np.asfortranarray(X), y)
+    other, where = X.copy(), tuple(np.argwhere(X)[-1])
+    other[where] = np.nextafter(X[where], kind(np.inf))
+    moved = np.roll(X, 1, axis=1)
+    found = {mine, digest(other, y), digest(moved, y), digest(X[:, :10].copy(), y), digest(-X, y)}
+    assert len(found) == 5

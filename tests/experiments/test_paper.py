@@ -1,6 +1,9 @@
 """The paper's experiments: their specifications, their runs kept and found again, their readings and drawings."""
 
 import json
+import shutil
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -8,8 +11,15 @@ from typer.testing import CliRunner
 
 from sottovoce.cli.main import app
 from sottovoce.data.fetch import VARIABLE, real_path
+from sottovoce.data.standins import epsilon_like
+from sottovoce.engine import ENGINES
+from sottovoce.engine.gpu.judge import judge_on
+from sottovoce.engine.gpu.machine import Host
+from sottovoce.engine.gpu.minimise import minimise_on
+from sottovoce.engine.gpu.rounds import averages
+from sottovoce.engine.gpu.runs import run_on
 from sottovoce.errors import SpecError
-from sottovoce.experiments.data import load
+from sottovoce.experiments.data import Dataset, load
 from sottovoce.experiments.paper import runs as collecting
 from sottovoce.experiments.paper.figures import figure
 from sottovoce.experiments.paper.findings import findings
@@ -107,6 +117,27 @@ def test_everything_at_tiny_size_and_again_from_what_was_kept(tmp_path, monkeypa
     monkeypatch.setattr(collecting, "run_groups", no_run)
     again = CliRunner().invoke(app, ["reproduce", "fig2", *options])
     assert again.exit_code == 0, again.output
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler")
+def test_runs_on_a_device_are_those_of_the_processors(tmp_path, monkeypatch):
+    """Rehearsed, with accounts and schedules from processes, F* beside them, and rows read when all is asked for."""
+    host, table = Host(), epsilon_like(400, 12)
+    on = {"together": run_on, "judge": judge_on, "look": averages, "minimise": minimise_on}
+    device = replace(ENGINES["gpu"], lacking=None, about=lambda: "here", **{k: partial(f, host) for k, f in on.items()})
+    monkeypatch.setitem(ENGINES, "gpu", device)
+    dataset = Dataset("epsilon-like", table, epsilon_like(50, 12, test=True), "tiny", ordered=False)
+    wanted = [group for group in groups(["fig3"], 2) if group.scheme != "edges(1)"]
+    found, expected = (
+        collecting.collect(dataset, wanted, ("paper",), tmp_path / name, 2, None, name) for name in ("gpu", "compiled")
+    )
+    assert len(found) == len(expected) and all(row["device"] == "here" for row in found)
+    assert {row["suboptimality"] > 0 for row in expected} == {True}
+    for one, other in zip(found, expected, strict=True):
+        for name in (*collecting.KEY, "true_epsilon", "sigma", "round", "epoch", "messages"):
+            assert one[name] == other[name]
+        for name in ("objective", "suboptimality", "test_accuracy", "consensus_error"):
+            assert one[name] == pytest.approx(other[name], rel=1e-4, abs=2e-6)
 
 
 def test_what_an_earlier_version_kept_is_not_run_again(tmp_path, monkeypatch):

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
+from sottovoce import rows
 from sottovoce.errors import DataError
 from sottovoce.problem import shards as partition
 from sottovoce.problem.losses import LOSSES
@@ -274,3 +275,16 @@ def test_an_empty_batch_is_zero():
     X, y = data()
     problem = Problem(LOSSES["hinge"], REGULARISERS.make("l2", mu=1.0), Shards.of(X, y, np.array([0, 30])))
     assert not clipped_mean(problem, 0, np.ones(5), np.array([], dtype=np.int64), 4, 1.0).any()
+
+
+@pytest.mark.parametrize("parts", [2, 7])
+def test_lengths_found_in_parts_are_those_found_at_once(parts, monkeypatch):
+    X = np.random.default_rng(1).normal(size=(41, 5)).astype(np.float32)
+    expected = rows.row_norms(X)
+    monkeypatch.setattr(rows, "MANY", X.size // parts)
+    monkeypatch.setattr("os.cpu_count", lambda: parts)
+    assert len(rows.in_parts(X, len)) == parts
+    assert np.array_equal(rows.row_norms(X), expected)
+    X[40, 4] = np.nan
+    with pytest.raises(DataError, match="NaN or infinite"):
+        Shards.of(X, np.ones(41), np.array([0, 41]))

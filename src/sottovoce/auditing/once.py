@@ -187,7 +187,7 @@ def audit_targets(spec: Spec, sizes: IntArray, *, stated: Priced | None = None, 
     --------
     >>> from sottovoce import AlgorithmSpec
     >>> spec = Spec(AlgorithmSpec(2), seed=1).but(
-    ...     privacy__noise="private(2)", privacy__quantiles="quantiles(0.4)", problem__loss="absolute"
+    ...     privacy__noise="private(8)", privacy__quantiles="quantiles(0.4)", problem__loss="absolute"
     ... )
     >>> found = audit_targets(spec, np.array([30]), runs=1500, seed=1)
     >>> found.broken, found.stated / 2 < found.at_least < found.stated

@@ -29,6 +29,8 @@ from sottovoce.privacy.statement import RECORD, Group, PrivacyStatement, number
 
 ROWS = 4096
 """Rows that are made ready for the digest at a time."""
+SELDOM = 64
+"""Where fewer than one number in so many is not 0, places are shorter than bits."""
 _KEY = secrets.token_bytes(32)
 
 
@@ -188,14 +190,40 @@ def digest(X: Matrix, y: NDArray[Any]) -> bytes:
             some = scipy.sparse.csr_array(some, copy=True)
             some.sum_duplicates()
             some.eliminate_zeros()
-            places = np.repeat(np.arange(some.shape[0]), np.diff(some.indptr)) * columns + some.indices
+            where = _places(np.repeat(np.arange(some.shape[0]), np.diff(some.indptr)) * columns + some.indices, some)
             values = some.data
         else:
             flat = np.ravel(some)
-            places = np.flatnonzero(flat)
-            values = flat[places]
-        for part, kind in (([len(places)], np.int64), (places, np.int64), (values, np.float64)):
-            found.update(np.ascontiguousarray(part, dtype=kind).data)
+            there = flat != 0
+            where = _bits(there)
+            values = flat if there.all() else flat[there]
+        for part in (where, _shortest(values)):
+            found.update(f"{part.dtype} {len(part)} ".encode())
+            found.update(np.ascontiguousarray(part).data)
     plain = y.astype(np.float64) if y.dtype.kind in "biuf" else y.astype(np.str_)
     found.update(np.ascontiguousarray(plain).tobytes())
     return found.digest()
+
+
+def _bits(there: NDArray[np.bool_]) -> NDArray[Any]:
+    """Which numbers are not 0, in few bytes: a bit for each, or their places where those are few."""
+    return np.flatnonzero(there) if SELDOM * np.count_nonzero(there) < len(there) else np.packbits(there)
+
+
+def _places(places: IntArray, of: Matrix) -> NDArray[Any]:
+    """The same of those at the given places of some rows."""
+    count = int(np.prod(of.shape))
+    if SELDOM * len(places) < count:
+        return places.astype(np.int64, copy=False)
+    there = np.zeros(count, dtype=np.bool_)
+    there[places] = True
+    return np.packbits(there)
+
+
+def _shortest(values: NDArray[Any]) -> NDArray[Any]:
+    """Numbers in single precision if that is what they are, in whatever they are kept."""
+    if values.dtype == np.float32:
+        return values
+    with np.errstate(over="ignore"):
+        single = values.astype(np.float32)
+    return single if np.array_equal(single, values) else values.astype(np.float64, copy=False)

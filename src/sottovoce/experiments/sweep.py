@@ -69,8 +69,12 @@ def sweep(
         alikes.setdefault(alike(spec, engine is not None and engine.seeds), []).append(place)
     groups: list[list[int]] = []
     for places in alikes.values():  # a run that maps its records shares them with none, unless the engine maps them
-        apart = specs[places[0]].privacy.moments.total and not _mapped_by(engine, specs[places[0]], shards)
+        first = specs[places[0]]
+        apart = first.privacy.once is not None and not _mapped_by(engine, first, shards)
         groups += [[place] for place in places] if apart else [places]
+    for turn, places in enumerate(groups):  # who asks for the same noise side by side begins with another run
+        begin = turn % max(1, jobs) * len(places) // max(1, jobs)
+        places[:] = places[begin:] + places[:begin]
     optima = f_star if f_star is not None else [float("nan")] * len(specs)
     shards.norms  # noqa: B018 - once, before the groups all need them
     work = [

@@ -1,16 +1,19 @@
 """The accountant: a node's whole participation in, a true (ε, δ) out.
 
 `price` is what everybody asks: statements, ledgers, budgets, reports. Events in, an `Account` out; equal questions are
-answered once. Below it the same is said of parts: so many rounds of one mechanism each (`composition.Part`).
+answered once, by whichever thread asks first. Below it the same is said of parts: so many rounds of one mechanism each
+(`composition.Part`).
 
 Every answer of `epsilon` and `delta` is an upper bound and every one of `epsilon_lower` a lower one, numerical slack
 included; grids are refined until the answer no longer moves by more than a few thousandths.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+import threading
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import astuple, dataclass, replace
-from functools import lru_cache
+from functools import _CacheInfo, lru_cache
+from typing import Generic, TypeVar, TypeVarTuple
 
 import numpy as np
 import scipy  # not its parts: they load when first used
@@ -30,6 +33,58 @@ SMALLEST = 1e-15
 _COARSEST = 2**14
 _STILL = 2e-3  # grids are quadrupled until ε moves by less than this share of itself
 _UNLUCKY = 0.01  # the probability of speaking less often than a lower bound counts on
+
+
+Question = TypeVarTuple("Question")
+Answer = TypeVar("Answer")
+
+
+class Asked(Generic[*Question, Answer]):
+    """A function of values, so many of whose answers are kept.
+
+    Runs side by side ask the same at the same time: one thread computes what the others wait for.
+    """
+
+    def __init__(self, answer: Callable[[*Question], Answer], size: int) -> None:
+        self._kept = lru_cache(maxsize=size)(answer)
+        self._lock = threading.Lock()
+        self._under_way: dict[tuple[*Question], threading.Event] = {}
+
+    def __call__(self, *question: *Question) -> Answer:
+        """The answer, from whoever is the first to ask."""
+        mine = threading.Event()
+        while (first := self._claim(question, mine)) is not mine:
+            first.wait()
+        try:
+            return self._kept(*question)
+        finally:
+            with self._lock:
+                del self._under_way[question]
+            mine.set()
+
+    def _claim(self, question: tuple[*Question], mine: threading.Event) -> threading.Event:
+        with self._lock:
+            return self._under_way.setdefault(question, mine)
+
+    def cache_info(self) -> _CacheInfo:
+        """How often an answer was there already."""
+        return self._kept.cache_info()
+
+
+def asked_once(size: int) -> Callable[[Callable[[*Question], Answer]], Asked[*Question, Answer]]:
+    """Keep so many answers of a function of values.
+
+    Examples
+    --------
+    >>> @asked_once(8)
+    ... def square(x: int) -> int:
+    ...     print("computing")
+    ...     return x * x
+    >>> square(3) + square(3)
+    computing
+    18
+    """
+    return lambda answer: Asked(answer, size)
 
 
 @dataclass(frozen=True)
@@ -66,7 +121,7 @@ def price(events: Iterable[Priced], delta: float, lower: bool = True) -> Account
     return _price(known(events), delta, lower)
 
 
-@lru_cache(maxsize=4096)  # the runs of a sweep ask the same over and over
+@asked_once(4096)  # the runs of a sweep ask the same over and over
 def _price(events: tuple[Priced, ...], delta: float, lower: bool) -> Account:
     spoken = [event for event in events if not event.silent]
     if any(event.noise_multiplier == 0 for event in spoken):
@@ -94,7 +149,7 @@ def risk(events: Iterable[Priced], fpr: float) -> float:
     return _risk(known(events), fpr)
 
 
-@lru_cache(maxsize=256)
+@asked_once(256)
 def _risk(events: tuple[Priced, ...], fpr: float) -> float:
     spoken = [event for event in events if not event.silent]
     if any(event.noise_multiplier == 0 for event in spoken):
@@ -188,7 +243,7 @@ def refine(parts: Sequence[Part], delta: float, finest: int = FINEST) -> tuple[f
     return _refined(tuple(merge(parts)), delta, finest)
 
 
-@lru_cache(maxsize=1024)  # what was calibrated is stated, and what is stated is bounded from below
+@asked_once(1024)  # what was calibrated is stated, and what is stated is bounded from below
 def _refined(merged: tuple[Part, ...], delta: float, finest: int) -> tuple[float, float]:
     if not merged:
         return 0.0, 0.0
@@ -307,7 +362,7 @@ def epsilon_rdp(parts: Sequence[Part], delta: float) -> float:
     return _renyi(tuple(merge(parts)), delta)
 
 
-@lru_cache(maxsize=1024)
+@asked_once(1024)
 def _renyi(merged: tuple[Part, ...], delta: float) -> float:
     if not merged:
         return 0.0

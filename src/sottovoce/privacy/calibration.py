@@ -12,7 +12,7 @@ protects nobody.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from functools import cache
 from typing import Protocol
 
 import scipy  # not its parts: they load when first used
@@ -21,7 +21,7 @@ from sottovoce import within
 from sottovoce._types import IntArray
 from sottovoce.errors import PrivacyError, SpecError
 from sottovoce.notation import Choices, write
-from sottovoce.privacy.accounting import FINEST, check_delta, refine
+from sottovoce.privacy.accounting import FINEST, asked_once, check_delta, refine
 from sottovoce.privacy.composition import Part
 from sottovoce.privacy.compound import WholeEvent
 from sottovoce.privacy.events import Event, Priced
@@ -77,7 +77,7 @@ def noise_multiplier(part: Part, epsilon: float, delta: float) -> float:
     1.01
     """
     _check(epsilon)
-    return _least((_with_multiplier(part, 1.0),), epsilon, delta)
+    return _least((_with_multiplier(part, 1.0),), epsilon, delta, ())
 
 
 def _with_multiplier(part: Part, multiplier: float) -> Part:
@@ -95,8 +95,8 @@ def single(epsilon: float, delta: float) -> float:
     return noise_multiplier(Part(FixedPair(1.0), 1), epsilon, delta)
 
 
-@lru_cache(maxsize=4096)  # the runs of a sweep ask the same over and over
-def _least(units: tuple[Part, ...], epsilon: float, delta: float, fixed: tuple[Part, ...] = ()) -> float:
+@asked_once(4096)  # the runs of a sweep ask the same over and over
+def _least(units: tuple[Part, ...], epsilon: float, delta: float, fixed: tuple[Part, ...]) -> float:
     """By what all multipliers must be multiplied, beside parts that stay as they are."""
     if all(unit.gaussian for unit in (*units, *fixed)):  # K rounds are one round with z/√K
         squares, spent = (

@@ -16,7 +16,8 @@ before them, and so on to the smallest; where no cell of the next size takes the
 end of the larger one. So empty cells are passed by, be they nine tenths of the public range or 99 %, and what is
 clipped is about the tail where noise is small. Where it is not, more of them may lie beyond: the end is then moved
 outwards from the middle, as much as quantiles of a normal law are apart. No data has that law, and yet it is right
-about how far: too wide costs noise, too narrow what the clipped targets would have said.
+about how far: too wide costs noise, too narrow what the clipped targets would have said. Where `SURE` deviations are
+over `MOST` nothing is sure, and the range stays what it was.
 """
 
 import math
@@ -205,6 +206,8 @@ def ends(levels: list[Array], deviation: float) -> tuple[float, float]:
     >>> [round(2 * end - 1, 3) for end in ends(shares, 0.001)]
     [0.271, 0.331]
     """
+    if SURE * deviation > MOST:
+        return 0.0, 1.0
     turned, tail = [shares[::-1] for shares in levels], min(max(deviation, LEAST), LARGEST)
     left, right = (walk(each, deviation, tail) for each in (levels, turned))
     half = [walk(each, deviation, 0.5, 0.5) for each in (levels, turned)]

@@ -38,8 +38,9 @@ class Machine(Protocol):
     """Of a block that has a run to itself."""
     lanes: int
     """Of a warp."""
+    least: int
     per: int
-    """Counters that one of them may have in a turn of two nodes."""
+    """Counters that one of them has in a turn of two nodes, at the least and at the most."""
     room: int
     """Bytes on the chip that a block may have."""
 
@@ -76,6 +77,9 @@ class Machine(Protocol):
     def working(self) -> Any:
         """A context for the work of a thread."""
 
+    def reading(self) -> Any:
+        """A context for reading what was made before, without waiting for what the thread has asked for since."""
+
     def room_left(self) -> int:
         """Bytes that arrays may take."""
 
@@ -85,7 +89,7 @@ class Cuda:
 
     threads = 512
     lanes = 32
-    per = 4
+    least, per = 1, 4
 
     def __init__(self, special: bool = True) -> None:
         import cupy
@@ -141,7 +145,7 @@ class Cuda:
         mine.wait_event(other.record())
 
     def _module(self, options: Mapping[str, int]) -> Any:
-        general = {name: options[name] for name in ("PER", "MOST", "SHORT") if name in options}
+        general = {name: options[name] for name in ("PER", "MOST", "SHORT", "SPANS") if name in options}
         wanted = tuple(sorted((options if self._special else general).items()))
         with self._lock:
             lock, made = self._modules.setdefault(wanted, (threading.Lock(), []))
@@ -166,16 +170,22 @@ class Cuda:
         self.xp.cuda.get_current_stream().wait_event(mark)
 
     def _streams(self) -> Any:
-        """The thread's own: for what is short, which goes first, and for what takes long."""
+        """The thread's own: for what is short, which goes first, for what takes long, and for reading."""
         if not hasattr(self._mine, "streams"):
             cuda = self.xp.cuda
-            self._mine.streams = [cuda.Stream(non_blocking=True, priority=priority) for priority in (-1, 0)]
+            self._mine.streams = [cuda.Stream(non_blocking=True, priority=priority) for priority in (-1, 0, -1)]
         return self._mine.streams
 
     @contextmanager
     def working(self) -> Iterator[None]:
         """In a stream of the thread's own."""
         with self._streams()[0]:
+            yield
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """In another one."""
+        with self._streams()[2]:
             yield
 
     def room_left(self) -> int:
@@ -191,7 +201,7 @@ class Host:
     name = "this machine, for tests"
     room = 1 << 16
     lanes = 1
-    per = 2
+    least = per = 2
 
     def __init__(self, threads: int = 1) -> None:
         self.threads = threads
@@ -238,6 +248,8 @@ class Host:
     def working(self) -> Iterator[None]:
         """Nothing to prepare."""
         yield
+
+    reading = working
 
     def room_left(self) -> int:
         """Enough for a test."""

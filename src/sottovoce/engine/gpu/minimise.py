@@ -3,7 +3,8 @@
 The alternating direction method of multipliers (Boyd et al. 2011) on min Σ w_r φ(u_r) + h(v) with u = Xx and v = x,
 over-relaxed. A step solves (r XᵀWX + (μ + c) 1) x = …, whose matrix is inverted once, and takes the proximal points of
 φ and of what h has beside μ. The multipliers of u are slopes in the domain of φ*, whatever step it is, so that every
-step brings a dual bound. All products are float32 of dense rows; how good the points are is the host's to say.
+step brings a dual bound. Products are with dense rows, in float32 where those are many; how good the points are is the
+host's to say.
 """
 
 import math
@@ -29,10 +30,12 @@ SPLIT = 0.03
 """c over the mean of the matrix' diagonal; of no consequence within a factor of ten."""
 LARGEST = 8_192
 """Coordinates of which a matrix is inverted."""
+FINE = 1 << 31
+"""Bytes up to which rows are taken in float64."""
 
 
 def minimise(problem: Problem, gap: float) -> tuple[Array, Array] | None:
-    """(x, slopes) whose gap is about this one; None where there is no device, or it has no way to them."""
+    """(x, slopes) whose gap is about this one, or as near as it came; None without a device, or without a way there."""
     found = device()
     return None if isinstance(found, str) else minimise_on(found, problem, gap)
 
@@ -49,8 +52,8 @@ def minimise_on(machine: Machine, problem: Problem, gap: float) -> tuple[Array, 
         for step in range(1, STEPS + 1):
             work.step()
             if step % LOOK == 0 and work.look() <= SURE * gap:
-                return machine.get(work.best_x), machine.get(work.best_slopes).astype(np.float64)
-    return None
+                break
+        return machine.get(work.best_x), machine.get(work.best_slopes)
 
 
 class _Work:
@@ -58,13 +61,14 @@ class _Work:
 
     def __init__(self, machine: Machine, problem: Problem, h: Separable, X: Any) -> None:
         xp, loss = machine.xp, problem.loss
+        X = X.astype(np.float64) if 8 * X.size <= FINE else X
         self.machine, self.xp, self.problem, self.h, self.X = machine, xp, problem, h, X
         self.y, self.w = machine.put(problem.shards.y, np.float64), machine.put(problem.record_weights, np.float64)
         self.low, self.high = (machine.put(end, np.float64) for end in loss.interval(problem.shards.y))
         assert loss.conjugate_formula is not None
         self.curvature = float(loss.conjugate_formula.curvature(loss.parameter))
         m = problem.m
-        matrix = (X.T @ (X * self.w[:, None].astype(np.float32))).astype(np.float64)
+        matrix = (X.T @ (X * self.w[:, None].astype(X.dtype))).astype(np.float64)
         self.split = h.phi > 0 or h.lo > -math.inf or h.hi < math.inf
         self.c = SPLIT * float(matrix.trace()) / m if self.split else 0.0
         self.inverse = xp.linalg.inv(matrix + (h.mu + self.c) * xp.eye(m))
@@ -110,8 +114,8 @@ class _Work:
         return self.value - self.lower
 
     def _margins(self, x: Any) -> Any:
-        return (self.X @ x.astype(np.float32)).astype(np.float64)
+        return (self.X @ x.astype(self.X.dtype)).astype(np.float64)
 
     def _pulled(self, s: Any) -> Any:
         """Σ w_r s_r c_r."""
-        return ((self.w * s).astype(np.float32) @ self.X).astype(np.float64)
+        return ((self.w * s).astype(self.X.dtype) @ self.X).astype(np.float64)

@@ -76,6 +76,7 @@ INSIDE void foretell(const float* from, u32 bytes) {  // to be nearer when it is
 #define MOST 512
 #endif
 #define BOUNDED __launch_bounds__(MOST, 1)
+#define STRIDE MOST  // threads, as the compiler knows them
 #define ALL_WARPS (MOST / 32)
 #else
 #include <math.h>
@@ -107,12 +108,16 @@ INSIDE void sums_of_eight(float u[8], float* out, int stride, int count) {
 INSIDE float root(float x) { return sqrtf(x); }
 INSIDE float once(const float* from) { return *from; }
 INSIDE void ask_word(u32* to, const u32* from) { *to = *from; }
-INSIDE void ask_four(u32* to, const u32* from) { memcpy(to, from, 16); }
+INSIDE void ask_four(u32* to, const u32* from) {
+  if ((size_t)to % 16 != 0) abort();  // as on a device
+  memcpy(to, from, 16);
+}
 INSIDE void asked_is_here() {}
 INSIDE void asked_together() {}
 INSIDE void asked_before_is_here() {}
 INSIDE void foretell(const float*, u32) {}
 #define BOUNDED
+#define STRIDE my_threads
 #define ALL_WARPS WARPS
 #endif
 
@@ -126,33 +131,23 @@ INSIDE void foretell(const float*, u32) {}
 #define PARITY 0x1BD11BDAu
 #define TAIL 1024u
 
-#if defined(__CUDACC__) && defined(PRODUCTS)
-__constant__ u32 powers[32] = {1u << 0, 1u << 1, 1u << 2, 1u << 3, 1u << 4, 1u << 5, 1u << 6, 1u << 7, 1u << 8, 1u << 9, 1u << 10,
-  1u << 11, 1u << 12, 1u << 13, 1u << 14, 1u << 15, 1u << 16, 1u << 17, 1u << 18, 1u << 19, 1u << 20, 1u << 21, 1u << 22,
-  1u << 23, 1u << 24, 1u << 25, 1u << 26, 1u << 27, 1u << 28, 1u << 29, 1u << 30, 1u << 31};
-#define TURNED(x, by, which) (((PRODUCTS) >> (which)) & 1 ? turned_by_product(x, powers[by]) : turned(x, by))
-INSIDE u32 turned_by_product(u32 x, u32 power) { u64 wide = (u64)x * power; return (u32)wide | (u32)(wide >> 32); }
-#else
-#define TURNED(x, by, which) turned(x, by)
-#endif
-template <int FIRST>
 INSIDE void four(u32& x0, u32& x1, int a, int b, int c, int d) {
-  x0 += x1; x1 = TURNED(x1, a, FIRST) ^ x0;
-  x0 += x1; x1 = TURNED(x1, b, FIRST + 1) ^ x0;
-  x0 += x1; x1 = TURNED(x1, c, FIRST + 2) ^ x0;
-  x0 += x1; x1 = TURNED(x1, d, FIRST + 3) ^ x0;
+  x0 += x1; x1 = turned(x1, a) ^ x0;
+  x0 += x1; x1 = turned(x1, b) ^ x0;
+  x0 += x1; x1 = turned(x1, c) ^ x0;
+  x0 += x1; x1 = turned(x1, d) ^ x0;
 }
 
 INSIDE void threefry(u32 k0, u32 k1, u32 c0, u32 c1, u32& x0, u32& x1) {  // 2x32, 13 rounds
   u32 k2 = k0 ^ k1 ^ PARITY;
   x0 = c0 + k0; x1 = c1 + k1;
-  four<0>(x0, x1, 13, 15, 26, 6);
+  four(x0, x1, 13, 15, 26, 6);
   x0 += k1; x1 += k2 + 1u;
-  four<4>(x0, x1, 17, 29, 16, 24);
+  four(x0, x1, 17, 29, 16, 24);
   x0 += k2; x1 += k0 + 2u;
-  four<8>(x0, x1, 13, 15, 26, 6);
+  four(x0, x1, 13, 15, 26, 6);
   x0 += k0; x1 += k1 + 3u;
-  x0 += x1; x1 = TURNED(x1, 17, 12) ^ x0;
+  x0 += x1; x1 = turned(x1, 17) ^ x0;
 }
 
 INSIDE double uniform(u32 k0, u32 k1, u32 position) {
@@ -205,9 +200,19 @@ INSIDE void normal_pair(u32 k0, u32 k1, u32 counter, float& cosine, float& sine)
   sine = radius * y;
 }
 
+struct Said { float x, y; };  // of coordinates c and half + c
+
+APART Said said_again(u32 k0, u32 k1, u32 counter) {
+  Said found;
+  normal_pair(k0, k1, counter, found.x, found.y);
+  return found;
+}
+
 #ifndef PER
 #define PER 2  // counters of a thread that are worked on together
 #endif
+#define TOGETHER (PER <= 2 ? 2 : 1)  // nodes of a turn of two whose noise is drawn side by side
+#define FORESEEN 24                  // places whose rows are brought nearer ahead of time
 
 // Of S nodes at counters c, c + threads, ...: no branches, so that their long chains of operations run side by side.
 template <int S>
@@ -231,8 +236,11 @@ INSIDE void normals_of(const u32 keys[S][2], u32 c, u32 step, float out[S][PER][
 #pragma unroll
     for (int p = 0; p < S; p++)
 #pragma unroll
-      for (int k = 0; k < PER; k++)
-        normal_pair(keys[p][0], keys[p][1], c + (u32)k * step, out[p][k][0], out[p][k][1]);
+      for (int k = 0; k < PER; k++) {
+        Said again = said_again(keys[p][0], keys[p][1], c + (u32)k * step);
+        out[p][k][0] = again.x;
+        out[p][k][1] = again.y;
+      }
 }
 
 struct Normals {  // rows of normals, for tests and tables
@@ -395,6 +403,7 @@ KERNEL numbers(const Steps* all) {
 // Nodes of a round that hear each other. `pair` says in which way: 1 for two, 2 for several, with a record each at the
 // most, and 0 for any other.
 struct Turn { int first, size, speakers, flat; i64 corner; int pair, unused; };
+#define WORDS_OF_TURN ((int)(sizeof(Turn) / 4))
 
 struct Turning {
   i64 rounds, each, together, paired, speakers, crowd;  // `together`: turns of a round, where all have as many
@@ -473,6 +482,15 @@ struct Run {
 #endif
 #ifndef LOSS
 #define LOSS run.loss
+#endif
+#ifndef FETCHED
+#define FETCHED run.fetched
+#endif
+#ifndef UPTO
+#define UPTO 4  // nodes of a turn that is gone through as one of few
+#endif
+#ifndef ONLY_FEW
+#define ONLY_FEW 0  // whether all turns are
 #endif
 INSIDE float soft(float z, float threshold) {  // of -z
   float below = threshold - z, above = -threshold - z;
@@ -554,8 +572,20 @@ INSIDE float clipped(const Run& run, float u, const About& row) {
 }
 
 // ---- a round
+//
+// On the chip, dense rows and z of a node have the first coordinates of all counters and then the second ones, as many as
+// threads have room for: so that a thread finds its own at distances that the compiler knows. In memory they are as ever.
 
-struct Said { float x, y; };  // of coordinates c and half + c
+#define SIDE (PER * STRIDE)
+#define ROW (2 * SIDE)
+struct Own { int m, half, far, wide; };  // `far` and `wide`: where z has its second side and its next node
+
+INSIDE bool padded(const Run& run) { return !SPARSE && ON_CHIP && FETCHED; }
+
+INSIDE Own own_of(const Run& run) {
+  int m = (int)run.m, half = (m + 1) / 2;
+  return {m, half, padded(run) ? SIDE : half, padded(run) ? ROW : m};
+}
 
 INSIDE float entry(const Run& run, i64 row, i64 j) {
   return j < run.features ? once(run.X + row * run.features + j) : (float)run.intercept;
@@ -579,22 +609,22 @@ INSIDE Said said_by(const Run& run, const Place& place, const Numbers& at, const
   return said;
 }
 
-INSIDE float margin(const Run& run, const Numbers& at, const float* z, i64 row) {  // by a warp
+INSIDE float margin(const Run& run, const Own& own, const Numbers& at, const float* z, i64 row) {  // by a warp
   float u = 0.0f;
   if (SPARSE) {
     for (i64 e = run.indptr[row] + LANE; e < run.indptr[row + 1]; e += LANES)
       u += run.values[e] * primal(run, at, z[run.indices[e]]);
   } else {
     const float* c = run.X + row * run.features;
-    for (int j = LANE; j < (int)run.features; j += LANES) u += c[j] * primal(run, at, z[j]);
+    for (int j = LANE; j < (int)run.features; j += LANES) u += c[j] * primal(run, at, z[j < own.half ? j : j - own.half + own.far]);
   }
   u = warp_sum(u);
-  return run.intercept != 0.0 ? u + (float)run.intercept * primal(run, at, z[run.m - 1]) : u;
+  return run.intercept != 0.0 ? u + (float)run.intercept * primal(run, at, z[own.m - 1 - own.half + own.far]) : u;
 }
 
 // Any number of nodes with any number of records.
-INSIDE void general(const Run& run, const Turn& turn, float* Z) {
-  int m = (int)run.m, half = (m + 1) / 2, size = turn.size;
+INSIDE void general(const Run& run, const Own& own, const Turn& turn, float* Z) {
+  int m = own.m, half = own.half, far = own.far, wide = own.wide, size = turn.size;
   const Place* places = run.places + turn.first;
   const Numbers* at = run.numbers + turn.first;
   const Slept* slept = run.slept + turn.first;
@@ -606,7 +636,7 @@ INSIDE void general(const Run& run, const Turn& turn, float* Z) {
     for (int e = 0; e < place.count; e++)
       if ((base + e) % WARPS == WARP) {
         i64 row = run.picks[place.first + e];
-        float u = margin(run, at[p], Z + (i64)place.node * m, row);
+        float u = margin(run, own, at[p], Z + (i64)place.node * wide, row);
         if (LANE == 0) run.pulls[base + e] = factor * clipped(run, u, run.about[row]);
       }
     base += place.count;
@@ -617,8 +647,8 @@ INSIDE void general(const Run& run, const Turn& turn, float* Z) {
     float sum_x = 0.0f, sum_y = 0.0f;
     for (int p = 0, from = 0; p < size; p++) {
       const Place place = places[p];
-      i64 mine = (i64)place.node * m + c;
-      float x = Z[mine], y = both ? Z[mine + half] : 0.0f;
+      i64 mine = (i64)place.node * m + c, on_chip = (i64)place.node * wide + c;
+      float x = Z[on_chip], y = both ? Z[on_chip + far] : 0.0f;
       run.total[mine] += caught_up(run, place, at[p], slept[p], x);
       if (both) run.total[mine + half] += caught_up(run, place, at[p], slept[p], y);
       if (p < turn.speakers && !AFTER) {
@@ -644,16 +674,16 @@ INSIDE void general(const Run& run, const Turn& turn, float* Z) {
           if (both) y += W[q * size + p] * run.said[(i64)p * m + half + c];
         }
       }
-      i64 mine = (i64)places[q].node * m + c;
+      i64 mine = (i64)places[q].node * wide + c;
       Z[mine] = x;
-      if (both) Z[mine + half] = y;
+      if (both) Z[mine + far] = y;
     }
     for (int p = 0, from = 0; AFTER && p < turn.speakers; p++) {
       const Place place = places[p];
       Said said = said_by(run, place, at[p], run.pulls + from, c, half);
-      i64 mine = (i64)place.node * m + c;
+      i64 mine = (i64)place.node * wide + c;
       Z[mine] += said.x;
-      if (both) Z[mine + half] += said.y;
+      if (both) Z[mine + far] += said.y;
       from += place.count;
     }
   }
@@ -667,7 +697,7 @@ INSIDE void general(const Run& run, const Turn& turn, float* Z) {
         for (int q = 0; q < size; q++) {
           float share = AFTER ? (q == p ? 1.0f : 0.0f) : turn.flat ? 1.0f / (float)size : W[q * size + p];
           if (share == 0.0f || pull == 0.0f) continue;
-          float* z = Z + (i64)places[q].node * m;
+          float* z = Z + (i64)places[q].node * wide;
           for (i64 at_entry = begin + THREAD; at_entry < end; at_entry += THREADS)
             z[run.indices[at_entry]] += share * pull * run.values[at_entry];
           if (THREAD == 0 && run.intercept != 0.0) z[m - 1] += share * pull * (float)run.intercept;
@@ -680,10 +710,10 @@ INSIDE void general(const Run& run, const Turn& turn, float* Z) {
   for (int p = 0; DESCENT && p < turn.speakers; p++)
     for (int c = THREAD; c < m; c += THREADS) {
       int j = c;
-      float* z = Z + (i64)places[p].node * m;
+      float* z = Z + (i64)places[p].node * wide;
       if (!SPARSE) {  // its own coordinates: they are the only ones that it has finished
         j = c < half ? c : -1;
-        if (j >= 0 && half + j < m) z[half + j] = shrunk(run, -at[p].push, z[half + j]);
+        if (j >= 0 && half + j < m) z[far + j] = shrunk(run, -at[p].push, z[far + j]);
       }
       if (j >= 0) z[j] = shrunk(run, -at[p].push, z[j]);
     }
@@ -702,72 +732,73 @@ INSIDE void general(const Run& run, const Turn& turn, float* Z) {
 // the rows.
 
 #define FEW 4
-#ifndef SUMMED
-#define SUMMED 0
-#endif
-#ifndef TOGETHERS
-#define TOGETHERS (PER <= 2 ? 2 : 1)
-#endif
-#ifndef FORESEEN
-#define FORESEEN 24  // places ahead
-#endif
-#ifndef UPTO
-#define UPTO FEW  // the most nodes of such a turn
-#endif
 #define BYGONE 128  // rounds of the tables that wait on the chip
 struct Slot { Place place[FEW]; Numbers at[FEW]; Slept slept[FEW]; float w[FEW * FEW]; };
 struct Bygone { double s, P, Q; };
-struct alignas(16) Rings { Run run; Turn turns[8]; Slot slots[8]; About about[4][2]; Bygone bygone[BYGONE]; int alike; };
-#define WORDS_OF_TURN ((int)(sizeof(Turn) / 4))
+struct alignas(16) Rings { Run run; Turn turns[8]; Slot slots[8]; About about[4][FEW]; Bygone bygone[BYGONE]; int alike; };
 
 INSIDE int few(const Run& run, const Turn& turn) {  // how many nodes, or 0 where it is no such turn
   if (turn.pair == 1) return 2;
-  return !SPARSE && run.fetched && turn.pair == 2 && turn.size >= 3 && turn.size <= UPTO ? turn.size : 0;
+  return !SPARSE && !AFTER && FETCHED && turn.pair == 2 && turn.size >= 3 && turn.size <= UPTO ? turn.size : 0;
 }
 
 INSIDE void ask_words(void* to, const void* from, int words) {
   for (int w = THREAD; w < words; w += THREADS) ask_word((u32*)to + w, (const u32*)from + w);
 }
 
+INSIDE void ask_words_alone(void* to, const void* from, int words) {  // by one warp
+  for (int w = LANE; w < words; w += LANES) ask_word((u32*)to + w, (const u32*)from + w);
+}
+
 INSIDE void ask_turn(const Run& run, i64 at, Rings* rings) {
-  if (at < run.turns_last) ask_words(&rings->turns[at & 7], run.turns + at, WORDS_OF_TURN);
-  else if (THREAD == 0) rings->turns[at & 7].pair = 0;  // no more of them
+  if (at < run.turns_last) ask_words_alone(&rings->turns[at & 7], run.turns + at, WORDS_OF_TURN);
+  else if (LANE == 0) rings->turns[at & 7].pair = 0;  // no more of them
 }
 
 INSIDE void ask_slot(const Run& run, i64 at, Rings* rings) {
   const Turn& turn = rings->turns[at & 7];
   int size = few(run, turn);
   Slot* slot = &rings->slots[at & 7];
-  int of_places = size * (int)(sizeof(Place) / 4), of_numbers = of_places + size * (int)(sizeof(Numbers) / 4);
-  int of_weights = of_numbers + size * size, all = of_weights + (LINEAR || FROZEN ? 0 : size * (int)(sizeof(Slept) / 4));
-  for (int w = THREAD; w < all; w += THREADS) {
-    u32* to = (u32*)slot->place + w;
-    const u32* from = (const u32*)(run.places + turn.first) + w;
-    if (w >= of_places) { to = (u32*)slot->at + (w - of_places); from = (const u32*)(run.numbers + turn.first) + (w - of_places); }
-    if (w >= of_numbers) { to = (u32*)slot->w + (w - of_numbers); from = (const u32*)(run.weights + turn.corner) + (w - of_numbers); }
-    if (w >= of_weights) { to = (u32*)slot->slept + (w - of_weights); from = (const u32*)(run.slept + turn.first) + (w - of_weights); }
-    ask_word(to, from);
-  }
+  ask_words_alone(slot->place, run.places + turn.first, size * (int)(sizeof(Place) / 4));
+  ask_words_alone(slot->at, run.numbers + turn.first, size * (int)(sizeof(Numbers) / 4));
+  ask_words_alone(slot->w, run.weights + turn.corner, size * size);
+  if (!LINEAR && !FROZEN) ask_words_alone(slot->slept, run.slept + turn.first, size * (int)(sizeof(Slept) / 4));
 }
 
-// Rows of m numbers, the intercept's written down once: those of three turns of two.
-INSIDE float* row_on_chip(const Run& run, float* rows, i64 at, int which) {
-  return rows + (int)((u32)at % 3u * 2u + (u32)which) * (((int)run.m + 3) / 4 * 4);
+INSIDE float* row_on_chip(float* rows, i64 at, int which) {  // those of three turns of two
+  return rows + (int)((u32)at % 3u * 2u + (u32)which) * ROW;
 }
 
-INSIDE void ask_rows(const Run& run, i64 at, float* rows, Rings* rings) {
+INSIDE void ask_rows(const Run& run, i64 at, int half, float* rows, Rings* rings) {
   if (rings->turns[at & 7].pair != 1) return;
-  int features = (int)run.features;
+  int features = (int)run.features, sizes[2] = {features < half ? features : half, features - half};
+  bool by_fours = SIDE % 4 == 0 && features % 4 == 0 && half % 4 == 0;
+#pragma unroll
   for (int which = 0; which < 2; which++) {
     i64 row = rings->slots[at & 7].place[which].row;
     if (row < 0) continue;
-    float* to = row_on_chip(run, rows, at, which);
-    const float* from = run.X + row * features;
-    if (features % 4 == 0)
-      for (int j = 4 * THREAD; j < features; j += 4 * THREADS) ask_four((u32*)to + j, (const u32*)from + j);
-    else
-      ask_words(to, from, features);
-    ask_words(&rings->about[at & 3][which], run.about + row, 4);
+#pragma unroll
+    for (int side = 0; side < 2; side++) {
+      u32* to = (u32*)row_on_chip(rows, at, which) + side * SIDE;
+      const u32* from = (const u32*)(run.X + row * features) + side * half;
+      if (by_fours) {
+#pragma unroll
+        for (int k = 0; k < (PER + 3) / 4; k++) {
+          int c = 4 * (THREAD + k * STRIDE);
+          if (c < sizes[side]) ask_four(to + c, from + c);
+        }
+      } else {
+        for (int c = THREAD; c < sizes[side]; c += STRIDE) ask_word(to + c, from + c);
+      }
+    }
+  }
+}
+
+INSIDE void ask_about(const Run& run, i64 at, Rings* rings) {
+  int size = few(run, rings->turns[at & 7]);
+  for (int w = LANE; w < 4 * size; w += LANES) {
+    i64 row = rings->slots[at & 7].place[w / 4].row;
+    if (row >= 0) ask_word((u32*)&rings->about[at & 3][w / 4] + w % 4, (const u32*)(run.about + row) + w % 4);
   }
 }
 
@@ -785,21 +816,24 @@ INSIDE void ask_bygone(const Run& run, i64 at, Rings* rings, int& known) {
   known = t;
 }
 
-// Rows of later places, to where they are found faster; a load that is waited for in the next turn only.
+// Rows of later places, to where they are found faster; the row's number is waited for in the next turn only.
 struct Foresight { i64 row, places; };
 
 INSIDE void foresee(const Run& run, const Turn& turn, Foresight& seen) {
   int which = THREADS - 1 - THREAD;
-  if (FORESEEN == 0 || which > 1 || SPARSE || run.features % 4 != 0) return;
+  if (which > 1 || SPARSE || run.features % 4 != 0) return;
   if (seen.row >= 0) foretell(run.X + seen.row * run.features, (u32)run.features * 4u);
   i64 next = (i64)turn.first + FORESEEN + which;
   seen.row = next < seen.places ? run.places[next].row : -1;
 }
 
-INSIDE void ask_ahead(const Run& run, i64 at, float* rows, Rings* rings, int& known) {
-  ask_turn(run, at + 7, rings);
-  ask_slot(run, at + 5, rings);
-  if (!SPARSE) ask_rows(run, at + 3, rows, rings);
+INSIDE void ask_ahead(const Run& run, i64 at, int half, float* rows, Rings* rings, int& known) {
+  if (WARP == 0) ask_slot(run, at + 5, rings);
+  if (WARP == (WARPS > 1 ? 1 : 0)) {
+    ask_turn(run, at + 7, rings);
+    ask_about(run, at + 3, rings);
+  }
+  if (!SPARSE) ask_rows(run, at + 3, half, rows, rings);
   if (!SPARSE) ask_bygone(run, at + 3, rings, known);
   asked_together();
 }
@@ -825,24 +859,24 @@ INSIDE float fallen_asleep(const Run& run, const Rings* rings, int known, const 
 INSIDE bool keeps(const Run&) { return KEPT > 0; }
 #else
 #define KEPT 8
-INSIDE bool keeps(const Run& run) { return !SPARSE && run.fetched && run.n <= KEPT; }
+INSIDE bool keeps(const Run& run) { return !SPARSE && FETCHED && run.n <= KEPT; }
 #endif
 #define SUMS (KEPT > 0 ? KEPT : 1)
 
 template <int LOW, int COUNT>
 struct Kept {
-  INSIDE void add(float sums[SUMS][PER][2], int node, const float gain[PER][2]) {
-    if (node < LOW + COUNT / 2) Kept<LOW, COUNT / 2>::add(sums, node, gain);
-    else Kept<LOW + COUNT / 2, COUNT - COUNT / 2>::add(sums, node, gain);
+  INSIDE void add(float sums[SUMS][PER][2], int node, float weight, const float values[PER][2]) {
+    if (node < LOW + COUNT / 2) Kept<LOW, COUNT / 2>::add(sums, node, weight, values);
+    else Kept<LOW + COUNT / 2, COUNT - COUNT / 2>::add(sums, node, weight, values);
   }
 };
 template <int LOW>
 struct Kept<LOW, 1> {
-  INSIDE void add(float sums[SUMS][PER][2], int, const float gain[PER][2]) {
+  INSIDE void add(float sums[SUMS][PER][2], int, float weight, const float values[PER][2]) {
 #pragma unroll
     for (int k = 0; k < PER; k++) {
-      sums[LOW][k][0] += gain[k][0];
-      sums[LOW][k][1] += gain[k][1];
+      sums[LOW][k][0] += weight * values[k][0];
+      sums[LOW][k][1] += weight * values[k][1];
     }
   }
 };
@@ -850,16 +884,17 @@ struct Kept<LOW, 1> {
 template <bool HERE>
 INSIDE void move_sums(const Run& run, int half, float sums[SUMS][PER][2]) {  // from memory, or back
   int m = (int)run.m;
+  float* from = run.total + THREAD;
 #pragma unroll
-  for (int i = 0; i < KEPT; i++)
+  for (int i = 0; i < KEPT; i++, from += m)
 #pragma unroll
     for (int k = 0; k < PER; k++)
 #pragma unroll
       for (int side = 0; side < 2; side++) {
-        int c = THREAD + k * THREADS, j = c + side * half;
-        bool mine = i < run.n && c < half && j < m;
-        if (HERE) sums[i][k][side] = mine ? run.total[(i64)i * m + j] : 0.0f;
-        else if (mine) run.total[(i64)i * m + j] = sums[i][k][side];
+        int c = THREAD + k * STRIDE;
+        bool mine = i < run.n && c < half && c + side * half < m;
+        if (HERE) sums[i][k][side] = mine ? from[k * STRIDE + side * half] : 0.0f;
+        else if (mine) from[k * STRIDE + side * half] = sums[i][k][side];
       }
 }
 
@@ -874,7 +909,7 @@ INSIDE void noise_of(const float loud[S], const Place* place, int c, float out[S
     keys[p][1] = place[p].k1;
   }
   if (some) {
-    normals_of<S>(keys, (u32)c, (u32)THREADS, out);
+    normals_of<S>(keys, (u32)c, (u32)STRIDE, out);
     return;
   }
 #pragma unroll
@@ -883,23 +918,23 @@ INSIDE void noise_of(const float loud[S], const Place* place, int c, float out[S
     for (int k = 0; k < PER; k++) out[p][k][0] = out[p][k][1] = 0.0f;
 }
 
-// What sleeping nodes add to their sums, all coordinates of one node.
-INSIDE void gains(const Run& run, const Rings* rings, int known, const Place& place, const Numbers& at, const Slept& slept, const float z[PER][2], float gain[PER][2]) {
-  if (LINEAR || FROZEN || BOXED) {
-#pragma unroll
-    for (int k = 0; k < PER; k++)
-#pragma unroll
-      for (int side = 0; side < 2; side++) gain[k][side] = caught_up(run, place, at, slept, z[k][side]);
-    return;
-  }
+// What sleeping nodes add to their sums, all coordinates of one node: a weight times numbers.
+INSIDE float gains(const Run& run, const Rings* rings, int known, const Place& place, const Numbers& at, const Slept& slept, const float z[PER][2], float gain[PER][2]) {
   bool some = false;
 #pragma unroll
   for (int k = 0; k < PER; k++)
 #pragma unroll
     for (int side = 0; side < 2; side++) {
-      float size = fabsf(z[k][side]), part = size <= slept.far_off ? 0.0f : awake(slept, size);
-      gain[k][side] = z[k][side] > 0.0f ? -part : part;
-      some = some || (size > slept.near_by && size <= slept.far_off);
+      float v = z[k][side], size = fabsf(v);
+      if (LINEAR) {
+        gain[k][side] = v;
+      } else if (FROZEN || BOXED) {
+        gain[k][side] = caught_up(run, place, at, slept, v);
+      } else {
+        float part = size <= slept.far_off ? 0.0f : awake(slept, size);
+        gain[k][side] = v > 0.0f ? -part : part;
+        some = some || (size > slept.near_by && size <= slept.far_off);
+      }
     }
   for (int which = 0; some && which < 2 * PER; which++) {  // few coordinates in a round: one place for all of them
     float mine = 0.0f;
@@ -915,145 +950,213 @@ INSIDE void gains(const Run& run, const Rings* rings, int known, const Place& pl
 #pragma unroll
       for (int side = 0; side < 2; side++) gain[k][side] = which == 2 * k + side ? found : gain[k][side];
   }
+  return LINEAR ? -at.weight : 1.0f;
 }
 
-template <int S>
-INSIDE void margins_of_few(const Run& run, const Slot& slot, const float z[S][PER][2], const float c[S][PER][2], float* partial) {
-  float u[S];
-#pragma unroll
-  for (int p = 0; p < S; p++) {
-    u[p] = 0.0f;
-#pragma unroll
-    for (int k = 0; k < PER; k++)
-#pragma unroll
-      for (int side = 0; side < 2; side++) u[p] += c[p][k][side] * primal(run, slot.at[p], z[p][k][side]);
-  }
-  if (S == 2) {
-    sums_of_two(u[0], u[1], partial + 2 * WARP);
-    return;
-  }
-#pragma unroll
-  for (int p = 0; p < S; p++) {
-    u[p] = warp_sum(u[p]);
-    if (LANE == 0) partial[S * WARP + p] = u[p];
-  }
+INSIDE bool is_mine(const Run& run, const Own& own, int k, int side) {
+  int c = THREAD + k * STRIDE;
+  return padded(run) || (c < own.half && c + side * own.half < own.m);
 }
 
-template <int S>
-INSIDE void turn_of_few(const Run& run, i64 number, float* rows, int half, float* Z, const float* loudness, float* partial, Rings* rings, float sums[SUMS][PER][2], int& known, Foresight& seen) {
-  int m = (int)run.m, n = (int)run.n;
-  const Slot& slot = rings->slots[number & 7];
-  const Turn& turn = rings->turns[number & 7];
-  int speakers = turn.speakers, node[S];
-  bool pulls[S], kept = keeps(run);
-  float z[S][PER][2], c[S][PER][2], old[S][PER][2], u[S], loud[S];
-  About about[S];
+INSIDE void load_own(const Run& run, const Own& own, const float* z, float out[PER][2]) {
 #pragma unroll
-  for (int p = 0; p < S; p++) {
-    if (S > 2 && slot.place[p].row >= 0) about[p] = run.about[slot.place[p].row];
-    node[p] = slot.place[p].node;
-    pulls[p] = slot.place[p].count > 0;
-    loud[p] = p < speakers ? slot.at[p].push * loudness[node[p]] : 0.0f;
-    const float* row = S == 2 ? row_on_chip(run, rows, number, p) : 0;
+  for (int k = 0; k < PER; k++)
 #pragma unroll
-    for (int k = 0; k < PER; k++)
-#pragma unroll
-      for (int side = 0; side < 2; side++) {
-        int at = THREAD + k * THREADS, j = at + side * half;
-        bool mine = at < half && j < m;
-        z[p][k][side] = mine ? Z[node[p] * m + j] : 0.0f;
-        c[p][k][side] = mine && pulls[p] ? (S == 2 ? row[j] : entry(run, slot.place[p].row, j)) : 0.0f;
-        if (!kept && !SUMMED) old[p][k][side] = mine ? once(run.total + (i64)node[p] * m + j) : 0.0f;
-      }
-  }
-  if (S == 2) margins_of_few<S>(run, slot, z, c, partial);  // rows of more are still on their way
-  float base[S][PER][2];
-  if (S == 2 && kept)
-#pragma unroll
-    for (int p = 0; p < S; p++) {
-      float gain[PER][2];
-      gains(run, rings, known, slot.place[p], slot.at[p], slot.slept[p], z[p], gain);
-      Kept<0, SUMS>::add(sums, node[p], gain);
-    }
-  constexpr int TOGETHER = S == 2 ? TOGETHERS : 1;  // as many as there are registers for
-  float noise[S][PER][2];
-#pragma unroll
-  for (int p = 0; p < S; p += TOGETHER) noise_of<TOGETHER>(loud + p, slot.place + p, THREAD, noise + p);
-  if (S > 2) margins_of_few<S>(run, slot, z, c, partial);
-#pragma unroll
-  for (int p = 0; p < S; p++) {
-    if (S == 2 && kept) break;
-    float gain[PER][2];
-    gains(run, rings, known, slot.place[p], slot.at[p], slot.slept[p], z[p], gain);
-    if (kept) Kept<0, SUMS>::add(sums, node[p], gain);
-#pragma unroll
-    for (int k = 0; k < PER; k++)
-#pragma unroll
-      for (int side = 0; side < 2; side++) {
-        int at = THREAD + k * THREADS, j = at + side * half;
-#if defined(__CUDACC__) && SUMMED == 1
-        if (!kept && at < half && j < m) atomicAdd(run.total + (i64)node[p] * m + j, gain[k][side]);
-#elif SUMMED == 2
-        if (!kept && at < half && j < m && gain[k][side] == 12345.6789f) run.total[(i64)node[p] * m + j] = gain[k][side];
-#else
-        if (!kept && at < half && j < m) run.total[(i64)node[p] * m + j] = old[p][k][side] + gain[k][side];
-#endif
-      }
-  }
+    for (int side = 0; side < 2; side++)
+      out[k][side] = is_mine(run, own, k, side) ? z[THREAD + k * STRIDE + side * own.far] : 0.0f;
+}
+
+INSIDE void load_sums(const Run& run, const Own& own, int node, float out[PER][2]) {
+  if (keeps(run)) return;
+  const float* total = run.total + (i64)node * own.m + THREAD;
 #pragma unroll
   for (int k = 0; k < PER; k++)
 #pragma unroll
     for (int side = 0; side < 2; side++) {
-#pragma unroll
-      for (int p = 0; p < S; p++) {
-        noise[p][k][side] *= loud[p];
-        if (!AFTER) z[p][k][side] += noise[p][k][side];
-      }
-#pragma unroll
-      for (int q = 0; q < S; q++) {
-        float mixed = AFTER ? noise[q][k][side] : 0.0f;
-#pragma unroll
-        for (int p = 0; p < S; p++) mixed += slot.w[q * S + p] * z[p][k][side];
-        base[q][k][side] = mixed;
-      }
+      int c = THREAD + k * STRIDE;
+      bool mine = c < own.half && c + side * own.half < own.m;
+      out[k][side] = mine ? once(total + k * STRIDE + side * own.half) : 0.0f;
     }
-  asked_before_is_here();
-  BARRIER();
-  ask_ahead(run, number, rows, rings, known);
-  foresee(run, turn, seen);
+}
+
+INSIDE void store_sums(const Run& run, const Own& own, int node, float weight, const float gain[PER][2], const float old[PER][2]) {
+  if (keeps(run)) return;
+  float* total = run.total + (i64)node * own.m + THREAD;
 #pragma unroll
-  for (int p = 0; p < S; p++) {
-    float even = 0.0f, odd = 0.0f;
+  for (int k = 0; k < PER; k++)
 #pragma unroll
-    for (int w = 0; w < ALL_WARPS; w += 2) {
-      even += partial[S * w + p];
-      if (w + 1 < ALL_WARPS) odd += partial[S * (w + 1) + p];
+    for (int side = 0; side < 2; side++) {
+      int c = THREAD + k * STRIDE;
+      bool mine = c < own.half && c + side * own.half < own.m;
+      if (mine) total[k * STRIDE + side * own.half] = old[k][side] + weight * gain[k][side];
     }
-    const About& row = S == 2 ? rings->about[number & 3][p] : about[p];
-    u[p] = pulls[p] ? slot.at[p].push * loudness[n + node[p]] * clipped(run, even + odd, row) : 0.0f;
-  }
+}
+
+struct alignas(16) Partial { float x, y, z, w; };  // of two warps
+
+INSIDE void turn_of_two(const Run& run, i64 number, const Own& own, float* rows, float* Z, const float* loudness, float* partial, Rings* rings, float sums[SUMS][PER][2], int& known, Foresight& seen) {
+  const Slot& slot = rings->slots[number & 7];
+  const Turn& turn = rings->turns[number & 7];
+  float *mine[2], z[2][PER][2], c[2][PER][2], noise[2][PER][2], u[2], loud[2], weight[2], gain[2][PER][2], old[2][PER][2];
 #pragma unroll
-  for (int q = 0; q < S; q++) {
-    float share[S];
-#pragma unroll
-    for (int p = 0; p < S; p++) share[p] = AFTER ? (p == q ? u[p] : 0.0f) : slot.w[q * S + p] * u[p];
+  for (int p = 0; p < 2; p++) {
+    int node = slot.place[p].node;
+    loud[p] = p < turn.speakers ? slot.at[p].push * loudness[node] : 0.0f;
+    mine[p] = Z + node * own.wide;
+    load_own(run, own, mine[p], z[p]);
+    load_sums(run, own, node, old[p]);
+    const float* row = row_on_chip(rows, number, p) + THREAD;
+    u[p] = 0.0f;
 #pragma unroll
     for (int k = 0; k < PER; k++)
 #pragma unroll
       for (int side = 0; side < 2; side++) {
-        int at = THREAD + k * THREADS, j = at + side * half;
-        float mixed = base[q][k][side];
+        c[p][k][side] = row[k * STRIDE + side * SIDE];
+        u[p] += c[p][k][side] * primal(run, slot.at[p], z[p][k][side]);
+      }
+  }
+  sums_of_two(u[0], u[1], partial + 2 * WARP);
 #pragma unroll
-        for (int p = 0; p < S; p++) mixed += share[p] * c[p][k][side];
-        if (DESCENT && q < speakers) mixed = shrunk(run, -slot.at[q].push, mixed);
-        if (at < half && j < m) Z[node[q] * m + j] = mixed;
+  for (int p = 0; p < 2; p++) {
+    weight[p] = gains(run, rings, known, slot.place[p], slot.at[p], slot.slept[p], z[p], gain[p]);
+    if (keeps(run)) Kept<0, SUMS>::add(sums, slot.place[p].node, weight[p], gain[p]);
+  }
+#pragma unroll
+  for (int p = 0; p < 2; p++) {
+    if (p % TOGETHER == 0) noise_of<TOGETHER>(loud + p, slot.place + p, THREAD, noise + p);
+#pragma unroll
+    for (int k = 0; k < PER && !AFTER; k++) {
+      z[p][k][0] += loud[p] * noise[p][k][0];
+      z[p][k][1] += loud[p] * noise[p][k][1];
+    }
+  }
+#pragma unroll
+  for (int p = 0; p < 2; p++) store_sums(run, own, slot.place[p].node, weight[p], gain[p], old[p]);
+  float w[4] = {slot.w[0], slot.w[1], slot.w[2], slot.w[3]};
+#pragma unroll
+  for (int k = 0; k < PER; k++)
+#pragma unroll
+    for (int side = 0; side < 2; side++) {
+      float x = z[0][k][side], y = z[1][k][side];
+      z[0][k][side] = w[0] * x + w[1] * y;
+      z[1][k][side] = w[2] * x + w[3] * y;
+      if (AFTER) {
+        z[0][k][side] += loud[0] * noise[0][k][side];
+        z[1][k][side] += loud[1] * noise[1][k][side];
+      }
+    }
+  asked_before_is_here();
+  BARRIER();
+  ask_ahead(run, number, own.half, rows, rings, known);
+  foresee(run, turn, seen);
+  float x[2] = {0.0f, 0.0f}, y[2] = {0.0f, 0.0f};
+#pragma unroll
+  for (int at = 0; at < ALL_WARPS; at += 2) {
+    Partial two = ((const Partial*)partial)[at / 2];
+    x[0] += two.x; y[0] += two.y;
+    if (at + 1 < ALL_WARPS) { x[1] += two.z; y[1] += two.w; }
+  }
+  u[0] = x[0] + x[1];
+  u[1] = y[0] + y[1];
+#pragma unroll
+  for (int p = 0; p < 2; p++) {
+    float factor = slot.at[p].push * loudness[run.n + slot.place[p].node];
+    u[p] = slot.place[p].count > 0 ? factor * clipped(run, u[p], rings->about[number & 3][p]) : 0.0f;
+  }
+#pragma unroll
+  for (int q = 0; q < 2; q++) {
+    float share_x = AFTER ? (q == 0 ? u[0] : 0.0f) : w[2 * q] * u[0], share_y = AFTER ? (q == 1 ? u[1] : 0.0f) : w[2 * q + 1] * u[1];
+#pragma unroll
+    for (int k = 0; k < PER; k++)
+#pragma unroll
+      for (int side = 0; side < 2; side++) {
+        float found = z[q][k][side] + share_x * c[0][k][side] + share_y * c[1][k][side];
+        if (DESCENT && q < turn.speakers) found = shrunk(run, -slot.at[q].push, found);
+        if (is_mine(run, own, k, side)) mine[q][THREAD + k * STRIDE + side * own.far] = found;
       }
   }
 }
 
+// Three or four nodes, one after another until the barrier: what they say waits in z.
+INSIDE void turn_of_several(const Run& run, i64 number, const Own& own, float* rows, float* Z, const float* loudness, float* partial, Rings* rings, float sums[SUMS][PER][2], int& known, Foresight& seen) {
+  const Slot& slot = rings->slots[number & 7];
+  const Turn& turn = rings->turns[number & 7];
+  int size = turn.size;
+  float row[PER][2];
+  auto take_row = [&](int p) {
+#pragma unroll
+    for (int k = 0; k < PER; k++)
+#pragma unroll
+      for (int side = 0; side < 2; side++) {
+        int at = THREAD + k * STRIDE, j = at + side * own.half;
+        bool some = slot.place[p].count > 0 && at < own.half && j < own.m;
+        row[k][side] = some ? entry(run, slot.place[p].row, j) : 0.0f;
+      }
+  };
+#pragma unroll 1
+  for (int p = 0; p < size; p++) {
+    int node = slot.place[p].node;
+    float* mine = Z + node * own.wide;
+    float z[PER][2], noise[1][PER][2], gain[PER][2], old[PER][2], u = 0.0f;
+    float loud[1] = {p < turn.speakers ? slot.at[p].push * loudness[node] : 0.0f};
+    load_own(run, own, mine, z);
+    load_sums(run, own, node, old);
+    take_row(p);
+    float weight = gains(run, rings, known, slot.place[p], slot.at[p], slot.slept[p], z, gain);
+    if (keeps(run)) Kept<0, SUMS>::add(sums, node, weight, gain);
+    noise_of<1>(loud, slot.place + p, THREAD, noise);
+    store_sums(run, own, node, weight, gain, old);
+#pragma unroll
+    for (int k = 0; k < PER; k++)
+#pragma unroll
+      for (int side = 0; side < 2; side++) {
+        u += row[k][side] * primal(run, slot.at[p], z[k][side]);
+        if (is_mine(run, own, k, side)) mine[THREAD + k * STRIDE + side * own.far] = z[k][side] + loud[0] * noise[0][k][side];
+      }
+    u = warp_sum(u);
+    if (LANE == 0) partial[WARPS * p + WARP] = u;
+  }
+  asked_before_is_here();
+  BARRIER();
+  ask_ahead(run, number, own.half, rows, rings, known);
+  foresee(run, turn, seen);
+  float mixed[FEW][PER][2];
+#pragma unroll
+  for (int q = 0; q < FEW; q++)
+#pragma unroll
+    for (int k = 0; k < PER; k++) mixed[q][k][0] = mixed[q][k][1] = 0.0f;
+#pragma unroll 1
+  for (int p = 0; p < size; p++) {
+    float u = 0.0f, z[PER][2], factor = slot.at[p].push * loudness[run.n + slot.place[p].node];
+    take_row(p);
+    load_own(run, own, Z + slot.place[p].node * own.wide, z);
+    for (int w = 0; w < ALL_WARPS; w++) u += partial[WARPS * p + w];
+    u = slot.place[p].count > 0 ? factor * clipped(run, u, rings->about[number & 3][p]) : 0.0f;
+#pragma unroll
+    for (int q = 0; q < FEW; q++) {
+      float w = q < size ? slot.w[q * size + p] : 0.0f;
+#pragma unroll
+      for (int k = 0; k < PER; k++)
+#pragma unroll
+        for (int side = 0; side < 2; side++) mixed[q][k][side] += w * (z[k][side] + u * row[k][side]);
+    }
+  }
+#pragma unroll
+  for (int q = 0; q < FEW; q++)
+#pragma unroll
+    for (int k = 0; k < PER; k++)
+#pragma unroll
+      for (int side = 0; side < 2; side++) {
+        float found = mixed[q][k][side];
+        if (DESCENT && q < turn.speakers) found = shrunk(run, -slot.at[q].push, found);
+        if (q < size && is_mine(run, own, k, side))
+          Z[slot.place[q].node * own.wide + THREAD + k * STRIDE + side * own.far] = found;
+      }
+}
+
 // Two nodes whose rows are sparse, or longer than a thread has registers for: z and sums stream by, a tile at a time.
-INSIDE void stream(const Run& run, i64 number, int half, float* Z, const float* loudness, float* partial, Rings* rings, int& known) {
-  int m = (int)run.m, n = (int)run.n;
+INSIDE void stream(const Run& run, i64 number, const Own& own, float* Z, const float* loudness, float* partial, Rings* rings, int& known) {
+  int m = own.m, half = own.half, n = (int)run.n;
   const Slot& slot = rings->slots[number & 7];
   const Numbers at_a = slot.at[0], at_b = slot.at[1];
   int a = slot.place[0].node, b = slot.place[1].node, speakers = rings->turns[number & 7].speakers;
@@ -1063,15 +1166,15 @@ INSIDE void stream(const Run& run, i64 number, int half, float* Z, const float* 
   asked_is_here();
   BARRIER();  // z of the last turn is here
   if (WARP == 0 || WARPS == 1) {
-    float u = row_a >= 0 ? margin(run, at_a, za, row_a) : 0.0f;
+    float u = row_a >= 0 ? margin(run, own, at_a, za, row_a) : 0.0f;
     if (LANE == 0) partial[0] = row_a >= 0 ? at_a.push * loudness[n + a] * clipped(run, u, run.about[row_a]) : 0.0f;
   }
   if (WARP == 1 || WARPS == 1) {
-    float u = row_b >= 0 ? margin(run, at_b, zb, row_b) : 0.0f;
+    float u = row_b >= 0 ? margin(run, own, at_b, zb, row_b) : 0.0f;
     if (LANE == 0) partial[1] = row_b >= 0 ? at_b.push * loudness[n + b] * clipped(run, u, run.about[row_b]) : 0.0f;
   }
   BARRIER();
-  ask_ahead(run, number, 0, rings, known);
+  ask_ahead(run, number, half, 0, rings, known);
   float w00 = slot.w[0], w01 = slot.w[1], w10 = slot.w[2], w11 = slot.w[3];
   for (int first = THREAD; first < half; first += PER * THREADS) {
     float va[PER][2], vb[PER][2], oa[PER][2], ob[PER][2], noise[2][PER][2];
@@ -1139,12 +1242,12 @@ INSIDE float pulled(const Run& run, const Turn& turn, const float* loudness, con
   return pulls ? factor * clipped(run, u, stage->about[p]) : 0.0f;
 }
 
-INSIDE void margins_of_crowd(const Run& run, const Turn& turn, int half, const float* Z, const float* loudness, float* partial, Stage* stage) {
-  int m = (int)run.m, size = turn.size;
+INSIDE void margins_of_crowd(const Run& run, const Turn& turn, const Own& own, const float* Z, const float* loudness, float* partial, Stage* stage) {
+  int m = own.m, half = own.half, size = turn.size;
   if (SPARSE || half > PER * THREADS) {  // a warp each
     for (int p = WARP; p < size; p += WARPS) {
       i64 row = stage->place[p].row;
-      float u = row >= 0 ? margin(run, stage->at[p], Z + (i64)stage->place[p].node * m, row) : 0.0f;
+      float u = row >= 0 ? margin(run, own, stage->at[p], Z + (i64)stage->place[p].node * own.wide, row) : 0.0f;
       if (LANE == 0) stage->about[p].unused = pulled(run, turn, loudness, stage, p, u);
     }
     return;
@@ -1155,13 +1258,13 @@ INSIDE void margins_of_crowd(const Run& run, const Turn& turn, int half, const f
     for (int q = 0; q < 4; q++) {
       int p = first + q < size ? first + q : first;
       i64 row = stage->place[p].row;
-      const float* z = Z + (i64)stage->place[p].node * m;
+      const float* z = Z + (i64)stage->place[p].node * own.wide;
 #pragma unroll
       for (int k = 0; k < PER; k++)
 #pragma unroll
         for (int side = 0; side < 2; side++) {
           int c = THREAD + k * THREADS, j = c + side * half;
-          if (row >= 0 && c < half && j < m) u[q] += entry(run, row, j) * primal(run, stage->at[p], z[j]);
+          if (row >= 0 && c < half && j < m) u[q] += entry(run, row, j) * primal(run, stage->at[p], z[c + side * own.far]);
         }
     }
 #pragma unroll
@@ -1178,8 +1281,8 @@ INSIDE void margins_of_crowd(const Run& run, const Turn& turn, int half, const f
   }
 }
 
-INSIDE void tile_of_crowd(const Run& run, const Turn& turn, int tile, int half, float* Z, const float* loudness, const Stage* stage) {
-  int m = (int)run.m, size = turn.size;
+INSIDE void tile_of_crowd(const Run& run, const Turn& turn, int tile, const Own& own, float* Z, const float* loudness, const Stage* stage) {
+  int m = own.m, half = own.half, size = turn.size;
   float sum[PER][2];
 #pragma unroll
   for (int k = 0; k < PER; k++) sum[k][0] = sum[k][1] = 0.0f;
@@ -1193,26 +1296,26 @@ INSIDE void tile_of_crowd(const Run& run, const Turn& turn, int tile, int half, 
     float pull_a = SPARSE ? 0.0f : stage->about[first].unused, pull_b = two && !SPARSE ? stage->about[second].unused : 0.0f;
     float noise[2][PER][2], ra[PER][2], rb[PER][2], oa[PER][2], ob[PER][2], va[PER][2], vb[PER][2];
     float *ta = run.total + (i64)a.node * m, *tb = run.total + (i64)b.node * m;
-    float *za = Z + (i64)a.node * m, *zb = Z + (i64)b.node * m;
+    float *za = Z + (i64)a.node * own.wide, *zb = Z + (i64)b.node * own.wide;
 #pragma unroll
     for (int k = 0; k < PER; k++)
 #pragma unroll
       for (int side = 0; side < 2; side++) {
-        int c = tile + k * THREADS, j = c + side * half;
+        int c = tile + k * THREADS, j = c + side * half, on_chip = c + side * own.far;
         bool mine = c < half && j < m;
         ra[k][side] = mine && pull_a != 0.0f ? entry(run, a.row, j) : 0.0f;
         rb[k][side] = mine && pull_b != 0.0f ? entry(run, b.row, j) : 0.0f;
         oa[k][side] = mine ? once(ta + j) : 0.0f;
         ob[k][side] = mine && two ? once(tb + j) : 0.0f;
-        va[k][side] = mine ? za[j] : 0.0f;
-        vb[k][side] = mine ? zb[j] : 0.0f;
+        va[k][side] = mine ? za[on_chip] : 0.0f;
+        vb[k][side] = mine ? zb[on_chip] : 0.0f;
       }
     noise_of<2>(loud, both, tile, noise);
 #pragma unroll
     for (int k = 0; k < PER; k++)
 #pragma unroll
       for (int side = 0; side < 2; side++) {
-        int c = tile + k * THREADS, j = c + side * half;
+        int c = tile + k * THREADS, j = c + side * half, on_chip = c + side * own.far;
         if (!(c < half && j < m)) continue;
         float x = va[k][side], y = vb[k][side];
         ta[j] = oa[k][side] + caught_up(run, a, stage->at[first], stage->slept[first], x);
@@ -1225,33 +1328,33 @@ INSIDE void tile_of_crowd(const Run& run, const Turn& turn, int tile, int half, 
           run.said[(i64)first * m + j] = AFTER ? x : x + said_a;
           if (two) run.said[(i64)second * m + j] = AFTER ? y : y + said_b;
           if (AFTER) {
-            za[j] = said_a;
-            if (two) zb[j] = said_b;
+            za[on_chip] = said_a;
+            if (two) zb[on_chip] = said_b;
           }
         }
       }
   }
   const float* W = run.weights + turn.corner;
   for (int q = 0; q < size; q++) {
-    float* z = Z + (i64)stage->place[q].node * m;
+    float* z = Z + (i64)stage->place[q].node * own.wide;
 #pragma unroll
     for (int k = 0; k < PER; k++)
 #pragma unroll
       for (int side = 0; side < 2; side++) {
-        int c = tile + k * THREADS, j = c + side * half;
+        int c = tile + k * THREADS, j = c + side * half, on_chip = c + side * own.far;
         if (!(c < half && j < m)) continue;
         float x = sum[k][side] / (float)size;
         if (!(turn.flat && !AFTER)) {
-          x = AFTER ? z[j] : 0.0f;
+          x = AFTER ? z[on_chip] : 0.0f;
           for (int p = 0; p < size; p++) x += W[q * size + p] * run.said[(i64)p * m + j];
         }
-        z[j] = DESCENT && !SPARSE && q < turn.speakers ? shrunk(run, -stage->at[q].push, x) : x;
+        z[on_chip] = DESCENT && !SPARSE && q < turn.speakers ? shrunk(run, -stage->at[q].push, x) : x;
       }
   }
 }
 
-INSIDE void crowd(const Run& run, const Turn& turn, int half, float* Z, const float* loudness, float* partial, Stage* stage) {
-  int m = (int)run.m, size = turn.size;
+INSIDE void crowd(const Run& run, const Turn& turn, const Own& own, float* Z, const float* loudness, float* partial, Stage* stage) {
+  int m = own.m, half = own.half, size = turn.size;
   for (int p = THREAD; p < size; p += THREADS) {
     const About nobody = {0.0f, 0.0f, 0.0f, 0.0f};
     Place place = run.places[turn.first + p];
@@ -1261,9 +1364,9 @@ INSIDE void crowd(const Run& run, const Turn& turn, int half, float* Z, const fl
     stage->about[p] = place.row >= 0 ? run.about[place.row] : nobody;
   }
   BARRIER();
-  margins_of_crowd(run, turn, half, Z, loudness, partial, stage);
+  margins_of_crowd(run, turn, own, Z, loudness, partial, stage);
   BARRIER();
-  for (int tile = THREAD; tile < half; tile += PER * THREADS) tile_of_crowd(run, turn, tile, half, Z, loudness, stage);
+  for (int tile = THREAD; tile < half; tile += PER * THREADS) tile_of_crowd(run, turn, tile, own, Z, loudness, stage);
   if (!SPARSE) return;
   const float* W = run.weights + turn.corner;
   for (int p = 0; p < turn.speakers; p++) {  // what records add to few coordinates, after mixing
@@ -1295,18 +1398,18 @@ INSIDE void crowd(const Run& run, const Turn& turn, int half, float* Z, const fl
 // sum, in registers, and the rows where z of all nodes would be. A thread needs of them what belongs to its coordinates.
 
 INSIDE bool in_chorus(const Run& run, const Turn& turn) {
-  bool fitting = !SPARSE && !AFTER && ON_CHIP && run.fetched && run.n <= CROWD && turn.pair == 2 && turn.flat;
+  bool fitting = !SPARSE && !AFTER && ON_CHIP && FETCHED && run.n <= CROWD && turn.pair == 2 && turn.flat;
   return fitting && turn.size == run.n && turn.speakers == run.n;
 }
 
-INSIDE bool all_alike(const Run& run, int half, const float* Z, Rings* rings) {
-  int m = (int)run.m;
+INSIDE bool all_alike(const Run& run, const Own& own, const float* Z, Rings* rings) {
+  int m = own.m;
   if (THREAD == 0) rings->alike = 1;
   BARRIER();
   bool same = true;
   for (int i = 1; i < (int)run.n; i++)
-    for (int j = THREAD; j < m; j += THREADS)
-      same = same && Z[i * m + j] == Z[j] && run.total[(i64)i * m + j] == run.total[j];
+    for (int j = THREAD; j < own.wide; j += THREADS)
+      same = same && Z[i * own.wide + j] == Z[j] && (j >= m || run.total[(i64)i * m + j] == run.total[j]);
   if (!same) rings->alike = 0;
   BARRIER();
   return rings->alike != 0;
@@ -1318,15 +1421,15 @@ INSIDE void ask_choir(const Run& run, i64 first, Choir* choir) {
   if (!LINEAR && !FROZEN) ask_words(&choir->slept, run.slept + first, (int)(sizeof(Slept) / 4));
 }
 
-INSIDE i64 chorus(const Run& run, i64 at, int half, float* Z, Choir* choirs, const float* loudness, float* partial) {
-  int m = (int)run.m, n = (int)run.n, features = (int)run.features;
+INSIDE i64 chorus(const Run& run, i64 at, const Own& own, float* Z, Choir* choirs, const float* loudness, float* partial) {
+  int m = own.m, half = own.half, n = (int)run.n, features = (int)run.features;
   float z[PER][2], total[PER][2];
+  load_own(run, own, Z, z);
 #pragma unroll
   for (int k = 0; k < PER; k++)
 #pragma unroll
     for (int side = 0; side < 2; side++) {
-      int c = THREAD + k * THREADS, j = c + side * half;
-      z[k][side] = c < half && j < m ? Z[j] : 0.0f;
+      int c = THREAD + k * STRIDE, j = c + side * half;
       total[k][side] = c < half && j < m ? run.total[j] : 0.0f;
     }
   Turn turn = run.turns[at];
@@ -1343,10 +1446,11 @@ INSIDE i64 chorus(const Run& run, i64 at, int half, float* Z, Choir* choirs, con
       for (int k = 0; k < PER; k++)
 #pragma unroll
         for (int side = 0; side < 2; side++) {
-          int c = THREAD + k * THREADS, j = c + side * half;
-          if (!(c < half && j < m)) continue;
-          if (row >= 0 && j < features) ask_word((u32*)(Z + p * m + j), (const u32*)(run.X + row * features + j));
-          else Z[p * m + j] = row >= 0 ? (float)run.intercept : 0.0f;
+          int c = THREAD + k * STRIDE, j = c + side * half;
+          float* to = Z + p * ROW + THREAD + k * STRIDE + side * SIDE;
+          bool there = row >= 0 && c < half && j < m;
+          if (there && j < features) ask_word((u32*)to, (const u32*)(run.X + row * features + j));
+          else *to = there ? (float)run.intercept : 0.0f;
         }
     }
     for (int p = THREAD; p < n; p += THREADS)
@@ -1367,6 +1471,12 @@ INSIDE i64 chorus(const Run& run, i64 at, int half, float* Z, Choir* choirs, con
         for (int side = 0; side < 2; side++) said[k][side] += loud[0] * noise[0][k][side] + loud[1] * noise[1][k][side];
     }
     asked_is_here();
+    float x[PER][2];
+#pragma unroll
+    for (int k = 0; k < PER; k++) {
+      x[k][0] = primal(run, choir->at, z[k][0]);
+      x[k][1] = primal(run, choir->at, z[k][1]);
+    }
     for (int first = 0; first < n; first += 8) {
       float u[8];
 #pragma unroll
@@ -1375,10 +1485,8 @@ INSIDE i64 chorus(const Run& run, i64 at, int half, float* Z, Choir* choirs, con
 #pragma unroll
         for (int k = 0; k < PER; k++)
 #pragma unroll
-          for (int side = 0; side < 2; side++) {
-            int c = THREAD + k * THREADS, j = c + side * half;
-            if (first + q < n && c < half && j < m) u[q] += Z[(first + q) * m + j] * primal(run, choir->at, z[k][side]);
-          }
+          for (int side = 0; side < 2; side++)
+            if (first + q < n) u[q] += Z[(first + q) * ROW + THREAD + k * STRIDE + side * SIDE] * x[k][side];
       }
       sums_of_eight(u, partial + first * WARPS + WARP, WARPS, n - first < 8 ? n - first : 8);
     }
@@ -1396,10 +1504,8 @@ INSIDE i64 chorus(const Run& run, i64 at, int half, float* Z, Choir* choirs, con
 #pragma unroll
       for (int k = 0; k < PER; k++)
 #pragma unroll
-        for (int side = 0; side < 2; side++) {
-          int c = THREAD + k * THREADS, j = c + side * half;
-          if (c < half && j < m) said[k][side] += pull * Z[p * m + j];
-        }
+        for (int side = 0; side < 2; side++)
+          said[k][side] += pull * Z[p * ROW + THREAD + k * STRIDE + side * SIDE];
     }
 #pragma unroll
     for (int k = 0; k < PER; k++)
@@ -1415,10 +1521,10 @@ INSIDE i64 chorus(const Run& run, i64 at, int half, float* Z, Choir* choirs, con
   for (int k = 0; k < PER; k++)
 #pragma unroll
     for (int side = 0; side < 2; side++) {
-      int c = THREAD + k * THREADS, j = c + side * half;
-      for (int i = 0; i < n && c < half && j < m; i++) {
-        Z[i * m + j] = z[k][side];
-        run.total[(i64)i * m + j] = total[k][side];
+      int c = THREAD + k * STRIDE, j = c + side * half;
+      for (int i = 0; i < n; i++) {
+        Z[i * ROW + c + side * SIDE] = z[k][side];
+        if (c < half && j < m) run.total[(i64)i * m + j] = total[k][side];
       }
     }
   BARRIER();
@@ -1431,28 +1537,36 @@ KERNEL BOUNDED rounds(const Run* runs) {
     ((u32*)&rings->run)[w] = ((const u32*)(runs + BLOCK_NUMBER))[w];
   BARRIER();
   const Run& run = rings->run;  // not in registers, which are for the work
-  int half = (int)((run.m + 1) / 2), n = (int)run.n, numbers_of_z = (int)(run.n * run.m);
+  const Own own = own_of(run);
+  int half = own.half, n = (int)run.n;
   Theatre* theatre = (Theatre*)(rings + 1);
   float *partial = (float*)(theatre + 1), *loudness = partial + CROWD * WARPS, *rows = loudness + (2 * n + 3) / 4 * 4;
-  float* Z = ON_CHIP ? rows + run.fetched * 6 * ((run.m + 3) / 4 * 4) : run.z;
+  float* Z = ON_CHIP ? rows + (FETCHED ? 6 * ROW : 0) : run.z;
   for (int i = THREAD; i < n; i += THREADS) { loudness[i] = run.loud[i]; loudness[n + i] = run.share[i]; }
-  for (int j = THREAD; ON_CHIP && j < numbers_of_z; j += THREADS) Z[j] = run.z[j];
+  for (int j = THREAD; FETCHED && j < 6 * ROW; j += THREADS) rows[j] = 0.0f;
+  for (int i = 0; ON_CHIP && i < n; i++)
+    for (int at = THREAD; at < own.wide; at += THREADS) {
+      int side = at >= own.far ? 1 : 0, c = at - side * own.far, j = c + side * half;
+      Z[i * own.wide + at] = c < half && j < own.m ? run.z[(i64)i * own.m + j] : 0.0f;
+    }
   BARRIER();
   i64 begin = run.turns_first;
-  if (begin < run.turns_last && in_chorus(run, run.turns[begin]) && all_alike(run, half, Z, rings))
-    begin = chorus(run, begin, half, Z, theatre->choirs, loudness, partial);
+  if (!ONLY_FEW && begin < run.turns_last && in_chorus(run, run.turns[begin]) && all_alike(run, own, Z, rings))
+    begin = chorus(run, begin, own, Z, theatre->choirs, loudness, partial);
 
   int known = -1;
-  for (int k = 0; k < 7; k++) ask_turn(run, begin + k, rings);
+  for (int k = 0; k < 7 && WARP == 0; k++) ask_turn(run, begin + k, rings);
   asked_is_here();
   BARRIER();
-  for (int k = 0; k < 5; k++) ask_slot(run, begin + k, rings);
+  for (int k = 0; k < 5 && WARP == 0; k++) ask_slot(run, begin + k, rings);
   asked_is_here();
   BARRIER();
-  for (int w = THREAD; run.fetched && run.features < run.m && w < 6; w += THREADS)
-    row_on_chip(run, rows, w / 2, w % 2)[run.m - 1] = (float)run.intercept;
+  int last_side = own.m - 1 >= half ? 1 : 0;
+  for (int w = THREAD; FETCHED && run.features < run.m && w < 6; w += THREADS)
+    rows[w * ROW + last_side * SIDE + own.m - 1 - last_side * half] = (float)run.intercept;
   for (int k = 0; k < 3 && !SPARSE; k++) {
-    ask_rows(run, begin + k, rows, rings);
+    ask_rows(run, begin + k, half, rows, rings);
+    if (WARP == 0) ask_about(run, begin + k, rings);
     ask_bygone(run, begin + k, rings, known);
   }
   asked_is_here();
@@ -1463,24 +1577,24 @@ KERNEL BOUNDED rounds(const Run* runs) {
   for (i64 at = begin, last = run.turns_last; at < last;) {
     if (keeps(run)) move_sums<true>(run, half, sums);
     for (int nodes; at < last && (nodes = few(run, rings->turns[at & 7])) > 0; at++) {
-      float* own = partial + (at & 1) * FEW * WARPS;
-      if (SPARSE) stream(run, at, half, Z, loudness, partial, rings, known);
-      else if (nodes == 2) turn_of_few<2>(run, at, rows, half, Z, loudness, own, rings, sums, known, seen);
-      else if (UPTO >= 3 && nodes == 3) turn_of_few<3>(run, at, rows, half, Z, loudness, own, rings, sums, known, seen);
-      else if (UPTO >= FEW) turn_of_few<FEW>(run, at, rows, half, Z, loudness, own, rings, sums, known, seen);
+      float* mine = partial + (at & 1) * FEW * WARPS;
+      if (SPARSE) stream(run, at, own, Z, loudness, partial, rings, known);
+      else if (nodes == 2) turn_of_two(run, at, own, rows, Z, loudness, mine, rings, sums, known, seen);
+      else if (UPTO > 2) turn_of_several(run, at, own, rows, Z, loudness, mine, rings, sums, known, seen);
     }
     if (keeps(run)) move_sums<false>(run, half, sums);
-    for (; at < last && few(run, rings->turns[at & 7]) == 0; at++) {
+    for (; !ONLY_FEW && at < last && few(run, rings->turns[at & 7]) == 0; at++) {
       const Turn turn = rings->turns[at & 7];
       asked_is_here();
       BARRIER();  // and z of the last turn is here
-      ask_ahead(run, at, rows, rings, known);
-      if (turn.pair == 2) crowd(run, turn, half, Z, loudness, partial, &theatre->stage);
-      else general(run, turn, Z);
+      ask_ahead(run, at, half, rows, rings, known);
+      if (turn.pair == 2) crowd(run, turn, own, Z, loudness, partial, &theatre->stage);
+      else general(run, own, turn, Z);
     }
   }
   BARRIER();
-  for (int j = THREAD; ON_CHIP && j < numbers_of_z; j += THREADS) run.z[j] = Z[j];
+  for (int i = 0; ON_CHIP && i < n; i++)
+    for (int j = THREAD; j < own.m; j += THREADS) run.z[(i64)i * own.m + j] = Z[i * own.wide + (j < half ? j : j - half + own.far)];
 }
 
 #endif

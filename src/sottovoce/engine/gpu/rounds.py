@@ -25,7 +25,7 @@ from sottovoce.engine.gpu.machine import SHORT, Machine
 from sottovoce.engine.gpu.source import code_of, filled, struct
 from sottovoce.engine.gpu.spans import crews_of, run_spans, suits
 from sottovoce.engine.job import Job
-from sottovoce.engine.kernel import FULL, POISSON
+from sottovoce.engine.kernel import CYCLIC, FIXED, FULL, POISSON
 from sottovoce.engine.kernel.arguments import Model, Noise, Plan, Steps
 from sottovoce.privacy.release import Draws
 from sottovoce.problem.objective import Problem
@@ -39,7 +39,9 @@ ROOM = 32
 CROWD = 32
 """Nodes of a turn that the kernel has on its stage."""
 FEW, BYGONE = 4, 128
-"""Nodes of a turn whose noise a thread draws together, and rounds of the tables that wait on the chip."""
+"""Nodes of a turn that needs one barrier, and rounds of the tables that wait on the chip."""
+KEPT, KEEPING = 160, 256
+"""Running sums that a thread may have in registers, and threads of a block that can have so many."""
 AHEAD = 4
 """Turns by which the kernel asks ahead of time."""
 TAIL = 8
@@ -67,7 +69,7 @@ class Stack:
     @cached_property
     def here(self) -> Any:
         """A copy in memory of the host."""
-        with self.machine.working():
+        with self.machine.reading():
             self.machine.after(self.made)
             return self.machine.get(self.values)
 
@@ -388,12 +390,15 @@ def _go(
 ) -> None:
     """Rounds first … last of all casts in one launch; z and total are updated in place."""
     _, n, m = z.shape
-    threads = _threads(machine, m)
     fetched = _paired(machine, records, m) and not records.sparse
-    options = _options(records, casts, -(-((m + 1) // 2) // threads) if fetched else 2, threads)
-    room = _beside(n, m, -(-threads // machine.lanes), fetched)
-    options["ON_CHIP"] = int(room + 4 * n * m <= machine.room)
-    room += 4 * n * m * options["ON_CHIP"]
+    threads, per = _shape(machine, n, m) if fetched else (max(1, min(machine.threads, _up((m + 1) // 2, 32))), 2)
+    wide = 2 * per * threads if fetched else m  # of a row on the chip
+    options = _options(records, casts, per, threads)
+    room = _beside(n, -(-threads // machine.lanes), 6 * wide if fetched else 0)
+    options["FETCHED"], options["ON_CHIP"] = int(fetched), int(room + 4 * n * wide <= machine.room)
+    options |= _ways(casts) if fetched else {"UPTO": 2, "ONLY_FEW": 0}
+    options["KEPT"] = n if fetched and 2 * per * n <= KEPT and threads <= KEEPING else 0
+    room += 4 * n * wide * options["ON_CHIP"]
     lookups = [cast.looked for cast in casts if cast.looked is not None]
     runs = np.concatenate([looked.runs for looked in lookups])
     ends = [[looked.turns_before(t) for t in (first, last + 1)] for looked in lookups]
@@ -402,7 +407,6 @@ def _go(
     for name, value in options.items():
         if name.lower() in (runs.dtype.names or ()):
             runs[name.lower()] = value
-    runs["fetched"] = fetched
     pulls = machine.xp.empty((len(z), max(looked.most for looked in lookups)), np.float32)
     said = machine.xp.empty((len(z), max(looked.widest for looked in lookups), m), np.float32)
     for name, values in {"z": z, "total": total, "pulls": pulls, "said": said}.items():
@@ -410,7 +414,7 @@ def _go(
     if records.sparse and not options["ON_CHIP"]:
         mine = [runs[whose == k] for k in range(len(casts))]
         crews = [c for r, looked in zip(mine, lookups, strict=True) for c in crews_of(r, looked.turns, looked.places)]
-        if suits(options, crews) and run_spans(machine, crews, records.indptr, options):
+        if suits(options, crews) and run_spans(machine, crews, z, total, records.indptr, options):
             return
     machine.launch("rounds", len(runs), threads, room, _with_self(machine, runs), options, long=True)
 
@@ -434,7 +438,7 @@ def _options(records: Records, casts: Sequence[Cast], per: int, threads: int) ->
 
 def _paired(machine: Machine, records: Records, m: int) -> bool:
     """Whether turns of two nodes have a way of their own, for which a thread must have few coordinates."""
-    return records.sparse or -(-((m + 1) // 2) // _threads(machine, m)) <= machine.per
+    return records.sparse or -(-((m + 1) // 2) // machine.threads) <= machine.per
 
 
 def _with_self(machine: Machine, runs: Any) -> Any:
@@ -457,18 +461,34 @@ def _numbered(machine: Machine, runs: Any, records: Records, cast: Cast, places:
     return variants
 
 
-def _threads(machine: Machine, m: int) -> int:
-    """As many as there are counters, in whole warps."""
-    return max(1, min(machine.threads, -(-((m + 1) // 2) // 32) * 32))
+def _shape(machine: Machine, n: int, m: int) -> tuple[int, int]:
+    """(threads, counters of each): few threads if running sums then find room in their registers; else many."""
+    half = (m + 1) // 2
+    most = min(machine.threads, KEEPING) if 2 * n * -(-half // KEEPING) <= KEPT else machine.threads
+    threads = min(most, _up(-(-half // -(-half // most)), 32))
+    return threads, max(machine.least, -(-half // threads))
 
 
-def _beside(n: int, m: int, warps: int, fetched: bool) -> int:
-    """Bytes on the chip beside z: the rings, the stage, partial sums of margins, two numbers a node, rows."""
+def _ways(casts: Sequence[Cast]) -> dict[str, int]:
+    """Which turns the kernel has to know: of how many nodes, and whether of few alone."""
+    sizes = np.concatenate([_sizes(cast) for cast in casts])
+    upto = FEW if np.any((sizes > 2) & (sizes <= FEW)) and not casts[0].model.after else 2
+    one = all(cast.noise.sampler in (FIXED, CYCLIC) and np.all(cast.noise.batch == 1) for cast in casts)
+    return {"UPTO": upto, "ONLY_FEW": int(one and bool(np.all((sizes >= 2) & (sizes <= upto))))}
+
+
+def _sizes(cast: Cast) -> Any:
+    """Of the turns of each pattern: how many nodes."""
+    plan = cast.plan
+    return np.sqrt(np.diff(np.append(plan.corners, len(plan.weights))) / plan.groups)
+
+
+def _beside(n: int, warps: int, rows: int) -> int:
+    """Bytes on the chip beside z: the rings, the theatre, partial sums of margins, two numbers a node, rows."""
     place, numbers, slept, about, turn = (struct(s).itemsize for s in ("Place", "Numbers", "Slept", "About", "Turn"))
-    rings = struct("Run").itemsize + 8 * (turn + about + FEW * (place + numbers + slept + 4 * FEW)) + BYGONE * 24 + 4
+    rings = 8 * (turn + FEW * (place + numbers + slept + 4 * FEW)) + 4 * FEW * about + BYGONE * 24 + 4
     theatre = max(CROWD * (place + numbers + slept + about), 3 * (CROWD * (place + about) + numbers + slept))
-    rows = 6 * _up(m, 4) if fetched else 0
-    return _up(rings, 16) + _up(theatre, 16) + 4 * (CROWD * warps + _up(2 * n, 4) + rows)
+    return _up(struct("Run").itemsize + rings, 16) + _up(theatre, 16) + 4 * (CROWD * warps + _up(2 * n, 4) + rows)
 
 
 def _up(size: int, to: int) -> int:
@@ -586,7 +606,7 @@ def _look(
     runs = filled("Run", cast.count)
     numbers = _numbered(machine, runs, records, cast, places, count, linear)
     runs["turns"], runs["picks"] = machine.address(on_machine), machine.address(picks)
-    wide = np.sqrt(np.diff(np.append(plan.corners, len(plan.weights))) / plan.groups)  # nodes of a turn
+    wide = _sizes(cast)
     most = min(int(wide.max()) * max(1, largest), base + max(1, picks.size))
     mixed = cast.model.after or not (np.all(plan.flat) or (paired and largest <= 1 and np.all(wide == 2)))
     widest = int(wide.max()) if mixed else 0

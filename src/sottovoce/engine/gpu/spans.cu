@@ -1,29 +1,47 @@
 // Runs over CSR rows whose states do not fit the chip: a span of a few hundred places is gone through twice.
 //
 // Coordinates meet in margins alone, and z is linear in what it was and in what is said. So (`span_lists`, once for all
-// runs of a crew, which share schedule and draws) the entries of a span's records are listed by column; (`span_weights`)
-// how much of what is said at a place is heard at a later one; (`span_ahead`) the few columns that have entries go through
+// runs of a crew, which share schedule and draws) the entries of a span's records are listed by column; (`span_scripts`)
+// so is who sits where, and how much of what is said at a place is heard at a later one; (`span_ahead`) the few columns that have entries go through
 // the span as if no record were there, and leave what z is where a record will meet it; (`span_slopes`) a run's slopes
 // follow one from the other, with what earlier records of the span add to the columns they share; (`span_rounds`) the
 // slopes being known, everything goes through the span, a part of the coordinates of several runs at a time, which stays
 // on the chip all the while. Normals are drawn once for the runs of a crew that are together. Places of a span are
 // numbered from 0; a batch is those turns whose normals wait on the chip at a time.
 
+#if !defined(SHORT) || defined(SPANS)
+
 #define FEW 4  // nodes of a turn that is no plain mean
+#define NEVER 0x7fffffff
+#define CACHED 128  // entries of a part that wait on the chip, if there are no more
+#define HELD 4      // entries of a row that a thread has ahead of time
 #ifdef __CUDACC__
 #define ADD_ONE(to) atomicAdd(to, 1)
-#define MANY __launch_bounds__(320, 2)
+#define HEAVY __launch_bounds__(320, 2)
+#define LIGHT __launch_bounds__(320, 3)
+#define SHARING 8  // lanes that go through a column together
+INSIDE float shared_sum(float v) {
+  for (int step = SHARING / 2; step > 0; step >>= 1) v += __shfl_xor_sync(0xffffffffu, v, step);
+  return v;
+}
 #else
 #define ADD_ONE(to) __sync_fetch_and_add(to, 1)
-#define MANY
+#define HEAVY
+#define LIGHT
+#define SHARING 1
+INSIDE float shared_sum(float v) { return v; }
 #endif
-#define NEVER 0x7fffffff
 
 struct Bound { int turn, place; };
 struct alignas(8) Entry { int when; float value; };  // of a column: twice its place, and 1 more for the column's last
 struct alignas(16) Spot { int begin, at; float value; int column; };  // of a row: where its column begins, and it stands
 struct alignas(8) Two { float x, y; };
 struct alignas(16) Four { float a, b, c, d; };
+
+// On the chip, and in the script of a span: who sits at a place, with which keys; who hears whom; what is slept through.
+struct alignas(16) Seat { int worker, place; float weight; int unused; u32 k0, k1, unused_0, unused_1; };
+struct alignas(16) Head { int first, size, flat, unused; float w[FEW * FEW]; };
+struct alignas(16) Drowsy { Slept slept; };
 
 struct Crew {  // runs that share schedule, draws and steps
   i64 runs, batched;
@@ -34,12 +52,16 @@ struct Crew {  // runs that share schedule, draws and steps
   Entry* entries;
   Spot* spots;
   float* heard;                      // [place][of an earlier place]
-  float *unpulled, *pulls;           // of a run: z at the entries, what slopes become
+  Seat* seats;
+  Head* heads;
+  Drowsy* drowsy;
+  Two* told;                         // [run][place]: how loud the noise is, and what the slope becomes
+  float* unpulled;                   // of a run: z at the entries
 };
 
 struct Span {
   i64 crews, first, batches, number;  // `first` batch; `number` among the spans that are listed
-  i64 counters, together, chunks, pieces, seats, turns, most_places, most_entries;
+  i64 counters, together, chunks, pieces, seats, turns, most_places, most_turns, most_entries, alike;
   const Crew* all;
 };
 
@@ -146,19 +168,57 @@ KERNEL span_lists(const Span* given) {
   }
 }
 
-// ---- how much of what is said at a place is in the z of another place's node, before its turn
+// ---- the script: seats, turns, and how much of what is said at a place is in another node's z before its turn
 
-KERNEL span_weights(const Span* given) {
+INSIDE void write_script(const Span& w, const Crew& crew, const Run& run, const Extent& span) {
+  int first_turn = crew.bounds[span.from].turn, workers = (int)(w.together * w.counters);
+  Seat* seats = crew.seats + w.number * w.most_places;
+  Head* heads = crew.heads + w.number * w.most_turns;
+  Drowsy* drowsy = crew.drowsy + w.number * w.most_places;
+  Two* told = crew.told + w.number * crew.runs * w.most_places;
+  for (int k = WARP; k < crew.bounds[span.to].turn - first_turn; k += WARPS) {
+    const Turn turn = run.turns[first_turn + k];
+    Head* head = heads + k;
+    if (LANE == 0) {
+      head->first = turn.first - span.place;
+      head->size = turn.size;
+      head->flat = turn.flat;
+      head->unused = 0;
+      for (int e = 0; turn.size <= FEW && e < turn.size * turn.size; e++) head->w[e] = run.weights[turn.corner + e];
+    }
+    for (int p = LANE; p < turn.size; p += LANES) {
+      int q = turn.first - span.place + p;
+      const Place place = run.places[turn.first + p];
+      const Numbers at = run.numbers[turn.first + p];
+      Seat seat = {w.alike ? 0 : place.node * workers, q, at.weight, 0, place.k0, place.k1, 0u, 0u};
+      seats[q] = seat;
+      for (int r = 0; r < (int)crew.runs; r++) {
+        Two both = {p < turn.speakers ? at.push * crew.run[r].loud[place.node] : 0.0f, 0.0f};
+        told[r * w.most_places + q] = both;
+      }
+      if (LINEAR) continue;
+      Drowsy found = {run.slept[turn.first + p]};
+      int* unused = (int*)&found.slept.unused;
+      unused[0] = place.before;
+      unused[1] = place.t;
+      drowsy[q] = found;
+    }
+  }
+}
+
+KERNEL span_scripts(const Span* given) {
   const Span w = given[BLOCK_NUMBER / given->crews];
   const Crew crew = w.all[BLOCK_NUMBER % w.crews];
   const Run& run = *crew.run;
   const Extent span = extent_of(w, crew);
+  if (!span.places) return;
+  write_script(w, crew, run, span);
   float* heard = crew.heard + w.number * w.most_places * w.most_places;
   float* share = ROOM + THREAD;  // of node i at i THREADS
   int n = (int)run.n;
   for (int s = THREAD; s < span.places; s += THREADS) {
     for (int i = 0; i < n; i++) share[i * THREADS] = 0.0f;
-    for (int k = crew.bounds[span.from].turn; span.places && k < crew.bounds[span.to].turn; k++) {
+    for (int k = crew.bounds[span.from].turn; k < crew.bounds[span.to].turn; k++) {
       const Turn& turn = run.turns[k];
       const Place* place = run.places + turn.first;
       const float* W = run.weights + turn.corner;
@@ -186,11 +246,51 @@ KERNEL span_weights(const Span* given) {
   }
 }
 
-// ---- a batch on the chip
+// ---- batches on the chip
+//
+// While a batch is worked on the normals of the next are drawn, from seats that were asked for a batch before; half of
+// the warps draw first and half of them last, so that what counts and what moves goes on side by side. So there is one
+// barrier a batch. There are three rooms for seats, and two for all else.
 
-struct alignas(16) Seat { int worker, place; float weight; int unused; };  // of a node: the first of its workers
-struct alignas(16) Head { int first, size, flat, unused; float w[FEW * FEW]; };
-struct alignas(16) Drowsy { float rise, rise_rest, fixed, fixed_rest, near_by, far_off; int before, t; };
+struct alignas(16) Part {  // of a block: which runs, and where its batches are; on the chip, registers being for the work
+  int low, high, most, batches;
+  const Bound* bounds;  // on the chip, from the span's first turn and place on
+  const Seat* script;
+  const Head* heads;
+  const Drowsy* drowsy;
+  const Two* told;
+  Seat* seats;
+  Head* heads_here;
+  Drowsy* drowsy_here;
+  Two* told_here;
+  int most_turns;
+  i64 most_places;
+};
+
+static_assert(sizeof(Part) <= 128, "spans.py knows how large it is");
+
+INSIDE void ask_fours(void* to, const void* from, int fours) {
+  for (int k = THREAD; k < fours; k += THREADS) ask_four((u32*)to + 4 * k, (const u32*)from + 4 * k);
+}
+
+INSIDE void ask_seats(const Part& part, int batch) {
+  if (batch >= part.batches) return;
+  int first = part.bounds[batch].place, places = part.bounds[batch + 1].place - first;
+  ask_fours(part.seats + batch % 3 * part.most, part.script + first, places * (int)(sizeof(Seat) / 16));
+}
+
+INSIDE void ask_rest(const Part& part, int batch) {
+  if (batch >= part.batches) return;
+  const Bound from = part.bounds[batch], end = part.bounds[batch + 1];
+  int places = end.place - from.place, odd = batch & 1;
+  ask_fours(part.heads_here + odd * part.most_turns, part.heads + from.turn, (end.turn - from.turn) * (int)(sizeof(Head) / 16));
+  if (part.drowsy) ask_fours(part.drowsy_here + odd * part.most, part.drowsy + from.place, places * (int)(sizeof(Drowsy) / 16));
+  Two* to = part.told_here + odd * (part.high - part.low) * part.most;
+  for (int k = THREAD; k < (part.high - part.low) * places * 2; k += THREADS) {
+    int r = k / (2 * places), word = k % (2 * places);
+    ask_word((u32*)(to + r * part.most) + word, (const u32*)(part.told + (part.low + r) * part.most_places + from.place) + word);
+  }
+}
 
 // Seats and counters, dealt to the threads.
 struct Cell { int q, c, more_q, more_c; };
@@ -209,50 +309,27 @@ INSIDE Cell next_cell(Cell at, int counters) {
   return at;
 }
 
-// What a batch is made from, asked for while the one before is worked on.
-struct Asked { Turn* turns; Place* places; Numbers* numbers; Slept* slept; float* pulls; };
-
-INSIDE void ask_all(void* to, const void* from, int words) {
-  for (int k = THREAD; k < words; k += THREADS) ask_word((u32*)to + k, (const u32*)from + k);
+INSIDE bool part_of(Part& part, const Span& w, const Crew& crew, const Extent& span, int chunk) {
+  part.low = chunk * (int)w.together;
+  part.high = part.low + (int)w.together < (int)crew.runs ? part.low + (int)w.together : (int)crew.runs;
+  part.most = (int)w.seats;
+  part.most_turns = (int)w.turns;
+  part.most_places = w.most_places;
+  part.batches = span.to - span.from;
+  part.script = crew.seats + w.number * w.most_places;
+  part.heads = crew.heads + w.number * w.most_turns;
+  part.drowsy = crew.drowsy + w.number * w.most_places;
+  part.told = crew.told + w.number * crew.runs * w.most_places;
+  return part.low < part.high && span.places > 0;
 }
 
-INSIDE void ask_batch(const Span& w, const Crew& crew, const Extent& span, int batch, int low, int high, Asked to) {
-  if (batch >= span.to) return;
-  const Run& run = *crew.run;
-  Bound from = crew.bounds[batch], end = crew.bounds[batch + 1];
-  int places = end.place - from.place;
-  ask_all(to.turns, run.turns + from.turn, (end.turn - from.turn) * WORDS_OF_TURN);
-  ask_all(to.places, run.places + from.place, places * (int)(sizeof(Place) / 4));
-  ask_all(to.numbers, run.numbers + from.place, places * (int)(sizeof(Numbers) / 4));
-  if (to.slept && !LINEAR) ask_all(to.slept, run.slept + from.place, places * (int)(sizeof(Slept) / 4));
-  if (!to.pulls) return;
-  const float* pulls = crew.pulls + (from.place - span.place);
-  for (int k = THREAD; k < (high - low) * places; k += THREADS) {
-    int r = k / places, q = k % places;
-    ask_word((u32*)to.pulls + r * w.seats + q, (const u32*)pulls + (low + r) * w.most_places + q);
-  }
-}
-
-INSIDE bool speaks(Asked asked, int turns, int place) {
-  for (int k = 0; k < turns; k++) {
-    int p = place - asked.turns[k].first;
-    if (p < asked.turns[k].size) return p < asked.turns[k].speakers;
-  }
-  return false;
-}
-
-INSIDE void sit_down(const Run& run, const Extent& span, Bound from, Bound end, int workers, Asked asked, Seat* seats, Head* heads) {
-  for (int k = THREAD; k < end.turn - from.turn; k += THREADS) {
-    const Turn& turn = asked.turns[k];
-    Head* head = heads + k;
-    head->first = turn.first - from.place;
-    head->size = turn.size;
-    head->flat = turn.flat;
-    for (int e = 0; turn.size <= FEW && e < turn.size * turn.size; e++) head->w[e] = run.weights[turn.corner + e];
-  }
-  for (int q = THREAD; q < end.place - from.place; q += THREADS) {
-    Seat seat = {asked.places[q].node * workers, from.place - span.place + q, asked.numbers[q].weight, 0};
-    seats[q] = seat;
+INSIDE void bounds_on_chip(const Crew& crew, const Extent& span, Bound* to) {
+  Bound first = crew.bounds[span.from];
+  for (int k = THREAD; k <= span.to - span.from; k += THREADS) {
+    Bound found = crew.bounds[span.from + k];
+    found.turn -= first.turn;
+    found.place -= first.place;
+    to[k] = found;
   }
 }
 
@@ -271,113 +348,125 @@ INSIDE void meet(Light& light, const Seat& seat, float z) {  // leave what z is,
   light.when = light.when & 1 ? NEVER : light.entries[light.at].when;
 }
 
-KERNEL MANY span_ahead(const Span* given) {
+KERNEL LIGHT span_ahead(const Span* given) {
   const Span w = *given;
   i64 piece = BLOCK_NUMBER / w.chunks % w.pieces;
-  int chunk = (int)(BLOCK_NUMBER % w.chunks);
   const Crew crew = w.all[BLOCK_NUMBER / (w.chunks * w.pieces)];
   const Run& run = *crew.run;
   const Extent span = extent_of(w, crew);
-  int n = (int)run.n, m = (int)run.m, half = (m + 1) / 2, counters = (int)w.counters, most = (int)w.seats;
-  int low = chunk * (int)w.together, high = low + (int)w.together < (int)crew.runs ? low + (int)w.together : (int)crew.runs;
-  int count = span.places ? crew.touches[w.number] : 0, base = (int)piece * counters, workers = (int)w.together * counters;
-  if (low >= high || base >= count) return;
+  Part made;
+  if (!part_of(made, w, crew, span, (int)(BLOCK_NUMBER % w.chunks))) return;
+  int n = w.alike ? 1 : (int)run.n, m = (int)run.m, half = (m + 1) / 2, counters = (int)w.counters, most = made.most;
+  int count = crew.touches[w.number], base = (int)piece * counters, workers = (int)w.together * counters;
+  int low = made.low, high = made.high;
+  if (base >= count) return;
   int columns = count - base < counters ? count - base : counters;
   const int* touched = crew.touched + w.number * w.most_entries + base;
   const int* starts = crew.starts + w.number * (m + 2);
   const Entry* entries = crew.entries + w.number * w.most_entries;
-  Seat* seats = (Seat*)ROOM;
-  Head* heads = (Head*)(seats + most);
-  Asked asked;
-  asked.turns = (Turn*)(heads + w.turns);
-  asked.places = (Place*)(asked.turns + w.turns);
-  asked.numbers = (Numbers*)(asked.places + most);
-  asked.slept = 0;
-  asked.pulls = 0;
-  float* z = (float*)(asked.numbers + most);           // [node][worker]
-  float* normals = z + n * workers;                    // [seat][counter]
-  float* loud = normals + most * counters;             // [run][seat]
-  int* cursors = (int*)(loud + (int)w.together * most);  // [worker]
-  int* here = cursors + workers;                       // [counter]: its column
-  ask_batch(w, crew, span, span.from, low, high, asked);
+  Part& part = *(Part*)ROOM;
+  made.drowsy = 0;
+  made.drowsy_here = 0;
+  made.seats = (Seat*)(&part + 1);
+  made.heads_here = (Head*)(made.seats + 3 * most);
+  Bound* bounds = (Bound*)(made.heads_here + 2 * w.turns);
+  made.bounds = bounds;
+  made.told_here = (Two*)(bounds + w.batches + 1);
+  if (THREAD == 0) part = made;
+  float* z = (float*)(made.told_here + 2 * (high - low) * most);  // [node][worker]
+  float* normals = z + n * workers;                               // twice [seat][counter]
+  int* cursors = (int*)(normals + 2 * most * counters);           // [worker]
+  int* here = cursors + workers;                                  // [counter]: its column
+  bounds_on_chip(crew, span, bounds);
+  for (int c = THREAD; c < columns; c += THREADS) here[c] = touched[c];
+  BARRIER();
+  ask_seats(part, 0);
+  ask_seats(part, 1);
+  ask_rest(part, 0);
   for (int x = THREAD; x < workers; x += THREADS) {
     int r = x / counters, c = x % counters;
     if (low + r >= high || c >= columns) continue;
-    int j = touched[c];
-    const float* from = crew.run[low + r].z + j;
-    cursors[x] = starts[j];
+    const float* from = crew.run[low + r].z + here[c];
+    cursors[x] = starts[here[c]];
     for (int i = 0; i < n; i++) ask_word((u32*)z + i * workers + x, (const u32*)from + (i64)i * m);
   }
-  for (int c = THREAD; c < columns; c += THREADS) here[c] = touched[c];
-  int last = entries[starts[touched[0] + 1] - 1].when / 2;  // of all columns here the first is needed longest
-  for (int batch = span.from; batch < span.to; batch++) {
-    Bound from = crew.bounds[batch], end = crew.bounds[batch + 1];
-    if (from.place - span.place > last) break;
-    asked_is_here();
-    BARRIER();
-    int places = end.place - from.place, turns = end.turn - from.turn;
-    sit_down(run, span, from, end, workers, asked, seats, heads);
-    for (int k = THREAD; k < (high - low) * places; k += THREADS) {
-      int r = k / places, q = k % places;
-      bool loudly = speaks(asked, turns, from.place + q);
-      loud[r * most + q] = loudly ? asked.numbers[q].push * crew.run[low + r].loud[asked.places[q].node] : 0.0f;
+  int last = entries[starts[here[0] + 1] - 1].when / 2;  // of all columns here the first is needed longest
+  asked_is_here();
+  BARRIER();
+  for (int batch = -1; batch < part.batches; batch++) {  // of the batch before the first there are the next one's normals
+    if (batch >= 0) {
+      if (bounds[batch].place > last) break;
+      asked_is_here();
+      BARRIER();
+      ask_seats(part, batch + 2);
+      ask_rest(part, batch + 1);
     }
-    for (Cell at = first_cell(counters); at.q < places; at = next_cell(at, counters)) {
-      if (at.c >= columns) continue;
-      int j = here[at.c];
-      float x, y;
-      normal_pair(asked.places[at.q].k0, asked.places[at.q].k1, (u32)(j < half ? j : j - half), x, y);
-      normals[at.q * counters + at.c] = j < half ? x : y;
-    }
-    BARRIER();
-    ask_batch(w, crew, span, batch + 1, low, high, asked);
-    for (int x = THREAD; x < workers; x += THREADS) {
-      int r = x / counters, c = x % counters;
-      if (low + r >= high || c >= columns || cursors[x] < 0) continue;
-      const float *mine = loud + r * most, *drawn = normals + c;
-      float* its = z + x;
-      Light light = {cursors[x], entries[cursors[x]].when, entries, crew.unpulled + (low + r) * w.most_entries};
-      for (int k = 0; k < turns; k++) {
-        const Head& head = heads[k];
-        int first = head.first, size = head.size;
-        if (size == 2) {
-          const Seat a = seats[first], b = seats[first + 1];
-          const Four W = *(const Four*)head.w;
-          float u = its[a.worker], v = its[b.worker];
-          if (light.when >> 1 <= b.place) {
-            meet(light, a, u);
-            meet(light, b, v);
-          }
-          u += mine[first] * drawn[first * counters];
-          v += mine[first + 1] * drawn[(first + 1) * counters];
-          its[a.worker] = W.a * u + W.b * v;
-          its[b.worker] = W.c * u + W.d * v;
-          continue;
+    for (int step = 0; step < 2; step++) {
+      if ((step + WARP) & 1) {
+        if (batch + 1 >= part.batches) continue;
+        const Seat* seats = part.seats + (batch + 1) % 3 * most;
+        float* drawn = normals + ((batch + 1) & 1) * most * counters;
+        int places = bounds[batch + 2].place - bounds[batch + 1].place;
+        for (Cell at = first_cell(counters); at.q < places; at = next_cell(at, counters)) {
+          if (at.c >= columns) continue;
+          int j = here[at.c];
+          float x, y;
+          normal_pair(seats[at.q].k0, seats[at.q].k1, (u32)(j < half ? j : j - half), x, y);
+          drawn[at.q * counters + at.c] = j < half ? x : y;
         }
-        float u[FEW] = {0.0f, 0.0f, 0.0f, 0.0f}, mean = 0.0f;
-        for (int p = 0; p < size; p++) {
-          const Seat seat = seats[first + p];
-          float v = its[seat.worker];
-          meet(light, seat, v);
-          v += mine[first + p] * drawn[(first + p) * counters];
-          mean += v;
-#pragma unroll
-          for (int e = 0; e < FEW; e++)
-            if (e == p) u[e] = v;
-        }
-        mean /= (float)size;
-        for (int q = 0; q < size; q++) {
-          float found = mean;
-          if (!head.flat) {
-            found = 0.0f;
-#pragma unroll
-            for (int p = 0; p < FEW; p++)
-              if (p < size) found += head.w[q * size + p] * u[p];
-          }
-          its[seats[first + q].worker] = found;
-        }
+        continue;
       }
-      cursors[x] = light.at;
+      for (int x = THREAD; batch >= 0 && x < workers; x += THREADS) {
+        int r = x / counters, c = x % counters, odd = batch & 1;
+        if (low + r >= high || c >= columns || cursors[x] < 0) continue;
+        const Seat* seats = part.seats + batch % 3 * most - bounds[batch].place;
+        const Head* heads = part.heads_here + odd * w.turns;
+        const Two* told = part.told_here + (odd * (high - low) + r) * most - bounds[batch].place;
+        const float* drawn = normals + odd * most * counters + c - bounds[batch].place * counters;
+        float* its = z + x;
+        int turns = bounds[batch + 1].turn - bounds[batch].turn;
+        Light light = {cursors[x], entries[cursors[x]].when, entries, crew.unpulled + (low + r) * w.most_entries};
+        for (int k = 0; k < turns; k++) {
+          const Head& head = heads[k];
+          int first = head.first, size = head.size;
+          if (size == 2) {
+            const Seat &a = seats[first], &b = seats[first + 1];
+            const Four W = *(const Four*)head.w;
+            float u = its[a.worker], v = its[b.worker];
+            if (light.when >> 1 <= b.place) {
+              meet(light, a, u);
+              meet(light, b, v);
+            }
+            u += told[first].x * drawn[first * counters];
+            v += told[first + 1].x * drawn[(first + 1) * counters];
+            its[a.worker] = W.a * u + W.b * v;
+            its[b.worker] = W.c * u + W.d * v;
+            continue;
+          }
+          float u[FEW] = {0.0f, 0.0f, 0.0f, 0.0f}, mean = 0.0f;
+          for (int p = 0; p < size; p++) {
+            float v = its[seats[first + p].worker];
+            meet(light, seats[first + p], v);
+            v += told[first + p].x * drawn[(first + p) * counters];
+            mean += v;
+#pragma unroll
+            for (int e = 0; e < FEW; e++)
+              if (e == p) u[e] = v;
+          }
+          mean /= (float)size;
+          for (int q = 0; q < (w.alike ? 1 : size); q++) {
+            float found = mean;
+            if (!head.flat) {
+              found = 0.0f;
+#pragma unroll
+              for (int p = 0; p < FEW; p++)
+                if (p < size) found += head.w[q * size + p] * u[p];
+            }
+            its[seats[first + q].worker] = found;
+          }
+        }
+        cursors[x] = light.at;
+      }
     }
   }
   asked_is_here();
@@ -385,11 +474,50 @@ KERNEL MANY span_ahead(const Span* given) {
 
 // ---- slopes, one after the other
 
+struct Ahead { Spot spot[HELD]; float z[HELD]; };  // a thread's share of a row
+
+INSIDE void look_at(Ahead& ahead, const Spot* spots, int from, int to) {
+  const Spot nothing = {0, 0, 0.0f, 0};
+#pragma unroll
+  for (int h = 0; h < HELD; h++) {
+    int k = from + h * (THREADS / SHARING) + THREAD / SHARING;
+    ahead.spot[h] = k < to ? spots[k] : nothing;
+  }
+}
+
+INSIDE void reach(Ahead& ahead, const float* unpulled) {
+#pragma unroll
+  for (int h = 0; h < HELD; h++) ahead.z[h] = ahead.spot[h].value != 0.0f ? unpulled[ahead.spot[h].at] : 0.0f;
+}
+
+INSIDE float inner(const Run& run, const Numbers& at, const Ahead& ahead, const Entry* entries, const float* arrived) {
+  float sum[HELD] = {0.0f, 0.0f, 0.0f, 0.0f}, u = 0.0f;
+  int longest = 0;
+#pragma unroll
+  for (int h = 0; h < HELD; h++) {
+    int length = ahead.spot[h].at - ahead.spot[h].begin;
+    longest = length > longest ? length : longest;
+  }
+  for (int e = THREAD % SHARING; e < longest; e += SHARING)
+#pragma unroll
+    for (int h = 0; h < HELD; h++)
+      if (ahead.spot[h].begin + e < ahead.spot[h].at) {
+        const Entry entry = entries[ahead.spot[h].begin + e];
+        sum[h] += arrived[entry.when >> 1] * entry.value;
+      }
+#pragma unroll
+  for (int h = 0; h < HELD; h++) {
+    float z = ahead.z[h] + shared_sum(sum[h]);
+    if (THREAD % SHARING == 0 && ahead.spot[h].value != 0.0f) u += ahead.spot[h].value * primal(run, at, z);
+  }
+  return u;
+}
+
 KERNEL span_slopes(const Span* given) {
   const Span w = *given;
   i64 runs = BLOCKS / w.crews;
   const Crew crew = w.all[BLOCK_NUMBER / runs];
-  int r = (int)(BLOCK_NUMBER % runs);
+  int r = (int)(BLOCK_NUMBER % runs), whole = HELD * (THREADS / SHARING);
   const Extent span = extent_of(w, crew);
   if (r >= crew.runs || !span.places) return;
   const Run& run = crew.run[r];
@@ -397,42 +525,36 @@ KERNEL span_slopes(const Span* given) {
   const Spot* spots = crew.spots + w.number * w.most_entries;
   const float* heard = crew.heard + w.number * w.most_places * w.most_places;
   const float* unpulled = crew.unpulled + r * w.most_entries;
+  Two* told = crew.told + (w.number * crew.runs + r) * w.most_places;
   float *pulls = ROOM, *arrived = pulls + w.most_places, *coming = arrived + w.most_places;  // two rows of weights
   float* partial = coming + 2 * w.most_places;
   int* rows = (int*)(partial + 2 * WARPS);
   for (int p = THREAD; p <= span.places; p += THREADS) rows[p] = crew.rows[w.number * (w.most_places + 1) + p];
   BARRIER();
-  Spot spot = {0, 0, 0.0f, 0}, next = spot;  // a thread's first of this place, of the next one; and z there
-  float z = 0.0f, next_z = 0.0f;
-  if (rows[0] + THREAD < rows[1]) {
-    spot = spots[rows[0] + THREAD];
-    z = unpulled[spot.at];
-  }
+  Ahead now, next;
+  look_at(now, spots, rows[0], rows[1]);
+  reach(now, unpulled);
+  next = now;
   for (int p = 0; p < span.places; p++) {
     const Place& place = run.places[span.place + p];
     const Numbers at = run.numbers[span.place + p];
     const About nobody = {0.0f, 0.0f, 0.0f, 0.0f}, about = place.row >= 0 ? run.about[place.row] : nobody;
-    bool more = p + 1 < span.places && rows[p + 1] + THREAD < rows[p + 2];
+    bool more = p + 1 < span.places;
     float *part = partial + (p & 1) * WARPS, *weights = coming + (p & 1) * w.most_places;
-    if (more) next = spots[rows[p + 1] + THREAD];
+    if (more) look_at(next, spots, rows[p + 1], rows[p + 2]);
     asked_is_here();  // each thread uses what it has asked for itself
     for (int s = THREAD; s < p; s += THREADS) arrived[s] = weights[s] * pulls[s];
     BARRIER();
-    if (p + 1 < span.places) ask_all(coming + ((p + 1) & 1) * w.most_places, heard + (p + 1) * w.most_places, p + 1);
-    float u = 0.0f;
-    for (int k = rows[p] + THREAD; k < rows[p + 1]; k += THREADS) {
-      if (k >= rows[p] + THREADS) {
-        spot = spots[k];
-        z = unpulled[spot.at];
-      }
-#pragma unroll 4
-      for (int e = spot.begin; e < spot.at; e++) {
-        const Entry entry = entries[e];
-        z += arrived[entry.when >> 1] * entry.value;
-      }
-      u += spot.value * primal(run, at, z);
+    float* after = coming + ((p + 1) & 1) * w.most_places;
+    for (int s = THREAD; more && s <= p; s += THREADS)
+      ask_word((u32*)after + s, (const u32*)heard + (p + 1) * w.most_places + s);
+    float u = inner(run, at, now, entries, arrived);
+    for (int from = rows[p] + whole; from < rows[p + 1]; from += whole) {  // a row that is longer than usual
+      look_at(now, spots, from, rows[p + 1]);
+      reach(now, unpulled);
+      u += inner(run, at, now, entries, arrived);
     }
-    if (more) next_z = unpulled[next.at];
+    if (more) reach(next, unpulled);
     u = warp_sum(u);
     if (LANE == 0) part[WARP] = u;
     BARRIER();
@@ -440,10 +562,9 @@ KERNEL span_slopes(const Span* given) {
     for (int k = 0; k < WARPS; k++) u += part[k];
     if (p % THREADS == THREAD) {  // who will need it
       pulls[p] = place.row >= 0 ? at.push * run.share[place.node] * clipped(run, u, about) : 0.0f;
-      crew.pulls[r * w.most_places + p] = pulls[p];
+      told[p].y = pulls[p];
     }
-    spot = next;
-    z = next_z;
+    now = next;
   }
   asked_is_here();
 }
@@ -451,48 +572,54 @@ KERNEL span_slopes(const Span* given) {
 // ---- everything, slopes being known
 
 struct Heavy {  // two coordinates of a run on their way
-  int at[2], soonest;
+  int at[2], soonest, counters;
   Entry next[2];
   const Entry* entries;
   const Run* run;
   const Two *told, *normals;  // of its run, of its counter
   const Drowsy* drowsy;
-  int counters;
 };
 
-// Sums with the rounds that a node slept. What takes a search is rare, and stands apart.
-INSIDE float slept_through(const Run& run, const Drowsy& drowsy, float z, bool& between) {
-  float size = fabsf(z), part = fmaf(size, drowsy.rise, -drowsy.fixed) + fmaf(size, drowsy.rise_rest, -drowsy.fixed_rest);
-  bool awake = size > drowsy.far_off;
-  between = between || (!awake && size > drowsy.near_by);
+INSIDE float slept_through(const Slept& slept, float z, bool& between) {  // what takes a search is rare, and stands apart
+  float size = fabsf(z), part = fmaf(size, slept.rise, -slept.fixed) + fmaf(size, slept.rise_less, -slept.fixed_less);
+  bool awake = size > slept.far_off;
+  between = between || (!awake && size > slept.near_by);
   return awake ? (z > 0.0f ? -part : part) : 0.0f;
 }
 
-INSIDE void catch_up(const Heavy& heavy, const Run& run, const Seat& seat, int q, Four& now) {
+// What the search finds for two coordinates of which at least one needs it.
+APART Two searched_both(const Run* self, const Drowsy* drowsy, float a, float b, float more_a, float more_b) {
+  const Run& run = *self;
+  const int* rounds = (const int*)&drowsy->slept.unused;
+  Two found = {more_a, more_b};
+  if (BOXED || fabsf(a) <= drowsy->slept.far_off) found.x = searched(self, a, rounds[0], rounds[1]);
+  if (BOXED || fabsf(b) <= drowsy->slept.far_off) found.y = searched(self, b, rounds[0], rounds[1]);
+  return found;
+}
+
+INSIDE void catch_up(const Heavy& heavy, const Run& run, const Seat& seat, int p, Four& now) {
   if (LINEAR) {
     now.c -= seat.weight * now.a;
     now.d -= seat.weight * now.b;
     return;
   }
-  const Drowsy drowsy = heavy.drowsy[q];
+  const Slept& slept = heavy.drowsy[p].slept;
   bool between = BOXED;
-  float more_a = slept_through(run, drowsy, now.a, between), more_b = slept_through(run, drowsy, now.b, between);
-  if (between) {
-    if (BOXED || fabsf(now.a) <= drowsy.far_off) more_a = searched(heavy.run->self, now.a, drowsy.before, drowsy.t);
-    if (BOXED || fabsf(now.b) <= drowsy.far_off) more_b = searched(heavy.run->self, now.b, drowsy.before, drowsy.t);
-  }
-  now.c += more_a;
-  now.d += more_b;
+  Two more = {slept_through(slept, now.a, between), slept_through(slept, now.b, between)};
+  if (between) more = searched_both(heavy.run->self, heavy.drowsy + p, now.a, now.b, more.x, more.y);
+  now.c += more.x;
+  now.d += more.y;
 }
 
-INSIDE void add_noise(const Heavy& heavy, int q, Four& now) {
-  const Two told = heavy.told[q], drawn = heavy.normals[q * heavy.counters];
-  now.a += told.x * drawn.x;
-  now.b += told.x * drawn.y;
+INSIDE void add_noise(const Heavy& heavy, int p, Four& now) {
+  float loud = heavy.told[p].x;
+  const Two drawn = heavy.normals[p * heavy.counters];
+  now.a += loud * drawn.x;
+  now.b += loud * drawn.y;
 }
 
-INSIDE void add_record(Heavy& heavy, const Seat& seat, int q, Four& now) {  // if there is one here
-  float pull = heavy.told[q].y;
+INSIDE void add_record(Heavy& heavy, const Seat& seat, int p, Four& now) {  // if there is one here
+  float pull = heavy.told[p].y;
 #pragma unroll
   for (int side = 0; side < 2; side++)
     if (heavy.next[side].when >> 1 == seat.place) {
@@ -504,39 +631,120 @@ INSIDE void add_record(Heavy& heavy, const Seat& seat, int q, Four& now) {  // i
   heavy.soonest = (heavy.next[0].when < heavy.next[1].when ? heavy.next[0].when : heavy.next[1].when) >> 1;
 }
 
-KERNEL MANY span_rounds(const Span* given) {
+INSIDE void play(Heavy& heavy, const Run& run, const Head* heads, int turns, const Seat* seats, Four* its, bool alike) {
+  for (int k = 0; k < turns; k++) {
+    const Head& head = heads[k];
+    int first = head.first, size = head.size;
+    if (size == 2) {
+      const Seat &a = seats[first], &b = seats[first + 1];
+      const Four W = *(const Four*)head.w;
+      Four u = its[a.worker], v = its[b.worker];
+      catch_up(heavy, run, a, first, u);
+      catch_up(heavy, run, b, first + 1, v);
+      add_noise(heavy, first, u);
+      add_noise(heavy, first + 1, v);
+      if (heavy.soonest <= b.place) {
+        add_record(heavy, a, first, u);
+        add_record(heavy, b, first + 1, v);
+      }
+      Four mixed_u = {W.a * u.a + W.b * v.a, W.a * u.b + W.b * v.b, u.c, u.d};
+      Four mixed_v = {W.c * u.a + W.d * v.a, W.c * u.b + W.d * v.b, v.c, v.d};
+      its[a.worker] = mixed_u;
+      its[b.worker] = mixed_v;
+      continue;
+    }
+    if (alike) {  // all nodes stand where one does, and average
+      Four now = *its, said = {0.0f, 0.0f, 0.0f, 0.0f};
+      catch_up(heavy, run, seats[first], first, now);
+      for (int p = first; p < first + size; p++) {
+        add_noise(heavy, p, said);
+        if (heavy.soonest == p) add_record(heavy, seats[p], p, said);
+      }
+      now.a += said.a / (float)size;
+      now.b += said.b / (float)size;
+      *its = now;
+      continue;
+    }
+    Two u[FEW], mean = {0.0f, 0.0f};
+#pragma unroll
+    for (int e = 0; e < FEW; e++) u[e] = mean;
+    for (int p = 0; p < size; p++) {
+      const Seat& seat = seats[first + p];
+      Four v = its[seat.worker];
+      catch_up(heavy, run, seat, first + p, v);
+      add_noise(heavy, first + p, v);
+      if (heavy.soonest == first + p) add_record(heavy, seat, first + p, v);
+      Two said = {v.a, v.b}, sums = {v.c, v.d};
+      ((Two*)(its + seat.worker))[1] = sums;
+      mean.x += v.a;
+      mean.y += v.b;
+#pragma unroll
+      for (int e = 0; e < FEW; e++)
+        if (e == p) u[e] = said;
+    }
+    mean.x /= (float)size;
+    mean.y /= (float)size;
+    for (int q = 0; q < size; q++) {
+      Two found = mean;
+      if (!head.flat) {
+        found.x = found.y = 0.0f;
+#pragma unroll
+        for (int p = 0; p < FEW; p++)
+          if (p < size) {
+            found.x += head.w[q * size + p] * u[p].x;
+            found.y += head.w[q * size + p] * u[p].y;
+          }
+      }
+      *(Two*)(its + seats[first + q].worker) = found;
+    }
+  }
+}
+
+KERNEL HEAVY span_rounds(const Span* given) {
   const Span w = *given;
-  int n = (int)w.all->run->n, m = (int)w.all->run->m, half = (m + 1) / 2, chunk = (int)(BLOCK_NUMBER % w.chunks);
-  int counters = (int)w.counters, most = (int)w.seats, parts = (half + counters - 1) / counters;
-  int base = (int)(BLOCK_NUMBER / w.chunks % parts) * counters, workers = (int)w.together * counters;
+  int n = w.alike ? 1 : (int)w.all->run->n, m = (int)w.all->run->m, half = (m + 1) / 2, counters = (int)w.counters;
+  int parts = (half + counters - 1) / counters, base = (int)(BLOCK_NUMBER / w.chunks % parts) * counters;
   const Crew crew = w.all[BLOCK_NUMBER / (w.chunks * parts)];
   const Run& run = *crew.run;
   const Extent span = extent_of(w, crew);
-  int low = chunk * (int)w.together, high = low + (int)w.together < (int)crew.runs ? low + (int)w.together : (int)crew.runs;
-  if (low >= high || !span.places) return;
+  Part made;
+  if (!part_of(made, w, crew, span, (int)(BLOCK_NUMBER % w.chunks))) return;
+  int low = made.low, high = made.high, workers = (int)w.together * counters, most = made.most;
   const int* starts = crew.starts + w.number * (m + 2);
   const Entry* entries = crew.entries + w.number * w.most_entries;
   Four* state = (Four*)ROOM;  // [node][worker]: z of coordinates c and half + c, and then their sums
-  Seat* seats = (Seat*)(state + n * workers);
-  Head* heads = (Head*)(seats + most);
-  Drowsy* drowsy = (Drowsy*)(heads + w.turns);
-  Asked asked;
-  asked.turns = (Turn*)(drowsy + (LINEAR ? 0 : most));
-  asked.places = (Place*)(asked.turns + w.turns);
-  asked.numbers = (Numbers*)(asked.places + most);
-  asked.slept = (Slept*)(asked.numbers + most);
-  Two* normals = (Two*)(asked.slept + (LINEAR ? 0 : most));  // [seat][counter]
-  Two* told = normals + most * counters;                     // [run][seat]: loudness and pull
-  asked.pulls = (float*)(told + (int)w.together * most);
-  int* cursors = (int*)(asked.pulls + (int)w.together * most);  // [side][worker]
-  ask_batch(w, crew, span, span.from, low, high, asked);
+  Part& part = *(Part*)(state + n * workers);
+  made.seats = (Seat*)(&part + 1);
+  made.heads_here = (Head*)(made.seats + 3 * most);
+  made.drowsy_here = (Drowsy*)(made.heads_here + 2 * w.turns);
+  Bound* bounds = (Bound*)(made.drowsy_here + (LINEAR ? 0 : 2 * most));
+  made.bounds = bounds;
+  Entry* cache = (Entry*)(bounds + w.batches + 1);
+  made.told_here = (Two*)(cache + CACHED);                        // twice [run][seat]
+  if (LINEAR) made.drowsy = 0;
+  if (THREAD == 0) part = made;
+  Two* normals = made.told_here + 2 * (int)w.together * most;     // twice [seat][counter]
+  int* cursors = (int*)(normals + 2 * most * counters);           // [side][worker]
+  bounds_on_chip(crew, span, bounds);
+  int end = base + counters < half ? base + counters : half, upper = half + end < m ? half + end : m;
+  int from[2] = {starts[base], starts[half + base < m ? half + base : m]};
+  int count[2] = {starts[end] - from[0], starts[upper] - from[1]};
+  bool near_by = count[0] + count[1] <= CACHED;
+  BARRIER();
+  ask_seats(part, 0);
+  ask_seats(part, 1);
+  ask_rest(part, 0);
+  for (int k = THREAD; near_by && k < 2 * (count[0] + count[1]); k += THREADS)
+    ask_word((u32*)cache + k, (const u32*)entries + (k < 2 * count[0] ? 2 * from[0] + k : 2 * from[1] + k - 2 * count[0]));
   for (int x = THREAD; x < workers; x += THREADS) {
     int r = x / counters, c = base + x % counters;
     if (low + r >= high || c >= half) continue;
     const Run& mine = crew.run[low + r];
     bool both = half + c < m;
-    cursors[x] = starts[c] < starts[c + 1] ? starts[c] : -1;
-    cursors[workers + x] = both && starts[half + c] < starts[half + c + 1] ? starts[half + c] : -1;
+    int at[2] = {starts[c], both ? starts[half + c] : 0};
+    bool some[2] = {at[0] < starts[c + 1], both && at[1] < starts[half + c + 1]};
+    cursors[x] = !some[0] ? -1 : near_by ? at[0] - from[0] : at[0];
+    cursors[workers + x] = !some[1] ? -1 : near_by ? at[1] - from[1] + count[0] : at[1];
     for (int i = 0; i < n; i++) {
       const u32 *z = (const u32*)mine.z + (i64)i * m + c, *total = (const u32*)mine.total + (i64)i * m + c;
       u32* to = (u32*)(state + i * workers + x);
@@ -547,107 +755,52 @@ KERNEL MANY span_rounds(const Span* given) {
       if (!both) to[1] = to[3] = 0u;
     }
   }
-  for (int batch = span.from; batch < span.to; batch++) {
-    Bound from = crew.bounds[batch], end = crew.bounds[batch + 1];
-    asked_is_here();
-    BARRIER();
-    int places = end.place - from.place, turns = end.turn - from.turn;
-    sit_down(run, span, from, end, workers, asked, seats, heads);
-    for (int k = THREAD; k < (high - low) * places; k += THREADS) {
-      int r = k / places, q = k % places, at = r * most + q;
-      bool loudly = speaks(asked, turns, from.place + q);
-      Two both = {loudly ? asked.numbers[q].push * crew.run[low + r].loud[asked.places[q].node] : 0.0f, asked.pulls[at]};
-      told[at] = both;
+  if (near_by) entries = cache;
+  asked_is_here();
+  BARRIER();
+  for (int batch = -1; batch < part.batches; batch++) {  // of the batch before the first there are the next one's normals
+    if (batch >= 0) {
+      asked_is_here();
+      BARRIER();
+      ask_seats(part, batch + 2);
+      ask_rest(part, batch + 1);
     }
-    for (int q = THREAD; !LINEAR && q < places; q += THREADS) {
-      const Slept slept = asked.slept[q];
-      float rise = (float)slept.rise, fixed = (float)slept.fixed;
-      float rise_rest = (float)(slept.rise - (double)rise), fixed_rest = (float)(slept.fixed - (double)fixed);
-      Drowsy found = {rise, rise_rest, fixed, fixed_rest, slept.near_by, slept.far_off, asked.places[q].before, asked.places[q].t};
-      drowsy[q] = found;
-    }
-    for (Cell at = first_cell(counters); at.q < places; at = next_cell(at, counters)) {
-      Two drawn;
-      normal_pair(asked.places[at.q].k0, asked.places[at.q].k1, (u32)(base + at.c), drawn.x, drawn.y);
-      normals[at.q * counters + at.c] = drawn;
-    }
-    BARRIER();
-    ask_batch(w, crew, span, batch + 1, low, high, asked);
-    for (int x = THREAD; x < workers; x += THREADS) {
-      int r = x / counters, c = x % counters;
-      if (low + r >= high || base + c >= half) continue;
-      Four* its = state + x;
-      Heavy heavy;
-      heavy.entries = entries;
-      heavy.run = crew.run + low + r;
-      heavy.told = told + r * most;
-      heavy.normals = normals + c;
-      heavy.drowsy = drowsy;
-      heavy.counters = counters;
-#pragma unroll
-      for (int side = 0; side < 2; side++) {
-        heavy.at[side] = cursors[side * workers + x];
-        heavy.next[side].when = NEVER;
-        heavy.next[side].value = 0.0f;
-        if (heavy.at[side] >= 0) heavy.next[side] = entries[heavy.at[side]];
+    for (int step = 0; step < 2; step++) {
+      if ((step + WARP) & 1) {
+        if (batch + 1 >= part.batches) continue;
+        const Seat* seats = part.seats + (batch + 1) % 3 * most;
+        Two* drawn = normals + ((batch + 1) & 1) * most * counters;
+        int places = bounds[batch + 2].place - bounds[batch + 1].place;
+        for (Cell at = first_cell(counters); at.q < places; at = next_cell(at, counters)) {
+          Two found;
+          normal_pair(seats[at.q].k0, seats[at.q].k1, (u32)(base + at.c), found.x, found.y);
+          drawn[at.q * counters + at.c] = found;
+        }
+        continue;
       }
-      heavy.soonest = (heavy.next[0].when < heavy.next[1].when ? heavy.next[0].when : heavy.next[1].when) >> 1;
-      for (int k = 0; k < turns; k++) {
-        const Head& head = heads[k];
-        int first = head.first, size = head.size;
-        if (size == 2) {
-          const Seat a = seats[first], b = seats[first + 1];
-          const Four W = *(const Four*)head.w;
-          Four u = its[a.worker], v = its[b.worker];
-          catch_up(heavy, run, a, first, u);
-          catch_up(heavy, run, b, first + 1, v);
-          add_noise(heavy, first, u);
-          add_noise(heavy, first + 1, v);
-          if (heavy.soonest <= b.place) {
-            add_record(heavy, a, first, u);
-            add_record(heavy, b, first + 1, v);
-          }
-          Four mixed_u = {W.a * u.a + W.b * v.a, W.a * u.b + W.b * v.b, u.c, u.d};
-          Four mixed_v = {W.c * u.a + W.d * v.a, W.c * u.b + W.d * v.b, v.c, v.d};
-          its[a.worker] = mixed_u;
-          its[b.worker] = mixed_v;
-          continue;
-        }
-        Two u[FEW], mean = {0.0f, 0.0f};
+      for (int x = THREAD; batch >= 0 && x < workers; x += THREADS) {
+        int r = x / counters, c = x % counters, odd = batch & 1, first = bounds[batch].place;
+        if (low + r >= high || base + c >= half) continue;
+        Heavy heavy;
+        heavy.entries = entries;
+        heavy.run = crew.run + low + r;
+        heavy.told = part.told_here + (odd * (high - low) + r) * most - first;
+        heavy.normals = normals + odd * most * counters + c - first * counters;
+        heavy.drowsy = part.drowsy_here + odd * most - first;
+        heavy.counters = counters;
 #pragma unroll
-        for (int e = 0; e < FEW; e++) u[e] = mean;
-        for (int p = 0; p < size; p++) {
-          const Seat seat = seats[first + p];
-          Four v = its[seat.worker];
-          catch_up(heavy, run, seat, first + p, v);
-          add_noise(heavy, first + p, v);
-          if (heavy.soonest == seat.place) add_record(heavy, seat, first + p, v);
-          Two said = {v.a, v.b}, sums = {v.c, v.d};
-          ((Two*)(its + seat.worker))[1] = sums;
-          mean.x += v.a;
-          mean.y += v.b;
-#pragma unroll
-          for (int e = 0; e < FEW; e++)
-            if (e == p) u[e] = said;
+        for (int side = 0; side < 2; side++) {
+          heavy.at[side] = cursors[side * workers + x];
+          heavy.next[side].when = NEVER;
+          heavy.next[side].value = 0.0f;
+          if (heavy.at[side] >= 0) heavy.next[side] = entries[heavy.at[side]];
         }
-        mean.x /= (float)size;
-        mean.y /= (float)size;
-        for (int q = 0; q < size; q++) {
-          Two found = mean;
-          if (!head.flat) {
-            found.x = found.y = 0.0f;
+        heavy.soonest = (heavy.next[0].when < heavy.next[1].when ? heavy.next[0].when : heavy.next[1].when) >> 1;
+        play(heavy, run, part.heads_here + odd * w.turns, bounds[batch + 1].turn - bounds[batch].turn,
+             part.seats + batch % 3 * most - first, state + x, w.alike);
 #pragma unroll
-            for (int p = 0; p < FEW; p++)
-              if (p < size) {
-                found.x += head.w[q * size + p] * u[p].x;
-                found.y += head.w[q * size + p] * u[p].y;
-              }
-          }
-          *(Two*)(its + seats[first + q].worker) = found;
-        }
+        for (int side = 0; side < 2; side++) cursors[side * workers + x] = heavy.at[side];
       }
-#pragma unroll
-      for (int side = 0; side < 2; side++) cursors[side * workers + x] = heavy.at[side];
     }
   }
   asked_is_here();
@@ -668,3 +821,4 @@ KERNEL MANY span_rounds(const Span* given) {
     }
   }
 }
+#endif

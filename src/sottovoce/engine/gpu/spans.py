@@ -18,14 +18,18 @@ WORKERS = 320
 """Threads of a block, at the most: one for a run's counter."""
 SEATS = 10
 """Places of a batch, unless a turn has more."""
+PART = 128
+"""Bytes about a block's part, at the most."""
+CACHED = 128
+"""Entries of a part that wait on the chip."""
 PLACES = 256
 """Places of a span."""
 FEW = 4
 """Nodes of a turn that is no plain mean."""
 LISTED = 1 << 30
 """Bytes of lists."""
-LISTING, WEIGHTS, SLOPES = 512, 256, 128
-"""Threads of a block that lists, of one that weighs, and of one that finds a run's slopes."""
+LISTING, SCRIPTS, SLOPES = 512, 256, 256
+"""Threads of a block that lists, of one that writes scripts, and of one that finds a run's slopes."""
 
 
 class Crew(NamedTuple):
@@ -52,29 +56,28 @@ class Shape(NamedTuple):
     seats: int
     turns: int
     """Of a batch."""
+    batches: int
+    """Of a span."""
     room: int
     ahead: int
     """Bytes on the chip, for everything and for columns ahead of it."""
 
 
 def shaped(machine: Machine, n: int, runs: int, widest: int, narrowest: int, linear: bool) -> Shape | None:
-    """As many runs together as there is room for; None where not even one has it."""
+    """As many runs together as there is room for, two blocks a chip if possible; None where not even one run has it."""
     seats = max(SEATS, widest)
-    turns = seats // max(1, narrowest)
-    place, numbers, slept, turn = (struct(name).itemsize for name in ("Place", "Numbers", "Slept", "Turn"))
-    one = seats * (16 + place + numbers) + turns * (16 + 16 * FEW + turn)
+    turns, batches = seats // max(1, narrowest), max(1, PLACES // seats)
+    beside = PART + 3 * 32 * seats + 2 * turns * (16 + 4 * FEW * FEW) + 8 * (batches + 1)
     for limit in (machine.room // 2 - 512, machine.room):
         for chunks in range(1, runs + 1):
             together = -(-runs // chunks)
-            counters = WORKERS // together // machine.lanes * machine.lanes
-            while counters:
-                workers = together * counters
-                room = one + n * 16 * workers + seats * (8 * counters + 12 * together) + 8 * workers
-                room += 0 if linear else seats * (32 + slept)
-                ahead = one + n * 4 * workers + 4 * (seats * (counters + together) + workers + counters)
+            for counters in range(WORKERS // together // machine.lanes * machine.lanes, 0, -machine.lanes):
+                workers, told = together * counters, 16 * together * seats
+                room = beside + told + workers * (16 * n + 8) + 16 * seats * counters + 8 * CACHED
+                room += 0 if linear else 64 * seats
+                ahead = beside + told + workers * (4 * n + 4) + 8 * seats * counters + 4 * counters
                 if room <= limit:
-                    return Shape(together, -(-runs // together), counters, seats, turns, room, ahead)
-                counters -= machine.lanes
+                    return Shape(together, -(-runs // together), counters, seats, turns, batches, room, ahead)
     return None
 
 
@@ -96,26 +99,40 @@ def crews_of(runs: Any, turns: Any, places: Any) -> list[Crew]:
     return [Crew(runs[runs["numbers"] == kind], some, places) for kind in kinds]
 
 
-def run_spans(machine: Machine, crews: Sequence[Crew], indptr: Any, options: Mapping[str, int]) -> bool:
-    """All turns of all crews; False, and nothing is done, where their states are too large for it."""
+def run_spans(
+    machine: Machine, crews: Sequence[Crew], z: Any, total: Any, indptr: Any, options: Mapping[str, int]
+) -> bool:
+    """All turns of all crews, whose states these are; False, and nothing is done, where they are too large for it."""
     crews = [crew for crew in crews if len(crew.turns)]
     if not crews:
         return True
     sizes, first = [crew.turns[:, 1] for crew in crews], crews[0].runs[0]
     widest, narrowest = max(int(s.max()) for s in sizes), min(int(s.min()) for s in sizes)
-    runs = max(len(crew.runs) for crew in crews)
-    shape = shaped(machine, int(first["n"]), runs, widest, narrowest, bool(options["LINEAR"]))
+    runs, n = max(len(crew.runs) for crew in crews), int(first["n"])
+    alike = 2 < n == widest == narrowest and all(_stand_together(crew, n) for crew in crews)
+    alike = alike and all(bool((values == values[:, :1]).all()) for values in (z, total))
+    shape = shaped(machine, 1 if alike else n, runs, widest, narrowest, bool(options["LINEAR"]))
     if shape is None:
         return False
     bounds = [_batches(machine, crew, shape.seats, widest, narrowest) for crew in crews]
-    per = max(1, PLACES // shape.seats)
-    both = list(zip(crews, bounds, strict=True))
-    extra = int(bool(first["intercept"]))
-    room = _room(machine, both, per * shape.seats, max(_most_entries(machine, *b, per, indptr, extra) for b in both))
-    for begin in range(0, max(len(bound) - 1 for bound in bounds), per * room.spans):
-        batches = np.arange(begin, begin + per * room.spans, per)
-        _go_through(machine, room, shape, batches[batches < max(len(b) - 1 for b in bounds)], per, runs, options)
+    both, extra = list(zip(crews, bounds, strict=True)), int(bool(first["intercept"]))
+    per, last = shape.batches, max(len(bound) - 1 for bound in bounds)
+    room = _room(machine, both, shape, max(_most_entries(machine, *b, per, indptr, extra) for b in both))
+    for begin in range(0, last, per * room.spans):
+        batches = np.arange(begin, min(last, begin + per * room.spans), per)
+        _go_through(machine, room, shape, batches, runs, alike, {**options, "SHORT": 1, "SPANS": 1})
+    if alike:
+        z[:, 1:], total[:, 1:] = z[:, :1], total[:, :1]
     return True
+
+
+def _stand_together(crew: Crew, n: int) -> bool:
+    """Whether all nodes of a turn have slept since the same round, from the first turn on, and average."""
+    begin, place = int(crew.turns[0, 0]), struct("Place")
+    assert place.fields is not None
+    whole = crew.places.view(np.int32).reshape(-1, place.itemsize // 4)
+    before = whole[begin : begin + n, place.fields["before"][1] // 4]
+    return bool((before == before[0]).all()) and bool((crew.turns[:, 3] != 0).all())
 
 
 class Room(NamedTuple):
@@ -126,6 +143,7 @@ class Room(NamedTuple):
     m: int
     spans: int
     most_places: int
+    most_turns: int
     most_entries: int
     touches: Any
     there: Any
@@ -134,9 +152,11 @@ class Room(NamedTuple):
     """What they point to."""
 
 
-def _room(machine: Machine, both: Sequence[tuple[Crew, IntArray]], most_places: int, most_entries: int) -> Room:
+def _room(machine: Machine, both: Sequence[tuple[Crew, IntArray]], shape: Shape, most_entries: int) -> Room:
     """For as many spans as it may hold."""
     xp, count = machine.xp, len(both)
+    most_places, most_turns = shape.batches * shape.seats, shape.batches * shape.turns
+    runs = np.concatenate([crew.runs for crew, _ in both])
     n, m = (int(both[0][0].runs[0][name]) for name in ("n", "m"))
     shapes: dict[str, tuple[int, ...]] = {
         "starts": (m + 2,),
@@ -146,11 +166,14 @@ def _room(machine: Machine, both: Sequence[tuple[Crew, IntArray]], most_places: 
         "entries": (most_entries, 2),
         "spots": (most_entries, 4),
         "heard": (most_places, most_places),
+        "seats": (most_places, 8),
+        "heads": (most_turns, 4 + FEW * FEW),
+        "drowsy": (most_places, 8),
+        "told": (max(len(crew.runs) for crew, _ in both), most_places, 2),
     }
     one = 4 * count * sum(int(np.prod(of)) for of in shapes.values())
     spans = max(1, min(LISTED // one, -(-max(int(bound[-1, 1] - bound[0, 1]) for _, bound in both) // most_places) + 1))
     lists = {name: xp.zeros((count, spans, *of), np.int32) for name, of in shapes.items()}
-    runs = np.concatenate([crew.runs for crew, _ in both])
     there, kept = xp.empty(runs.nbytes, np.uint8), [lists]
     runs["self"] = machine.address(there) + np.arange(len(runs), dtype=np.uint64) * np.uint64(runs.itemsize)
     there[...] = machine.put(runs.view(np.uint8))
@@ -159,31 +182,32 @@ def _room(machine: Machine, both: Sequence[tuple[Crew, IntArray]], most_places: 
         own = {name: values[k] for name, values in lists.items()}
         own["bounds"] = machine.put(bound, np.int32)
         own["unpulled"] = xp.zeros((len(crew.runs), most_entries), np.float32)
-        own["pulls"] = xp.zeros((len(crew.runs), most_places), np.float32)
         crews[k]["runs"], crews[k]["batched"], crews[k]["run"] = len(crew.runs), len(bound) - 1, at
         for name, values in own.items():
             crews[k][name] = machine.address(values)
         kept.append(own)
         at += len(crew.runs) * runs.itemsize
     all_there = machine.put(crews.view(np.uint8))
-    return Room(count, n, m, spans, most_places, most_entries, lists["touches"], all_there, [*kept, there])
+    kept.append({"runs": there})
+    return Room(count, n, m, spans, most_places, most_turns, most_entries, lists["touches"], all_there, kept)
 
 
 def _go_through(
-    machine: Machine, room: Room, shape: Shape, batches: IntArray, per: int, runs: int, options: Mapping[str, int]
+    machine: Machine, room: Room, shape: Shape, batches: IntArray, runs: int, alike: bool, options: Mapping[str, int]
 ) -> None:
     """The spans that begin with these batches: what they touch first, and then one after the other."""
     spans = filled("Span", len(batches))
-    spans["crews"], spans["first"], spans["batches"] = room.crews, batches, per
+    spans["crews"], spans["first"], spans["batches"] = room.crews, batches, shape.batches
     spans["number"] = np.arange(len(batches))
     spans["together"], spans["chunks"], spans["counters"] = shape.together, shape.chunks, shape.counters
     spans["seats"], spans["turns"] = shape.seats, shape.turns
-    spans["most_places"], spans["most_entries"] = room.most_places, room.most_entries
+    spans["most_places"], spans["most_turns"], spans["most_entries"] = room[4:7]
+    spans["alike"] = alike
     spans["all"] = machine.address(room.there)
     given = machine.put(spans.view(np.uint8))
     blocks = room.crews * len(batches)
     machine.launch("span_lists", blocks, LISTING, 4 * (LISTING + 1 + room.most_places), given, options)
-    machine.launch("span_weights", blocks, WEIGHTS, 4 * WEIGHTS * room.n, given, options)
+    machine.launch("span_scripts", blocks, SCRIPTS, 4 * SCRIPTS * room.n, given, options)
     touches = machine.get(room.touches)[:, : len(batches)].max(axis=0)
     spans["pieces"] = np.maximum(1, -(-touches // shape.counters))
     given = machine.put(spans.view(np.uint8)).reshape(len(spans), -1)
