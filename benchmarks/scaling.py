@@ -1,7 +1,8 @@
 """What a round costs as the problem grows: linear in active nodes × m, and nothing for more nodes or records.
 
 And many nodes: the same 200,000 records at 20 to 20,000 nodes, beside reading them once and drawing and adding n·m
-normals, both in C; a hundred thousand nodes, in seconds and bytes.
+normals, both in C; whole fits of a thousand owners and more, without a seed and with one; a hundred thousand nodes, in
+seconds and bytes.
 
     python benchmarks/scaling.py NODES FEATURES ROUNDS GRAPH      (one run in a process of its own: seconds and bytes)
 """
@@ -18,6 +19,7 @@ import numpy as np
 
 from baselines import batches, build_floor, pointer
 from measure import Line, Target, Work, in_turn
+from sottovoce import PrivateClassifier
 from sottovoce.data.synthetic import two_gaussians
 from sottovoce.engine import compiled
 from sottovoce.engine.job import Job
@@ -28,7 +30,7 @@ from workloads import DENSE, NODES, RECORDS, WORDS, alone, dense, job, text
 
 LINEAR = Target(1.5, 2.5)  # twice the cost, within a quarter
 NO_MORE = Target(high=1.25)
-FLOORS, WITHIN = Target(high=1.5), Target(high=1.0)
+FLOORS, WITHIN, TWICE = Target(high=1.5), Target(high=1.0), Target(high=2.0)
 MANY = Spec(AlgorithmSpec(1000, a="constant(1)", gamma="constant(20)"), seed=0).but(
     network__activation="everyone",
     network__averaging="exact",
@@ -54,6 +56,7 @@ def lines(quick: bool, repeats: int) -> Iterator[Line]:
     yield Line("a round of CSR, words of a row: 146, 73", compared, times["large"], times["small"], "µs", NO_MORE)
     yield from _active(rounds // 4, repeats)
     yield from _many(repeats)
+    yield from _fits((1000,) if quick else (1000, 5000))
     yield from _hundred_thousand(100 if quick else 1000)
 
 
@@ -104,6 +107,21 @@ def _many(repeats: int) -> Iterator[Line]:
         times = in_turn({"engine": alone(one, rounds), "floors": floors}, repeats)
         compared = "round / records read once and n·m normals added, in C"
         yield Line(f"200,000 × {features}, n = {n:,}", compared, *times.values(), "µs", FLOORS)
+
+
+def _fits(owners: tuple[int, ...]) -> Iterator[Line]:
+    """The whole of a fit of very many owners: plan, account, rounds and statement, exact and as a simulation."""
+    table = two_gaussians(200_000, 50, seed=0)
+    X = table.X.astype(np.float32)
+
+    def fit(n: int, seed: int | None) -> object:
+        return PrivateClassifier(row_norm=1.0, classes=(-1, 1), n_nodes=n, random_state=seed).fit(X, table.y)
+
+    for n in owners:
+        works = {"secure": Work(lambda n=n: fit(n, None), 1), "seeded": Work(lambda n=n: fit(n, 0), 1)}
+        times = in_turn(works, 2, time.process_time)  # the second time nothing has to be compiled
+        seconds = [value / 1e6 for value in times.values()]
+        yield Line(f"fit, 200,000 × 50, n = {n:,}", "without a seed / with one", *seconds, "s", TWICE)
 
 
 def _normals(lib: ctypes.CDLL, n: int, m: int) -> Callable[[], object]:

@@ -344,6 +344,13 @@ def test_runs_that_map_and_deal_the_same_records_their_own_ways(moments, outputs
         assert refused.startswith("the compiled engine does not know the map of records that are not mapped yet")
         with pytest.raises(SpecError, match="map their records"):
             together(specs, dealt, execution=Execution("compiled"))
+    swept = sweep(specs[:2], dealt[0], execution=Execution("gpu", observations=2))
+    assert [result.environment["runs"] for result in swept] == [2, 2]
+    assert np.allclose(swept[0].models, found[0].models, rtol=1e-4, atol=1e-5 * np.max(np.abs(found[0].models)))
+    edges = [each.but(network__activation="edges(1)", network__averaging="gossip") for each in specs[:2]]
+    if outputs == 1 and sampling != "full":  # where products do not fit, each run has its own copy
+        alone = sweep(edges, dealt[0], execution=Execution("gpu", observations=2))
+        assert [result.environment["runs"] for result in alone] == ([1, 1] if moments != "none" else [2, 2])
     other = Shards.of(X.copy(), y, dealt[0].offsets)
     with pytest.raises(SpecError, match="on the same records, in nodes of the same sizes"):
         together(specs[:2], [dealt[0], other], execution=Execution("gpu"))

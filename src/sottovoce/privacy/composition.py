@@ -321,16 +321,16 @@ def _rises(orders: Array, cells: Cells) -> Array:
     few = int(np.searchsorted(orders, _SMALL / losses[-1])) if len(losses) else 0
     if few:  # so small that a few moments of the losses say it all
         powers = np.cumprod(np.multiply.outer(1.0 / _POWERS, orders[:few]), axis=0)  # λᵏ/k!
-        plain, mirror = (np.cumprod(np.broadcast_to(losses, (len(_POWERS), len(losses))), axis=0) @ both).T
+        plain, mirror = np.dot(np.cumprod(np.broadcast_to(losses, (len(_POWERS), len(losses))), axis=0), both).T
         found[0, :few] = (plain - _ODD * mirror) @ powers
         found[1, :few] = (mirror - _ODD * plain) @ powers
     for first in range(few, len(orders), _AT_ONCE):
         some = slice(first, first + _AT_ONCE)
         up = np.multiply.outer(orders[some], losses)
         np.expm1(up, out=up)
-        rises = up @ both
+        rises = np.dot(up, both)  # and not @, which holds Python's lock while it makes less than 500 numbers
         np.divide(up, -1.0 - up, out=up)  # expm1 of the negative
-        falls = up @ both
+        falls = np.dot(up, both)
         found[:, some] = rises.T + falls.T[::-1]
     return found
 
