@@ -767,25 +767,23 @@ INSIDE void ask_words(void* to, const void* from, int words) {
   for (int w = THREAD; w < words; w += THREADS) ask_word((u32*)to + w, (const u32*)from + w);
 }
 
-INSIDE bool is_for(int warp) { return WARP == warp % ALL_WARPS; }  // few words are one warp's to ask for
-
-INSIDE void ask_by(int warp, void* to, const void* from, int words) {
-  for (int w = LANE; is_for(warp) && w < words; w += LANES) ask_word((u32*)to + w, (const u32*)from + w);
+INSIDE void ask_few(void* to, const void* from, int words) {  // by one warp
+  for (int w = LANE; w < words; w += LANES) ask_word((u32*)to + w, (const u32*)from + w);
 }
 
 INSIDE void ask_turn(const Run& run, i64 at, Rings* rings) {
-  if (at < run.turns_last) ask_by(4, &rings->turns[at & 7], run.turns + at, WORDS_OF_TURN);
-  else if (is_for(4) && LANE == 0) rings->turns[at & 7].pair = 0;  // no more of them
+  if (at < run.turns_last) ask_few(&rings->turns[at & 7], run.turns + at, WORDS_OF_TURN);
+  else if (LANE == 0) rings->turns[at & 7].pair = 0;  // no more of them
 }
 
 INSIDE void ask_slot(const Run& run, i64 at, Rings* rings) {
   const Turn& turn = rings->turns[at & 7];
   int size = few(run, turn);
   Slot* slot = &rings->slots[at & 7];
-  ask_by(0, slot->place, run.places + turn.first, size * (int)(sizeof(Place) / 4));
-  ask_by(1, slot->at, run.numbers + turn.first, size * (int)(sizeof(Numbers) / 4));
-  ask_by(2, slot->w, run.weights + turn.corner, size * size);
-  if (!LINEAR && !FROZEN) ask_by(3, slot->slept, run.slept + turn.first, size * (int)(sizeof(Slept) / 4));
+  ask_few(slot->place, run.places + turn.first, size * (int)(sizeof(Place) / 4));
+  ask_few(slot->at, run.numbers + turn.first, size * (int)(sizeof(Numbers) / 4));
+  ask_few(slot->w, run.weights + turn.corner, size * size);
+  if (!LINEAR && !FROZEN) ask_few(slot->slept, run.slept + turn.first, size * (int)(sizeof(Slept) / 4));
 }
 
 INSIDE float* row_on_chip(float* rows, i64 at, int which) {  // those of three turns of two
@@ -812,7 +810,7 @@ INSIDE void ask_rows(const Run& run, i64 at, int half, float* rows, Rings* rings
 
 INSIDE void ask_about(const Run& run, i64 at, Rings* rings) {
   int size = few(run, rings->turns[at & 7]);
-  for (int w = LANE; is_for(5) && w < 4 * size; w += LANES) {
+  for (int w = LANE; w < 4 * size; w += LANES) {
     i64 row = rings->slots[at & 7].place[w / 4].row;
     if (row >= 0) ask_word((u32*)&rings->about[at & 3][w / 4] + w % 4, (const u32*)(run.about + row) + w % 4);
   }
@@ -844,9 +842,11 @@ INSIDE void foresee(const Run& run, const Turn& turn, Foresight& seen) {
 }
 
 INSIDE void ask_ahead(const Run& run, i64 at, int half, float* rows, Rings* rings, int& known) {
-  ask_turn(run, at + 7, rings);
-  ask_slot(run, at + 5, rings);
-  ask_about(run, at + 3, rings);
+  if (WARP == 0) ask_slot(run, at + 5, rings);
+  if (WARP == (WARPS > 1 ? 1 : 0)) {
+    ask_turn(run, at + 7, rings);
+    ask_about(run, at + 3, rings);
+  }
   if (!SPARSE) ask_rows(run, at + 3, half, rows, rings);
   if (!SPARSE) ask_bygone(run, at + 3, rings, known);
   asked_together();
@@ -1538,10 +1538,10 @@ KERNEL BOUNDED rounds(const Run* runs) {
     begin = chorus(run, begin, own, Z, theatre->choirs, loudness, partial);
 
   int known = -1;
-  for (int k = 0; k < 7; k++) ask_turn(run, begin + k, rings);
+  for (int k = 0; k < 7 && WARP == 0; k++) ask_turn(run, begin + k, rings);
   asked_is_here();
   BARRIER();
-  for (int k = 0; k < 5; k++) ask_slot(run, begin + k, rings);
+  for (int k = 0; k < 5 && WARP == 0; k++) ask_slot(run, begin + k, rings);
   asked_is_here();
   BARRIER();
   int last_side = own.m - 1 >= half ? 1 : 0;
@@ -1549,7 +1549,7 @@ KERNEL BOUNDED rounds(const Run* runs) {
     rows[w * ROW + last_side * SIDE + own.m - 1 - last_side * half] = (float)run.intercept;
   for (int k = 0; k < 3 && !SPARSE; k++) {
     ask_rows(run, begin + k, half, rows, rings);
-    ask_about(run, begin + k, rings);
+    if (WARP == 0) ask_about(run, begin + k, rings);
     ask_bygone(run, begin + k, rings, known);
   }
   asked_is_here();
