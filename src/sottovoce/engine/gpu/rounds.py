@@ -40,8 +40,6 @@ CROWD = 32
 """Nodes of a turn that the kernel has on its stage."""
 FEW, BYGONE = 4, 128
 """Nodes of a turn that needs one barrier, and rounds of the tables that wait on the chip."""
-KEPT, KEEPING = 160, 256
-"""Running sums that a thread may have in registers, and threads of a block that can have so many."""
 PLACES = 1 << 16
 """Places of a launch, at the most, where runs are on the chip: about a tenth of a second."""
 AHEAD = 4
@@ -122,7 +120,11 @@ def stacked(machine: Machine, arrays: Sequence[Any]) -> Any:
         if len(whole.values) == len(arrays) and all(a.stack is whole and a.at == r for r, a in enumerate(arrays)):
             return whole.values.copy()
         return machine.xp.stack([a.stack.values[a.at] for a in arrays])
-    return machine.put(np.stack([np.asarray(a) for a in arrays]), np.float32)
+    found = machine.xp.zeros((len(arrays), *arrays[0].shape), np.float32)
+    for r, values in enumerate(map(np.asarray, arrays)):
+        if values.any():  # most runs begin with nothing, and large states take long to bring
+            found[r] = machine.put(values, np.float32)
+    return found
 
 
 _records: dict[tuple[int, int], tuple[Any, Records]] = {}
@@ -409,13 +411,13 @@ def _go(
     """Rounds first … last of all casts in one launch; z and total are updated in place."""
     _, n, m = z.shape
     fetched = _paired(machine, records, m) and not records.sparse
-    threads, per = _shape(machine, n, m) if fetched else (max(1, min(machine.threads, _up((m + 1) // 2, 32))), 2)
+    threads, per = _shape(machine, m) if fetched else (max(1, min(machine.threads, _up((m + 1) // 2, 32))), 2)
     wide = 2 * per * threads if fetched else m  # of a row on the chip
     options = _options(records, casts, per, threads)
     room = _beside(n, -(-threads // machine.lanes), 6 * wide if fetched else 0)
     options["FETCHED"], options["ON_CHIP"] = int(fetched), int(room + 4 * n * wide <= machine.room)
-    options |= _ways(casts) if fetched else {"UPTO": 2, "ONLY_FEW": 0}
-    options["KEPT"] = n if fetched and 2 * per * n <= KEPT and threads <= KEEPING else 0
+    if fetched:
+        options |= _ways(casts) | {"COORDINATES": m, "FEATURES": records.features}
     room += 4 * n * wide * options["ON_CHIP"]
     lookups = [cast.looked for cast in casts if cast.looked is not None]
     runs = np.concatenate([looked.runs for looked in lookups])
@@ -494,11 +496,10 @@ def _numbered(
     runs["slept"] += np.uint64(at * slept)
 
 
-def _shape(machine: Machine, n: int, m: int) -> tuple[int, int]:
-    """(threads, counters of each): few threads if running sums then find room in their registers; else many."""
+def _shape(machine: Machine, m: int) -> tuple[int, int]:
+    """(threads, counters of each), so that few threads have fewer than the others."""
     half = (m + 1) // 2
-    most = min(machine.threads, KEEPING) if 2 * n * -(-half // KEEPING) <= KEPT else machine.threads
-    threads = min(most, _up(-(-half // -(-half // most)), 32))
+    threads = min(machine.threads, _up(-(-half // -(-half // machine.threads)), 32))
     return threads, max(machine.least, -(-half // threads))
 
 
