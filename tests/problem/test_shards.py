@@ -134,6 +134,8 @@ def test_records_are_dealt_once_each_and_people_whole():
     first = Shards.of(X, y, np.array([0, 30]))
     with pytest.raises(DataError, match="names a row twice"):
         first.dealt(np.array([0, 30]), np.zeros(30, dtype=np.int64))
+    with pytest.raises(DataError, match="node 1 has no records"):
+        first.dealt(np.array([0, 30, 30]), None)
     people = Shards.of(X, y, np.array([0, 30]), units=np.arange(30) % 7)
     with pytest.raises(DataError, match="people are dealt out with all of their rows"):
         people.dealt(np.array([0, 30]), None)
