@@ -44,7 +44,7 @@ def timed(what: str, do: Callable[[], Any]) -> Any:
     return found
 
 
-def figures(name: str, size: str, seeds: int, certify: bool, jobs: int) -> None:
+def figures(name: str, size: str, seeds: int, certify: bool, jobs: int, kept_in: Path | None) -> None:
     """Figures 1 to 4, part by part; what `reproduce` does beside the device's work is told apart."""
     whole = time.perf_counter()
     machine = device()
@@ -57,7 +57,7 @@ def figures(name: str, size: str, seeds: int, certify: bool, jobs: int) -> None:
     runs = len(wanted) * 2 * len(paper.EPSILONS)
     began: list[float] = []
     with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder)
+        out = kept_in or Path(folder)
         if not certify:
             paper.folder_of(out, dataset).mkdir(parents=True)
             kept = Runs(("h",), paper.folder_of(out, dataset) / "optima.parquet")
@@ -188,7 +188,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     if given.what == "figures":
-        figures(given.data, given.size, given.seeds, given.certify, given.jobs)
+        figures(given.data, given.size, given.seeds, given.certify, given.jobs, given.out)
     elif given.what == "default":
         default(100 if given.seeds == 10 else given.seeds)
     elif given.what == "one":

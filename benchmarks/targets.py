@@ -68,25 +68,38 @@ def known() -> dict[Key, dict[str, str]]:
     }
 
 
+def written(values: list[float]) -> str:
+    """As `cell` writes it; what is far below 0 in whole numbers."""
+    if len(values) < 2 or np.mean(values) > -10:
+        return cell(values)
+    return f"{np.mean(values):,.0f} ({len(values)})"
+
+
 def page() -> str:
     """The table, as text."""
     rows = known()
-    heads = [f"{w} ×" if w > 1 else "bounds right" for w in WIDTHS]
+    heads = [f"{w} × too wide" if w > 1 else "bounds right" for w in WIDTHS]
     lines = [f"| set, nodes, ε | target_scale | {' | '.join(heads)} |", "|---|---|" + "---|" * len(WIDTHS)]
     for name in SETS:
         for n in NODES:
             for epsilon in EPSILONS:
-                for scale in SCALES:
-                    found = [
+                public, private = (
+                    [
                         [float(r["r2"]) for key, r in rows.items() if key[:5] == (name, n, epsilon, width, scale)]
                         for width in WIDTHS
                     ]
-                    title = f"{name}, {n}, {epsilon:g}" if scale == SCALES[0] else ""
-                    shares = {
-                        float(r["share"]) for key, r in rows.items() if (*key[:3], key[4]) == (name, n, epsilon, scale)
-                    }
-                    spent = "" if scale == SCALES[0] else f", {'/'.join(f'{100 * s:.2g}' for s in sorted(shares))} %"
-                    lines.append(f"| {title} | {scale}{spent} | {' | '.join(cell(values) for values in found)} |")
+                    for scale in SCALES
+                )
+                spent = {
+                    float(r["share"]) for key, r in rows.items() if (*key[:3], key[4]) == (name, n, epsilon, "private")
+                }
+                title = f"{name}, {n}, {epsilon:g}"
+                if spent == {0.0} and public == private:  # not even looked for
+                    lines.append(f"| {title} | both, nothing spent | {' | '.join(map(written, public))} |")
+                    continue
+                share = "/".join(f"{100 * each:.2g}" for each in sorted(spent))
+                lines.append(f"| {title} | public | {' | '.join(map(written, public))} |")
+                lines.append(f"| | private, {share} % | {' | '.join(map(written, private))} |")
     return "\n".join(lines)
 
 

@@ -165,3 +165,26 @@ def test_people_without_a_schema_are_evaluated_as_people(sottovoce, tmp_path):
     assert code == 5 and "name their column (--unit)" in " ".join(err.split())
     code, said, err = sottovoce("evaluate", out, path, *words, "--unit", "person", "--ask", "right", "--json")
     assert code == 0 and json.loads(said)["records"] == len(set(PERSON)), err
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--target-scale", "private"], "give --target-bounds"),
+        (["--target-bounds", "-50,150", "--target-scale", "narrow"], "target_scale must be"),
+        (["--target-bounds", "-50,150", "--target-scale", 0.7], "target_scale must be"),
+        (["--target-bounds", "-50,150", "--target-scale", "private", "--preset", "paper_l2"], "no preset"),
+    ],
+)
+def test_a_range_that_cannot_be_looked_for_is_said_in_a_sentence(sottovoce, tmp_path, options, words):
+    path = written(tmp_path / "r.csv", NUMBER if "--target-bounds" in options else TWO)
+    who = ["--label", "outcome", "--group", "site", "--drop", "person", "--row-norm", 25, "--seed", 3]
+    code, _, err = sottovoce("train", path, *who, *options)
+    assert code != 0 and words in " ".join(err.split()), err
+
+
+def test_the_range_that_was_found_is_shown(sottovoce, tmp_path):
+    path = written(tmp_path / "r.csv", NUMBER)
+    who = ["--label", "outcome", "--group", "site", "--drop", "person", "--row-norm", 25, "--seed", 3, "--epsilon", 4]
+    code, said, _ = sottovoce("train", path, *who, "--target-bounds", "-5000,5000", "--target-scale", "private")
+    assert code == 0 and "targets clipped to" in said and "from their noisy counts" in said

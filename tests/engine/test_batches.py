@@ -5,10 +5,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from contract import difference, injected
+from contract import difference, from_python, injected
 from scipy import sparse
 
 from sottovoce.engine import compiled, reference
+from sottovoce.engine.kernel import entries
+from sottovoce.engine.kernel.data import RUNGS, clipped_slopes, code_of, kept
 from sottovoce.problem.shards import Shards, even
 from sottovoce.run.build import prepare
 from sottovoce.run.spec import AlgorithmSpec, Spec
@@ -66,6 +68,55 @@ def test_weights_of_records(kind, sampling, loss, outputs):
 def prepare_again(job, shards):
     """The same run on other records."""
     return replace(job, problem=replace(job.problem, shards=shards.with_intercept(job.problem.shards.intercept)))
+
+
+@pytest.fixture(scope="module")
+def slopes_of_rows():
+    return from_python(clipped_slopes)
+
+
+@pytest.mark.parametrize("name", RUNGS)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_slopes_of_a_block(name, weighted, slopes_of_rows):
+    """As the table's formulas, clipped as the reference does it, of rows in any order, at the extremes, too."""
+    loss, clip, rng = RUNGS[name], 0.3, np.random.default_rng(4)
+    shards = dealt(40, 3, "dense")
+    shards = replace(shards, weights=rng.random(120) if weighted else None)
+    data = compiled._data(shards)
+    rows = rng.permutation(120)[:53]
+    u = 4 * rng.normal(size=53)
+    u[:12] = [0.0, -0.0, 1.0, -1.0, 36.0, -36.0, 745.0, -745.0, 1e308, -1e308, np.inf, np.nan]
+    found, about = u.copy(), np.empty(64)
+    slopes_of_rows(data, code_of(loss), loss.parameter, clip, rows, about, found)
+    with np.errstate(all="ignore"):
+        expected = shards.weighted(loss.slope(u, shards.y[rows]), rows)
+        size = np.abs(expected) * shards.norms[rows]
+        expected = np.where(np.isfinite(size), expected * np.minimum(1.0, clip / np.maximum(size, 1e-300)), 0.0)
+    assert np.allclose(found, expected, rtol=1e-14, atol=1e-300) and np.any(size > clip)
+
+
+def test_rows_that_do_not_pull_are_left_out():
+    u, rows = np.array([1.0, 0.0, -2.0, -0.0, 3.0]), np.arange(5)
+    assert from_python(kept)(u, rows) == 3 and u[:3].tolist() == [1, -2, 3] and rows[:3].tolist() == [0, 2, 4]
+    u, rows = np.array([1.0, -2.0]), np.arange(2)
+    assert from_python(kept)(u, rows) == 2 and u.tolist() == [1, -2] and rows.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("kind", [np.uint16, np.int32])
+def test_products_of_sparse_rows(kind, monkeypatch):
+    """Columns are numbered in two bytes where that is enough, else as SciPy does; rows of any length and order."""
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(60, 40)) * (rng.random((60, 40)) < rng.random((60, 1)))
+    X[7:9] = 0.0
+    shards = Shards.of(sparse.csr_array(X), np.ones(60), np.array([0, 60]))
+    monkeypatch.setattr(compiled, "SHORT", 40 if kind == np.uint16 else 39)
+    data = compiled._data(shards)
+    assert data.indices.dtype == kind
+    rows, x, u, g = rng.permutation(60)[:50], rng.normal(size=40), np.empty(50), np.ones(40)
+    from_python(entries.margins)(data.values, data.indices, data.indptr, rows, x, 0.5, u)
+    assert np.allclose(u, X[rows] @ x + 0.5, rtol=1e-13, atol=1e-13)
+    from_python(entries.pull)(data.values, data.indices, data.indptr, rows, u, g)
+    assert np.allclose(g, 1.0 + X[rows].T @ u, rtol=1e-13, atol=1e-13)
 
 
 def test_rows_too_long_for_a_block():

@@ -76,6 +76,12 @@ def test_intervals_and_paths_are_in_the_units_of_the_range():
     assert model.r2_ == pytest.approx(model.score(HELD, TRUTH), abs=0.1)
 
 
+def test_an_evaluation_is_within_the_range():
+    """Within bounds a hundred times too wide its noise would hide all that there is to be explained."""
+    found = regressor(4.0, method="statistics").fit(X, Y).evaluate(HELD, TRUTH, epsilon=4.0)
+    assert found.figures["r2"].value == pytest.approx(0.82, abs=0.1) and found.figures["r2"].error < 0.1
+
+
 def test_a_kept_model_is_the_same_model(tmp_path):
     model = regressor(random_state=None, method="statistics").fit(X, Y, nodes=NODES)
     read = sottovoce.load(model.save(tmp_path / "model"))

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sottovoce import Shards, solve
-from sottovoce.errors import SottovoceError, SpecError
+from sottovoce.errors import PrivacyError, SottovoceError, SpecError
 from sottovoce.planner import Facts, choose
 from sottovoce.planner.price import price as plan_price
 from sottovoce.privacy.accounting import price
@@ -161,6 +161,13 @@ def test_a_run_is_kept_verified_and_has_the_range_it_says(tmp_path):
         read.verify()
         assert read.spec.privacy.quantiles == SOME and read.public["targets"] == result.public["targets"]
         assert read.statement.secure
+        for wrong in ({}, {"targets": [0.5, 0.4]}, {"targets": [0.1, 1.2]}, {"targets": "all"}):
+            kept = {name: value for name, value in read.public.items() if name != "targets"}
+            with pytest.raises(PrivacyError, match="range of targets"):
+                replace(read, public=kept | wrong).verify()
+    plain = solve(SPEC.but(privacy__quantiles="none"), data())
+    with pytest.raises(PrivacyError, match="if, and only if"):
+        replace(plain, public=plain.public | {"targets": [0.3, 0.5]}).verify()
 
 
 # --- what is made of them
@@ -306,7 +313,9 @@ def test_the_share_is_what_noise_asks_for_and_none_where_it_drowns():
     assert planned(1.0, quantiles=False).spec.privacy.quantiles.share == 0.0
 
 
-@pytest.mark.parametrize(("sizes", "adversary"), [((3000,), "transcript"), ((2000,) * 6, "secret_pairs(2)")])
+@pytest.mark.parametrize(
+    ("sizes", "adversary"), [((3000,), "transcript"), ((9000, 1500), "transcript"), ((2000,) * 6, "secret_pairs(2)")]
+)
 def test_the_plan_foresees_the_noise_that_there_is(sizes, adversary):
     spec = planned(0.5, sizes, adversary=adversary).spec
     shards = Shards.of(np.zeros((sum(sizes), 5)), np.zeros(sum(sizes)), np.concatenate([[0], np.cumsum(sizes)]))

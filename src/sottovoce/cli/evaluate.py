@@ -174,12 +174,12 @@ def _owners(result: Result, records: int, groups: Any) -> IntArray:
 
 
 def _range(text: str | None, result: Result) -> tuple[float, float]:
-    """The public range of targets: the run's own, unless another is given."""
+    """The public range of targets: the one that the run clipped them to, unless another is given."""
     if text is not None:
         return read_range(text)
-    if result.scale.targets is None:
+    if result.scale.targets is None or result.target_range is None:
         raise SpecError("a regression is evaluated within a public range of its targets; give --target-bounds low,high")
-    return result.scale.targets
+    return result.target_range
 
 
 def _show(found: Evaluation, more: dict[str, float]) -> None:

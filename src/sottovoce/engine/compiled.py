@@ -2,7 +2,8 @@
 
 Jobs are laid out as the flat arrays of the kernel, once, and live as long as the jobs do: a run is cut into many calls.
 Data is handed over where it lies, unless it was dealt out to nodes at random and is read many times: then rows are
-copied once, node after node, because a row that memory has to be asked for takes five times as long.
+copied once, node after node, because a row that memory has to be asked for takes five times as long. Columns of sparse
+rows are numbered anew in two bytes, where those are enough.
 
 Where the job's draws are the run's own `Draws`, with Gaussian noise, the kernel makes records and noise from the
 counters itself (noise in float32, 3e-7 relative from the reference's); any other `Randomness` is asked for a block of
@@ -234,6 +235,7 @@ COPIED = 1 << 31
 SHORT = 1 << 16
 """So many columns can be told apart by two bytes, which are read in every round; SciPy has four, or eight."""
 
+_numbered: dict[str, tuple["ref[Any]", NDArray[Any]]] = {}
 _copied: dict[str, tuple["ref[Any]", IntArray, Any]] = {}
 
 
@@ -265,12 +267,11 @@ def _data(shards: Shards) -> Data:
     if not is_sparse and not X.flags.c_contiguous:
         raise SpecError("the compiled engine reads data row by row; lay it out with numpy.ascontiguousarray first")
     none = np.empty(0, stored.dtype)
-    columns = X.indices if is_sparse else np.empty(0, np.uint16)
     return Data(
         sparse=is_sparse,
         X=_read_only(none.reshape(0, 0) if is_sparse else X),
         values=_read_only(X.data if is_sparse else none),
-        indices=_read_only(columns, np.uint16 if X.shape[1] <= SHORT else None),
+        indices=_read_only(_columns(X) if is_sparse else np.empty(0, np.uint16)),
         indptr=_read_only(X.indptr if is_sparse else np.empty(0, np.int32)),
         intercept=float(shards.intercept),
         y=_read_only(shards.y, np.float64),
@@ -280,6 +281,16 @@ def _data(shards: Shards) -> Data:
         order=_read_only(np.empty(0) if shards.order is None else shards.order, np.int64),
         starts=_read_only(np.empty(0) if shards.starts is None else shards.starts, np.int64),
     )
+
+
+def _columns(X: Any) -> NDArray[Any]:
+    """Of every entry, in two bytes where that is enough; runs on the same data share them."""
+    if X.shape[1] > SHORT:
+        return np.asarray(X.indices)
+    last = _numbered.get("last")
+    if last is None or last[0]() is not X:
+        last = _numbered["last"] = ref(X, lambda _: _numbered.clear()), X.indices.astype(np.uint16)
+    return last[1]
 
 
 def _plan(schedule: Schedule, apart: bool) -> Plan:

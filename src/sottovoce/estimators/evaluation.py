@@ -124,9 +124,9 @@ def held_out(model: Any, X: Any, y: Any, nodes: Any, units: Any) -> tuple[Held, 
         two = scores.ndim == 1
         public = Model(len(model.classes_), *ends, model.link_ if two else None, at)
     else:
-        if model.target_bounds_ is None:
+        if model.target_range_ is None:
             raise SpecError("the folder of this model does not say in which public range its targets are; fit it anew")
-        low, high = model.target_bounds_
+        low, high = model.target_range_
         both = (np.asarray(values, dtype=np.float64) for values in (model.predict(X), y))
         scores, targets = ((2 * values - low - high) / (high - low) for values in both)
         public = Model(0)

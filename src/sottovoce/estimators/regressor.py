@@ -62,8 +62,8 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
     row_norm : a public bound on the length of a row. Without it rows are scaled down to length 1, with a warning
     target_bounds : a public range (low, high) of the targets, clipped to it. Without it (−1, 1), with a warning
     target_scale : "public", `target_bounds` as they are; "private", a narrower range within them, from noisy counts of
-        the targets that a share of the budget is spent on where that can pay; or that share. Losses, `alpha`, `r2_` and
-        intervals then speak of targets clipped to the narrower range
+        the targets that a share of the budget is spent on where that can pay; or that share. Losses, `alpha`, `r2_`,
+        intervals and evaluations then speak of targets clipped to the narrower range
     on_violation : "clip" scales a row over the bound down to it, in `fit` and `predict`; "raise" refuses it
     fit_intercept : whether there is a constant term
     random_state : None draws secret noise; a whole number makes a simulation, and the statement says so

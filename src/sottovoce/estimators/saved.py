@@ -210,6 +210,7 @@ def load(folder: str | Path) -> Any:
         model.feature_names_in_ = np.array(result.features, dtype=object)
     if text is None and model.schema_ is not None and model.schema_.label.classes is None:
         model.target_bounds_ = model.target_bounds = model.schema_.label.low, model.schema_.label.high
+        model.target_range_ = result.target_range or model.target_bounds_
     return model
 
 

@@ -15,10 +15,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from sottovoce.engine import ENGINES
+from sottovoce.engine import ENGINES, Engine
 from sottovoce.engine.cores import shared
 from sottovoce.errors import SpecError
 from sottovoce.problem.shards import Shards
+from sottovoce.run.build import prepare
 from sottovoce.run.result import Result
 from sottovoce.run.solve import alike, simulate
 from sottovoce.run.spec import Execution, Spec
@@ -62,30 +63,39 @@ def sweep(
     execution = replace(execution, observations=execution.observations or 1)  # a sweep's result is its history
     if any(spec.seed is None for spec in specs):
         raise SpecError("the runs of a sweep share their draws, so each needs a seed")
-    groups: dict[str, list[int]] = {}
+    alikes: dict[str, list[int]] = {}
     engine = ENGINES.get(execution.engine)
-    seeds, maps = engine is not None and engine.seeds, engine is not None and engine.maps
     for place, spec in enumerate(specs):
-        maps_itself = spec.privacy.once is not None and not (maps and spec.privacy.moments.total)
-        alone = str(place) if maps_itself else ""  # its records are its own, and shared with none
-        groups.setdefault(alike(spec, seeds) + alone, []).append(place)
-    for turn, places in enumerate(groups.values()):  # who asks for the same noise side by side begins with another run
-        first = turn % max(1, jobs) * len(places) // max(1, jobs)
-        places[:] = places[first:] + places[:first]
+        alikes.setdefault(alike(spec, engine is not None and engine.seeds), []).append(place)
+    groups: list[list[int]] = []
+    for places in alikes.values():  # a run that maps its records shares them with none, unless the engine maps them
+        first = specs[places[0]]
+        apart = first.privacy.once is not None and not _mapped_by(engine, first, shards)
+        groups += [[place] for place in places] if apart else [places]
+    for turn, places in enumerate(groups):  # who asks for the same noise side by side begins with another run
+        begin = turn % max(1, jobs) * len(places) // max(1, jobs)
+        places[:] = places[begin:] + places[:begin]
     optima = f_star if f_star is not None else [float("nan")] * len(specs)
     shards.norms  # noqa: B018 - once, before the groups all need them
     work = [
         delayed(simulate)([specs[i] for i in places], shards, test, [optima[i] for i in places], execution, **names)
-        for places in groups.values()
+        for places in groups
     ]
     # groups side by side share the cores: matrix products that each take them all would wait for each other
     share = max(1, (os.cpu_count() or 1) // max(1, jobs))
     with _where(cluster), shared(1 if cluster else jobs), threadpool_limits(share, user_api="blas"):
         done = Parallel(n_jobs=-1 if cluster else jobs, prefer=None if cluster else "threads")(work)
     results: dict[int, Result] = {}
-    for places, found in zip(groups.values(), done, strict=True):
+    for places, found in zip(groups, done, strict=True):
         results |= dict(zip(places, found, strict=True))
     return [results[i] for i in range(len(specs))]
+
+
+def _mapped_by(engine: Engine | None, spec: Spec, shards: Shards) -> bool:
+    """Whether the engine puts the records of such runs through their maps, as it reads them."""
+    if engine is None or not engine.maps or engine.lacks() is not None or shards.people:
+        return False
+    return engine.refusal(prepare(spec, shards, unmapped=True).job) is None
 
 
 @contextmanager

@@ -183,9 +183,6 @@ def together(
     optima = [float("nan")] * len(specs) if f_star is None else f_star
     jobs, T, looks = [p.job for p in prepared], specs[0].algorithm.rounds, execution.observations
     engine = choose(execution.engine, jobs[0], execution.runs)
-    if unmapped and engine.refusal(first.job) is not None:  # then each on its own copy of them
-        ones = zip(specs, dealt, optima, strict=True)
-        return [together([s], d, test, [f], execution, progress, None, secure, allow)[0] for s, d, f in ones]
     if len(firsts) > 1 and not engine.seeds:
         raise SpecError(f"the {engine.name} engine runs side by side what has the same seed; run a sweep")
     histories = [History() for _ in specs]

@@ -26,6 +26,7 @@ from sottovoce.network.activation import Edges
 from sottovoce.network.schedule import Schedule
 from sottovoce.privacy.calibration import Private
 from sottovoce.privacy.events import Event
+from sottovoce.privacy.quantiles import NO_QUANTILES
 from sottovoce.privacy.sampling import Cyclic
 from sottovoce.privacy.statement import PERSON, PrivacyStatement, grouped_by_event, others_of
 from sottovoce.problem.shards import Shards
@@ -56,6 +57,7 @@ def verify(spec: Spec, public: Public, statement: PrivacyStatement, environment:
         if isinstance(error, PrivacyError):
             raise
         raise PrivacyError(f"this spec and these public numbers make no run: {error}") from None
+    _check_range(spec, public)
     for name in NUMBERS:
         if name in public:
             _refuse_unless_alike(f"the public number {name}", public.get(name), made.public.get(name))
@@ -70,6 +72,20 @@ def verify(spec: Spec, public: Public, statement: PrivacyStatement, environment:
         ran = f"sottovoce {environment.get('sottovoce')}, {environment.get('machine')}"
         _refuse_unless_alike("the statement's software", statement.software, ran)
     _compare_events(statement, made, SEARCHED if isinstance(spec.privacy.noise, Private) else 1e-9)
+
+
+def _check_range(spec: Spec, public: Public) -> None:
+    """That a range of targets is told where their counts were let out, and nowhere else: they alone may tell it."""
+    found: Any = public.get("targets")
+    if (found is None) != (spec.privacy.quantiles == NO_QUANTILES):
+        raise PrivacyError("a range of targets is told if, and only if, a run lets out their counts, not here")
+    if found is not None and not (
+        isinstance(found, list | tuple)
+        and len(found) == 2
+        and all(isinstance(end, float) for end in found)
+        and -1 <= found[0] < found[1] <= 1
+    ):
+        raise PrivacyError(f"the range of targets is {_short(found)}, and should be two numbers within [−1, 1]")
 
 
 def again(spec: Spec, public: Public, people: bool) -> Prepared:

@@ -1,8 +1,8 @@
 """Algorithm 1 in Numba's loops: what the compiled engine runs.
 
 Chapters: `arguments` (what a run is to the kernel), `draws` (records and normals from counters), `steps` (eq. (6) and
-its sums over rounds slept), `data` (slopes, clips and pulls of records), `wake` and `speak` (the parts of a round),
-`rounds` (all of them in turn: the way in).
+its sums over rounds slept), `slopes` and `entries` (losses' slopes and sparse rows, in blocks), `data` (slopes, clips
+and pulls of records), `wake` and `speak` (the parts of a round), `rounds` (all of them in turn: the way in).
 
 One compilation serves every run, so the kernel branches on whole numbers. This page says which, and so what the kernel
 knows at all, without loading Numba: the engine's record reads it (`sottovoce.engine`), and so do the chapters.

@@ -3,10 +3,11 @@
 Data is read where it lies, in float32 or float64; all sums are float64. The intercept is the last coordinate of x,
 and its constant column is never written down.
 
-Slopes are those of `problem.losses`: its formulas are compiled as they stand there, and chained by code. Where a model
-has K outputs or a unit several rows, sums are those of `problem.objective.clipped_mean`: the K slopes of every row, one
-clip for all that a unit brings, and for a unit with several rows the length of its mean, measured where the lengths of
-the rows do not settle it.
+Slopes are those of `problem.losses`: its formulas are compiled as they stand there, and chained by code; those of a
+batch are made a block at a time (`slopes`), by an exponential of our own. Where a model has K outputs or a unit several
+rows, sums are those of `problem.objective.clipped_mean`: the K slopes of every row, one clip for all that a unit
+brings, and for a unit with several rows the length of its mean, measured where the lengths of the rows do not settle
+it.
 """
 
 import math
