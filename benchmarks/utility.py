@@ -17,6 +17,7 @@ import argparse
 import time
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -56,6 +57,11 @@ PAIRS = (
 """Methods whose difference is judged, seed by seed."""
 BEGIN, END = "<!-- made by benchmarks/utility.py -->", "<!-- end -->"
 BEGIN_RARE, END_RARE = "<!-- unbalanced, made by benchmarks/utility.py -->", "<!-- end of unbalanced -->"
+AGAINST_FIRST = {
+    "less 0.1 at a centre": ("pairs", "first", 20),
+    "less 0.1 with pairs": ("pairs", "first pairs", 20),
+    "less 0.1, nobody trusted": ("pairs", "first nodes", 20),
+}
 SAVED = 20.0  # seconds between writings of the table, which has many rows
 Cell = tuple[str, str, int, float]
 """Data, method, nodes, ε."""
@@ -148,28 +154,62 @@ def tell(count: int, of: int, row: Row) -> None:
     )
 
 
+class Gain(NamedTuple):
+    """What one method has over another in a cell, in points of accuracy and of AUC, paired by seed."""
+
+    accuracy: Interval
+    auc: Interval
+
+    def __str__(self) -> str:
+        """+0.24 ± 0.17 / +0.25 ± 0.19 (10)."""
+        each = (f"{i.mean:+.2f} ± {i.half:.2f}" if i.seeds > 1 else f"{i.mean:+.2f}" for i in self)
+        return f"{' / '.join(each)} ({self.accuracy.seeds})".replace("-", "−")
+
+
+def gains(found: list[Row], one: str, other: str) -> dict[tuple[str, int, float], Gain]:
+    """By data, nodes and ε, where both methods have seeds in common."""
+    known: dict[tuple[str, str, int, float], dict[int, Row]] = {}
+    for row in found:
+        if row["method"] in (one, other) and row["data"] in DATA:
+            known.setdefault((row["data"], row["method"], row["nodes"], row["epsilon"]), {})[row["seed"]] = row
+    made = {}
+    for (name, method, n, epsilon), mine in sorted(known.items()):
+        its = known.get((name, other, 1 if other in POOLED else n, epsilon), {})
+        both = sorted(mine.keys() & its.keys())
+        if method == one and both:
+            each = [[100 * (mine[s].get(k, np.nan) - its[s].get(k, np.nan)) for s in both] for k in ("accuracy", "auc")]
+            made[name, n, epsilon] = Gain(*map(Interval.of, each))
+    return made
+
+
 def judge(found: list[Row]) -> str:
-    """Differences between methods in points of accuracy and of AUC, paired by seed, with the interval of their mean."""
-    lines = ["| data | nodes | ε | difference | accuracy | AUC |", "|---|---|---|---|---|---|"]
-    known = {(row["data"], row["method"], row["nodes"], row["epsilon"], row["seed"]): row for row in found}
+    """Differences between methods, with the interval of their mean."""
+    lines = ["| data | nodes | ε | difference | accuracy / AUC |", "|---|---|---|---|---|"]
     for one, other in PAIRS:
-        cells = sorted({(d, n, e) for d, m, n, e, _ in known if m == one and d in DATA}, key=str)
-        total: dict[float, list[tuple[float, float]]] = {}
-        for name, n, epsilon in cells:
-            gains = []
-            for seed in range(1 + max(row["seed"] for row in found)):
-                mine = known.get((name, one, n, epsilon, seed))
-                its = known.get((name, other, 1 if other in POOLED else n, epsilon, seed))
-                if mine is not None and its is not None:
-                    gains.append([100 * (mine.get(k, np.nan) - its.get(k, np.nan)) for k in ("accuracy", "auc")])
-            if gains:
-                found_in = [Interval.of([gain[k] for gain in gains]) for k in (0, 1)]
-                told = " | ".join(f"{i.mean:+.2f} ± {i.half:.2f} ({i.seeds})" for i in found_in)
-                lines.append(f"| {name} | {n} | {epsilon:g} | {one} − {other} | {told} |")
-                total.setdefault(epsilon, []).append((found_in[0].mean, found_in[1].mean))
-        for epsilon, means in sorted(total.items()):
-            accuracy, auc = np.nanmean(means, axis=0)
-            lines.append(f"| mean of {len(means)} | | {epsilon:g} | {one} − {other} | {accuracy:+.2f} | {auc:+.2f} |")
+        made = gains(found, one, other)
+        lines += [f"| {name} | {n} | {e:g} | {one} − {other} | {gain} |" for (name, n, e), gain in made.items()]
+        for epsilon in sorted({e for *_, e in made}):
+            mine = [gain for (*_, e), gain in made.items() if e == epsilon]
+            lines.append(f"| mean of {len(mine)} | | {epsilon:g} | {one} − {other} | {mean(mine)} |")
+    return "\n".join(lines)
+
+
+def mean(some: list[Gain]) -> str:
+    """Over data sets."""
+    each = (np.nanmean([gain[k].mean for gain in some]) for k in (0, 1))
+    return " / ".join(f"{value:+.2f}" for value in each).replace("-", "−")
+
+
+def worth(found: list[Row], pairs: dict[str, tuple[str, str, int]]) -> str:
+    """A table of gains at ε = 0.2 and 1: heading -> (method, other, nodes)."""
+    made = {(e, head): gains(found, one, other) for e in FEWER[0] for head, (one, other, _) in pairs.items()}
+    lines = ["", "| | " + " | ".join(f"ε = {e:g}{head and ': ' + head}" for e, head in made) + " |"]
+    lines += ["|---|" + "---|" * len(made)]
+    columns = [{n: g for (n, k, e_), g in v.items() if (k, e_) == (pairs[h][2], e)} for (e, h), v in made.items()]
+    for name in sorted(DATA):
+        if any(name in column for column in columns):
+            lines.append(f"| {name} | " + " | ".join(str(column.get(name, "–")) for column in columns) + " |")
+    lines.append("| mean | " + " | ".join(mean(list(column.values())) if column else "–" for column in columns) + " |")
     return "\n".join(lines)
 
 
@@ -200,7 +240,7 @@ def table(found: list[Row], figure: str = "accuracy") -> str:
             lines += ["", f"**{name}**, {n} nodes", ""]
             lines += ["| method | against | " + " | ".join(f"ε = {e:g}" for e in epsilons) + " |"]
             lines += ["|---|---|" + "---|" * len(epsilons)]
-            for method, (_, adversary, says) in METHODS.items():
+            for method, (_, adversary, says, _) in METHODS.items():
                 where = 1 if method in POOLED else n
                 cells = [cell(made.get((name, method, where, 0.0 if method == "none" else e))) for e in epsilons]
                 if set(cells) != {"–"}:
@@ -238,6 +278,11 @@ def unbalanced(found: list[Row]) -> str:
     return "\n".join(lines)
 
 
+def marks(what: str) -> tuple[str, str]:
+    """Between which today's defaults are compared to those of version 0.1."""
+    return f"<!-- gains, {what}, made by benchmarks/utility.py -->", f"<!-- end of gains, {what} -->"
+
+
 def rewrite(begin: str, end: str, text: str) -> None:
     """Put a text between two marks of the page."""
     before, _, rest = PAGE.read_text().partition(begin)
@@ -249,6 +294,8 @@ def redraw() -> None:
     found = Runs(KEY, TABLE).rows
     rewrite(BEGIN, END, table(found))
     rewrite(BEGIN_RARE, END_RARE, unbalanced(found))
+    rewrite(*marks("one node"), worth(found, {"": ("centre", "first", 1)}))
+    rewrite(*marks("20 nodes"), worth(found, AGAINST_FIRST))
     for figure_ in ("auc", "average_precision", "balanced_accuracy"):
         if groups(found, figure_):
             print(figure_.replace("_", " "), table(found, figure_), sep="\n")
@@ -273,7 +320,7 @@ def figure(made: dict[tuple[str, str, int, float], list[float]]) -> Figure:
 def curves(made: dict[tuple[str, str, int, float], list[float]], name: str) -> tuple[Curve, ...]:
     """A data set's curves, each method in the colour that it has in every panel."""
     drawn = []
-    for place, (method, (_, adversary, says)) in enumerate(METHODS.items()):
+    for place, (method, (_, adversary, says, _)) in enumerate(METHODS.items()):
         where = 1 if method in POOLED else 20
         mine = {e: values for (d, m, k, e), values in made.items() if (d, m, k) == (name, method, where)}
         if method == "none" and mine:

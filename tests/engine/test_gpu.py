@@ -2,6 +2,7 @@
 
 import gc
 import shutil
+import subprocess
 from dataclasses import replace
 from functools import partial
 from weakref import ref
@@ -16,12 +17,12 @@ from sottovoce.auditing import audit
 from sottovoce.engine import ENGINES, reference
 from sottovoce.engine.gpu.formulas import written
 from sottovoce.engine.gpu.judge import judge_on
-from sottovoce.engine.gpu.machine import Cuda, Host, device
+from sottovoce.engine.gpu.machine import SHORT, Cuda, Host, device
 from sottovoce.engine.gpu.minimise import minimise_on
 from sottovoce.engine.gpu.products import fits
 from sottovoce.engine.gpu.rounds import averages, cast_of, run_rounds
 from sottovoce.engine.gpu.runs import run_on
-from sottovoce.engine.gpu.source import filled
+from sottovoce.engine.gpu.source import filled, source
 from sottovoce.errors import SpecError
 from sottovoce.experiments.compare.study import Study, compare
 from sottovoce.experiments.data import load
@@ -147,6 +148,19 @@ def test_cutting_a_run_into_pieces_changes_nothing(name, who, machine, make_shar
     for first, last in ((1, 4), (5, 5), (6, 29), (30, 30)):
         (state,) = engine.run([job], [state], first, last)
     assert all(np.array_equal(a, b) for a, b in zip(whole, state, strict=True))
+
+
+def test_launches_of_few_rounds_change_nothing(machine, make_shards, monkeypatch):
+    engine, job = engine_on(machine), job_of(BASE | {"activation": "edges(2)"}, make_shards, rounds=30)
+    (whole,) = engine.run([job], [job.start()], 1, 30)
+    monkeypatch.setattr("sottovoce.engine.gpu.rounds.PLACES", 9)
+    (cut,) = engine.run([job], [job.start()], 1, 30)
+    assert all(np.array_equal(a, b) for a, b in zip(whole, cut, strict=True))
+    monkeypatch.setattr("sottovoce.engine.gpu.rounds.ROOM", machine.room_left() / 2_000)  # and looked up in parts
+    job = job_of(BASE | {"activation": "edges(2)"}, make_shards, rounds=30)
+    (parts,) = engine.run([job], [job.start()], 1, 30)
+    assert cast_of(machine, [job]).looked.first > 1
+    assert all(np.array_equal(a, b) for a, b in zip(whole, parts, strict=True))
 
 
 @pytest.mark.parametrize("name", [name for name, loss in LOSSES.items() if loss.targets != "classes"])
@@ -282,6 +296,18 @@ def test_what_cannot_be_written_is_refused(machine, make_shards):
     job = job_of(BASE, make_shards, rounds=5)
     job = replace(job, problem=replace(job.problem, loss=odd))
     assert "loss 'odd'" in engine_on(machine).refusal(job)
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler")
+@pytest.mark.parametrize("sparse", [None, 0, 1])
+def test_the_source_compiles_for_what_is_asked_of_it(sparse):
+    """The library of the tests is made without options; a device's module is not."""
+    special = {"LINEAR": 1, "BOXED": 0, "FROZEN": 0, "DESCENT": 0, "AFTER": 0, "LOSS": 0, "ON_CHIP": 1, "PER": 2}
+    options = SHORT if sparse is None else special | {"SPARSE": sparse, "MOST": 64}
+    flags = [f"-D{name}={value}" for name, value in options.items()]
+    command = ["g++", "-w", "-x", "c++", "-fsyntax-only", *flags, "-"]
+    made = subprocess.run(command, input=source().encode(), capture_output=True, check=False)
+    assert made.returncode == 0, made.stderr.decode()[:500]
 
 
 def test_without_a_device_the_engine_says_so(make_shards):

@@ -73,6 +73,8 @@ CASES = [
     {"activation": "nodes(3)"},
     {"primal": "as_written"},
     {"noise": "none"},
+    {"mixing": "lazy"},
+    {"mixing": "lazy", "activation": "edges(2)", "h": "l1(0.05)"},
     {"intercept": 0.75},
     {"sampling": "cyclic(1)", "graph": "ring", "averaging": "gossip(2)"},
     {"loss": "squared", "uneven": True, "weights": "records"},

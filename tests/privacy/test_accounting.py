@@ -27,7 +27,7 @@ from sottovoce.privacy.accounting import (
     tradeoff,
     whole,
 )
-from sottovoce.privacy.composition import Part, _decaying, compose, moments
+from sottovoce.privacy.composition import Cells, Part, _decaying, _log_size, _rises, compose, moments
 from sottovoce.privacy.profiles import LaplacePair, PoissonPair, RealisedPair
 from sottovoce.privacy.release import Release, Transcript
 from sottovoce.privacy.sampling import Fixed
@@ -421,3 +421,30 @@ def test_losses_over_every_grid_are_told_and_no_number_is_nan(parts):
     assert delta(parts, 0.0) == delta(parts, 1e4) == 1.0
     above, below = epsilon(parts, 1e-9), epsilon_lower(parts, 1e-9)
     assert above > 1e5 and 0 <= below <= above
+
+
+def test_moments_of_small_orders_are_those_of_all_orders():
+    rng = np.random.default_rng(1)
+    losses = np.sort(rng.uniform(1e-6, 6.0, 300))
+    masses = rng.uniform(0.0, 1e-3, 300)
+    orders = np.geomspace(1e-10, 50.0, 200)
+    exact = np.float128 if hasattr(np, "float128") else np.float64
+    t, p, at = losses.astype(exact), masses.astype(exact), orders.astype(exact)[:, None]
+    mirror = p * np.exp(-t)
+    above = (np.expm1(at * t) * p + np.expm1(-at * t) * mirror).sum(axis=1)
+    below = (np.expm1(-at * t) * p + np.expm1(at * t) * mirror).sum(axis=1)
+    found = _rises(orders, Cells(losses, masses, 0.0))
+    assert np.allclose(found[0], above.astype(float), rtol=1e-11, atol=0.0)
+    assert np.allclose(found[1], below.astype(float), rtol=1e-11, atol=0.0)
+
+
+def test_sizes_of_one_plus_a_wave_keep_what_is_small_and_what_nearly_cancels():
+    rng = np.random.default_rng(2)
+    turns = np.exp(2j * np.pi * rng.uniform(size=6000))
+    w = np.exp(rng.uniform(-40.0, 3.0, 6000)) * turns
+    w[5000:] = -1.0 + 10.0 ** rng.uniform(-9.0, -1.0, 1000) * turns[5000:]
+    x, y, tiny = w.real.astype(np.longdouble), w.imag.astype(np.longdouble), np.abs(w) < 1e-3
+    true = np.where(tiny, np.log1p(np.where(tiny, x * (2 + x) + y * y, 0)) / 2, np.log(np.hypot(1 + x, y)))
+    # a relative error where w is small, since rounds are many; elsewhere no more than that of 1 + w
+    slip = 4.0 * np.finfo(float).eps * np.where(tiny, np.abs(w), 1.0 + 1.0 / np.abs(1.0 + w))
+    assert np.all(np.abs(_log_size(w) - true.astype(float)) <= slip)

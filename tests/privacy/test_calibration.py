@@ -1,6 +1,7 @@
 """From a budget to the noise and to the rounds, always from the private side."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 from parts import fixed, full, laplace, poisson
 
 from sottovoce.errors import PrivacyError
+from sottovoce.privacy import calibration
 from sottovoce.privacy.accounting import epsilon, epsilon_lower
 from sottovoce.privacy.calibration import noise_multiplier, remaining, rounds, sigma
 from sottovoce.privacy.composition import Part
@@ -121,3 +123,17 @@ def test_a_budget_is_positive():
             noise_multiplier(fixed(0.1, 1.0, 10), bad, 1e-5)
         with pytest.raises(PrivacyError, match="budget"):
             rounds(FixedPair(1.0, 0.1), bad, 1e-5)
+
+
+@pytest.mark.parametrize("kind", [FixedPair, PoissonPair])
+@pytest.mark.parametrize(("rate", "count"), [(1e-4, 3000), (0.02, 500), (0.5, 40)])
+def test_chords_from_a_guess_end_where_a_bracket_does(monkeypatch, kind, rate, count):
+    part = Part(kind(1.0, rate), count)
+    tried, secant = [], calibration._secant
+    monkeypatch.setattr(calibration, "_secant", lambda over, x: tried.append(secant(over, x)) or tried[-1])
+    quick = noise_multiplier(part, 1.23, 1e-6)
+    assert tried[0] is not None
+    monkeypatch.setattr(calibration, "_secant", lambda over, x: None)
+    slow = calibration._least._kept.__wrapped__((part,), 1.23, 1e-6, ())
+    assert math.isclose(quick, slow, rel_tol=1e-3)
+    assert max(epsilon([replace(part, pair=replace(part.pair, multiplier=z))], 1e-6) for z in (quick, slow)) <= 1.23

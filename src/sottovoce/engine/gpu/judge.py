@@ -29,7 +29,7 @@ def judge_on(machine: Machine, problem: Problem, models: Array, other: Shards | 
     """On a machine."""
     shards = problem.shards if other is None else other.with_intercept(problem.shards.intercept)
     xp, classes = machine.xp, problem.outputs > 1
-    with machine.working():
+    with machine.beside():
         records = records_of(machine, shards)
         y, mine, counted, spread = shared(machine, shards, "judged", lambda: _targets(machine, shards))
         whose = problem if other is None else shards

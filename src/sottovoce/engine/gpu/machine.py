@@ -77,6 +77,9 @@ class Machine(Protocol):
     def working(self) -> Any:
         """A context for the work of a thread."""
 
+    def beside(self) -> Any:
+        """A context for work of the thread that its other work is not to wait for."""
+
     def reading(self) -> Any:
         """A context for reading what was made before, without waiting for what the thread has asked for since."""
 
@@ -170,10 +173,10 @@ class Cuda:
         self.xp.cuda.get_current_stream().wait_event(mark)
 
     def _streams(self) -> Any:
-        """The thread's own: for what is short, which goes first, for what takes long, and for reading."""
+        """The thread's own: for what is short, which goes first, for what takes long, beside it, and for reading."""
         if not hasattr(self._mine, "streams"):
             cuda = self.xp.cuda
-            self._mine.streams = [cuda.Stream(non_blocking=True, priority=priority) for priority in (-1, 0, -1)]
+            self._mine.streams = [cuda.Stream(non_blocking=True, priority=priority) for priority in (-1, 0, -1, -1)]
         return self._mine.streams
 
     @contextmanager
@@ -183,9 +186,15 @@ class Cuda:
             yield
 
     @contextmanager
-    def reading(self) -> Iterator[None]:
+    def beside(self) -> Iterator[None]:
         """In another one."""
         with self._streams()[2]:
+            yield
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """In a third."""
+        with self._streams()[3]:
             yield
 
     def room_left(self) -> int:
@@ -249,7 +258,7 @@ class Host:
         """Nothing to prepare."""
         yield
 
-    reading = working
+    beside = reading = working
 
     def room_left(self) -> int:
         """Enough for a test."""

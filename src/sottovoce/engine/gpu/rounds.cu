@@ -39,6 +39,12 @@ INSIDE void sums_of_two(float a, float b, float* out) {  // over the warp, with 
   for (int step = 8; step > 0; step >>= 1) mine += __shfl_xor_sync(0xffffffffu, mine, step);
   if ((threadIdx.x & 15) == 0) out[low ? 0 : 1] = mine;
 }
+INSIDE void exchanged(const float mine[2], float both[2]) {  // numbers of even lanes, and of odd ones
+  bool odd = (threadIdx.x & 1) != 0;
+  float other = __shfl_xor_sync(0xffffffffu, mine[0], 1);
+  both[0] = odd ? other : mine[0];
+  both[1] = odd ? mine[0] : other;
+}
 INSIDE void sums_of_eight(float u[8], float* out, int stride, int count) {  // to out, out + stride, ...
   int lane = threadIdx.x & 31;
 #pragma unroll
@@ -102,6 +108,7 @@ INSIDE u32 bits_of(float x) { u32 w; memcpy(&w, &x, 4); return w; }
 INSIDE u32 turned(u32 x, int by) { return (x << by) | (x >> (32 - by)); }
 INSIDE float warp_sum(float v) { return v; }
 INSIDE void sums_of_two(float a, float b, float* out) { out[0] = a; out[1] = b; }
+INSIDE void exchanged(const float mine[2], float both[2]) { both[0] = mine[0]; both[1] = mine[1]; }
 INSIDE void sums_of_eight(float u[8], float* out, int stride, int count) {
   for (int q = 0; q < count; q++) out[q * stride] = u[q];
 }
@@ -486,6 +493,12 @@ struct Run {
 #ifndef FETCHED
 #define FETCHED run.fetched
 #endif
+#ifndef COORDINATES
+#define COORDINATES ((int)run.m)
+#endif
+#ifndef FEATURES
+#define FEATURES ((int)run.features)
+#endif
 #ifndef UPTO
 #define UPTO 4  // nodes of a turn that is gone through as one of few
 #endif
@@ -583,7 +596,7 @@ struct Own { int m, half, far, wide; };  // `far` and `wide`: where z has its se
 INSIDE bool padded(const Run& run) { return !SPARSE && ON_CHIP && FETCHED; }
 
 INSIDE Own own_of(const Run& run) {
-  int m = (int)run.m, half = (m + 1) / 2;
+  int m = COORDINATES, half = (m + 1) / 2;
   return {m, half, padded(run) ? SIDE : half, padded(run) ? ROW : m};
 }
 
@@ -746,23 +759,25 @@ INSIDE void ask_words(void* to, const void* from, int words) {
   for (int w = THREAD; w < words; w += THREADS) ask_word((u32*)to + w, (const u32*)from + w);
 }
 
-INSIDE void ask_words_alone(void* to, const void* from, int words) {  // by one warp
-  for (int w = LANE; w < words; w += LANES) ask_word((u32*)to + w, (const u32*)from + w);
+INSIDE bool is_for(int warp) { return WARP == warp % ALL_WARPS; }  // few words are one warp's to ask for
+
+INSIDE void ask_by(int warp, void* to, const void* from, int words) {
+  for (int w = LANE; is_for(warp) && w < words; w += LANES) ask_word((u32*)to + w, (const u32*)from + w);
 }
 
 INSIDE void ask_turn(const Run& run, i64 at, Rings* rings) {
-  if (at < run.turns_last) ask_words_alone(&rings->turns[at & 7], run.turns + at, WORDS_OF_TURN);
-  else if (LANE == 0) rings->turns[at & 7].pair = 0;  // no more of them
+  if (at < run.turns_last) ask_by(4, &rings->turns[at & 7], run.turns + at, WORDS_OF_TURN);
+  else if (is_for(4) && LANE == 0) rings->turns[at & 7].pair = 0;  // no more of them
 }
 
 INSIDE void ask_slot(const Run& run, i64 at, Rings* rings) {
   const Turn& turn = rings->turns[at & 7];
   int size = few(run, turn);
   Slot* slot = &rings->slots[at & 7];
-  ask_words_alone(slot->place, run.places + turn.first, size * (int)(sizeof(Place) / 4));
-  ask_words_alone(slot->at, run.numbers + turn.first, size * (int)(sizeof(Numbers) / 4));
-  ask_words_alone(slot->w, run.weights + turn.corner, size * size);
-  if (!LINEAR && !FROZEN) ask_words_alone(slot->slept, run.slept + turn.first, size * (int)(sizeof(Slept) / 4));
+  ask_by(0, slot->place, run.places + turn.first, size * (int)(sizeof(Place) / 4));
+  ask_by(1, slot->at, run.numbers + turn.first, size * (int)(sizeof(Numbers) / 4));
+  ask_by(2, slot->w, run.weights + turn.corner, size * size);
+  if (!LINEAR && !FROZEN) ask_by(3, slot->slept, run.slept + turn.first, size * (int)(sizeof(Slept) / 4));
 }
 
 INSIDE float* row_on_chip(float* rows, i64 at, int which) {  // those of three turns of two
@@ -771,32 +786,25 @@ INSIDE float* row_on_chip(float* rows, i64 at, int which) {  // those of three t
 
 INSIDE void ask_rows(const Run& run, i64 at, int half, float* rows, Rings* rings) {
   if (rings->turns[at & 7].pair != 1) return;
-  int features = (int)run.features, sizes[2] = {features < half ? features : half, features - half};
-  bool by_fours = SIDE % 4 == 0 && features % 4 == 0 && half % 4 == 0;
+  const Slot& slot = rings->slots[at & 7];
+  float* to = row_on_chip(rows, at, 0);
+  const bool by_fours = SIDE % 4 == 0 && FEATURES % 4 == 0 && half % 4 == 0;
+  const int step = by_fours ? 4 : 1, pieces = FEATURES / step;
 #pragma unroll
-  for (int which = 0; which < 2; which++) {
-    i64 row = rings->slots[at & 7].place[which].row;
-    if (row < 0) continue;
-#pragma unroll
-    for (int side = 0; side < 2; side++) {
-      u32* to = (u32*)row_on_chip(rows, at, which) + side * SIDE;
-      const u32* from = (const u32*)(run.X + row * features) + side * half;
-      if (by_fours) {
-#pragma unroll
-        for (int k = 0; k < (PER + 3) / 4; k++) {
-          int c = 4 * (THREAD + k * STRIDE);
-          if (c < sizes[side]) ask_four(to + c, from + c);
-        }
-      } else {
-        for (int c = THREAD; c < sizes[side]; c += STRIDE) ask_word(to + c, from + c);
-      }
-    }
+  for (int k = 0; k < (by_fours ? PER : 4 * PER); k++) {  // pieces of both rows, one after the other
+    int piece = THREAD + k * STRIDE, which = piece >= pieces ? 1 : 0, j = (piece - which * pieces) * step;
+    i64 row = slot.place[which].row;
+    if (piece >= 2 * pieces || row < 0) continue;
+    float* place = to + which * ROW + (j < half ? j : j - half + SIDE);
+    const float* from = run.X + row * FEATURES + j;
+    if (by_fours) ask_four((u32*)place, (const u32*)from);
+    else ask_word((u32*)place, (const u32*)from);
   }
 }
 
 INSIDE void ask_about(const Run& run, i64 at, Rings* rings) {
   int size = few(run, rings->turns[at & 7]);
-  for (int w = LANE; w < 4 * size; w += LANES) {
+  for (int w = LANE; is_for(5) && w < 4 * size; w += LANES) {
     i64 row = rings->slots[at & 7].place[w / 4].row;
     if (row >= 0) ask_word((u32*)&rings->about[at & 3][w / 4] + w % 4, (const u32*)(run.about + row) + w % 4);
   }
@@ -821,18 +829,16 @@ struct Foresight { i64 row, places; };
 
 INSIDE void foresee(const Run& run, const Turn& turn, Foresight& seen) {
   int which = THREADS - 1 - THREAD;
-  if (which > 1 || SPARSE || run.features % 4 != 0) return;
-  if (seen.row >= 0) foretell(run.X + seen.row * run.features, (u32)run.features * 4u);
+  if (which > 1 || SPARSE || FEATURES % 4 != 0) return;
+  if (seen.row >= 0) foretell(run.X + seen.row * FEATURES, (u32)FEATURES * 4u);
   i64 next = (i64)turn.first + FORESEEN + which;
   seen.row = next < seen.places ? run.places[next].row : -1;
 }
 
 INSIDE void ask_ahead(const Run& run, i64 at, int half, float* rows, Rings* rings, int& known) {
-  if (WARP == 0) ask_slot(run, at + 5, rings);
-  if (WARP == (WARPS > 1 ? 1 : 0)) {
-    ask_turn(run, at + 7, rings);
-    ask_about(run, at + 3, rings);
-  }
+  ask_turn(run, at + 7, rings);
+  ask_slot(run, at + 5, rings);
+  ask_about(run, at + 3, rings);
   if (!SPARSE) ask_rows(run, at + 3, half, rows, rings);
   if (!SPARSE) ask_bygone(run, at + 3, rings, known);
   asked_together();
@@ -851,51 +857,6 @@ INSIDE float fallen_asleep(const Run& run, const Rings* rings, int known, const 
   const Bygone &end = rings->bygone[low & (BYGONE - 1)], &begin = rings->bygone[place.before & (BYGONE - 1)];
   double part = size * (end.P - begin.P) - phi * (end.Q - begin.Q);
   return (float)(z > 0.0f ? -part : part);
-}
-
-// Running sums of a thread's coordinates, of all nodes, where there are registers for them. The node is found by halving,
-// because registers have no numbers at run time.
-#ifdef KEPT
-INSIDE bool keeps(const Run&) { return KEPT > 0; }
-#else
-#define KEPT 8
-INSIDE bool keeps(const Run& run) { return !SPARSE && FETCHED && run.n <= KEPT; }
-#endif
-#define SUMS (KEPT > 0 ? KEPT : 1)
-
-template <int LOW, int COUNT>
-struct Kept {
-  INSIDE void add(float sums[SUMS][PER][2], int node, float weight, const float values[PER][2]) {
-    if (node < LOW + COUNT / 2) Kept<LOW, COUNT / 2>::add(sums, node, weight, values);
-    else Kept<LOW + COUNT / 2, COUNT - COUNT / 2>::add(sums, node, weight, values);
-  }
-};
-template <int LOW>
-struct Kept<LOW, 1> {
-  INSIDE void add(float sums[SUMS][PER][2], int, float weight, const float values[PER][2]) {
-#pragma unroll
-    for (int k = 0; k < PER; k++) {
-      sums[LOW][k][0] += weight * values[k][0];
-      sums[LOW][k][1] += weight * values[k][1];
-    }
-  }
-};
-
-template <bool HERE>
-INSIDE void move_sums(const Run& run, int half, float sums[SUMS][PER][2]) {  // from memory, or back
-  int m = (int)run.m;
-  float* from = run.total + THREAD;
-#pragma unroll
-  for (int i = 0; i < KEPT; i++, from += m)
-#pragma unroll
-    for (int k = 0; k < PER; k++)
-#pragma unroll
-      for (int side = 0; side < 2; side++) {
-        int c = THREAD + k * STRIDE;
-        bool mine = i < run.n && c < half && c + side * half < m;
-        if (HERE) sums[i][k][side] = mine ? from[k * STRIDE + side * half] : 0.0f;
-        else if (mine) from[k * STRIDE + side * half] = sums[i][k][side];
-      }
 }
 
 template <int S>
@@ -967,7 +928,6 @@ INSIDE void load_own(const Run& run, const Own& own, const float* z, float out[P
 }
 
 INSIDE void load_sums(const Run& run, const Own& own, int node, float out[PER][2]) {
-  if (keeps(run)) return;
   const float* total = run.total + (i64)node * own.m + THREAD;
 #pragma unroll
   for (int k = 0; k < PER; k++)
@@ -980,7 +940,6 @@ INSIDE void load_sums(const Run& run, const Own& own, int node, float out[PER][2
 }
 
 INSIDE void store_sums(const Run& run, const Own& own, int node, float weight, const float gain[PER][2], const float old[PER][2]) {
-  if (keeps(run)) return;
   float* total = run.total + (i64)node * own.m + THREAD;
 #pragma unroll
   for (int k = 0; k < PER; k++)
@@ -994,7 +953,7 @@ INSIDE void store_sums(const Run& run, const Own& own, int node, float weight, c
 
 struct alignas(16) Partial { float x, y, z, w; };  // of two warps
 
-INSIDE void turn_of_two(const Run& run, i64 number, const Own& own, float* rows, float* Z, const float* loudness, float* partial, Rings* rings, float sums[SUMS][PER][2], int& known, Foresight& seen) {
+INSIDE void turn_of_two(const Run& run, i64 number, const Own& own, float* rows, float* Z, const float* loudness, float* partial, Rings* rings, int& known, Foresight& seen) {
   const Slot& slot = rings->slots[number & 7];
   const Turn& turn = rings->turns[number & 7];
   float *mine[2], z[2][PER][2], c[2][PER][2], noise[2][PER][2], u[2], loud[2], weight[2], gain[2][PER][2], old[2][PER][2];
@@ -1017,10 +976,8 @@ INSIDE void turn_of_two(const Run& run, i64 number, const Own& own, float* rows,
   }
   sums_of_two(u[0], u[1], partial + 2 * WARP);
 #pragma unroll
-  for (int p = 0; p < 2; p++) {
+  for (int p = 0; p < 2; p++)
     weight[p] = gains(run, rings, known, slot.place[p], slot.at[p], slot.slept[p], z[p], gain[p]);
-    if (keeps(run)) Kept<0, SUMS>::add(sums, slot.place[p].node, weight[p], gain[p]);
-  }
 #pragma unroll
   for (int p = 0; p < 2; p++) {
     if (p % TOGETHER == 0) noise_of<TOGETHER>(loud + p, slot.place + p, THREAD, noise + p);
@@ -1058,11 +1015,14 @@ INSIDE void turn_of_two(const Run& run, i64 number, const Own& own, float* rows,
   }
   u[0] = x[0] + x[1];
   u[1] = y[0] + y[1];
+  float pull[2];
 #pragma unroll
-  for (int p = 0; p < 2; p++) {
+  for (int k = 0; k < 2; k += LANES > 1 ? 2 : 1) {  // one node by one lane, the other by the next
+    int p = LANES > 1 ? LANE & 1 : k;
     float factor = slot.at[p].push * loudness[run.n + slot.place[p].node];
-    u[p] = slot.place[p].count > 0 ? factor * clipped(run, u[p], rings->about[number & 3][p]) : 0.0f;
+    pull[k] = slot.place[p].count > 0 ? factor * clipped(run, p ? u[1] : u[0], rings->about[number & 3][p]) : 0.0f;
   }
+  exchanged(pull, u);
 #pragma unroll
   for (int q = 0; q < 2; q++) {
     float share_x = AFTER ? (q == 0 ? u[0] : 0.0f) : w[2 * q] * u[0], share_y = AFTER ? (q == 1 ? u[1] : 0.0f) : w[2 * q + 1] * u[1];
@@ -1078,7 +1038,7 @@ INSIDE void turn_of_two(const Run& run, i64 number, const Own& own, float* rows,
 }
 
 // Three or four nodes, one after another until the barrier: what they say waits in z.
-INSIDE void turn_of_several(const Run& run, i64 number, const Own& own, float* rows, float* Z, const float* loudness, float* partial, Rings* rings, float sums[SUMS][PER][2], int& known, Foresight& seen) {
+INSIDE void turn_of_several(const Run& run, i64 number, const Own& own, float* rows, float* Z, const float* loudness, float* partial, Rings* rings, int& known, Foresight& seen) {
   const Slot& slot = rings->slots[number & 7];
   const Turn& turn = rings->turns[number & 7];
   int size = turn.size;
@@ -1103,7 +1063,6 @@ INSIDE void turn_of_several(const Run& run, i64 number, const Own& own, float* r
     load_sums(run, own, node, old);
     take_row(p);
     float weight = gains(run, rings, known, slot.place[p], slot.at[p], slot.slept[p], z, gain);
-    if (keeps(run)) Kept<0, SUMS>::add(sums, node, weight, gain);
     noise_of<1>(loud, slot.place + p, THREAD, noise);
     store_sums(run, own, node, weight, gain, old);
 #pragma unroll
@@ -1422,7 +1381,9 @@ INSIDE void ask_choir(const Run& run, i64 first, Choir* choir) {
 }
 
 INSIDE i64 chorus(const Run& run, i64 at, const Own& own, float* Z, Choir* choirs, const float* loudness, float* partial) {
-  int m = own.m, half = own.half, n = (int)run.n, features = (int)run.features;
+  int m = own.m, half = own.half, n = (int)run.n, last_side = m - 1 >= half ? 1 : 0;
+  const bool by_fours = SIDE % 4 == 0 && FEATURES % 4 == 0 && half % 4 == 0;
+  const int step = by_fours ? 4 : 1, pieces = FEATURES / step;
   float z[PER][2], total[PER][2];
   load_own(run, own, Z, z);
 #pragma unroll
@@ -1432,6 +1393,12 @@ INSIDE i64 chorus(const Run& run, i64 at, const Own& own, float* Z, Choir* choir
       int c = THREAD + k * STRIDE, j = c + side * half;
       total[k][side] = c < half && j < m ? run.total[j] : 0.0f;
     }
+  BARRIER();
+  for (int j = THREAD; j < n * ROW; j += THREADS) {  // what is beside the rows stays
+    bool constant = FEATURES < m && j % ROW == last_side * SIDE + m - 1 - last_side * half;
+    Z[j] = constant ? (float)run.intercept : 0.0f;
+  }
+  BARRIER();
   Turn turn = run.turns[at];
   ask_choir(run, turn.first, choirs + at % 3);
   asked_is_here();
@@ -1440,18 +1407,12 @@ INSIDE i64 chorus(const Run& run, i64 at, const Own& own, float* Z, Choir* choir
     Choir* choir = choirs + at % 3;
     Turn next = turn;
     if (at + 1 < run.turns_last) next = run.turns[at + 1];
-    for (int p = 0; p < n; p++) {
+    for (int piece = THREAD; piece < n * pieces; piece += STRIDE) {
+      int p = piece / pieces, j = (piece - p * pieces) * step;
       i64 row = choir->place[p].row;
-#pragma unroll
-      for (int k = 0; k < PER; k++)
-#pragma unroll
-        for (int side = 0; side < 2; side++) {
-          int c = THREAD + k * STRIDE, j = c + side * half;
-          float* to = Z + p * ROW + THREAD + k * STRIDE + side * SIDE;
-          bool there = row >= 0 && c < half && j < m;
-          if (there && j < features) ask_word((u32*)to, (const u32*)(run.X + row * features + j));
-          else *to = there ? (float)run.intercept : 0.0f;
-        }
+      float* to = Z + p * ROW + (j < half ? j : j - half + SIDE);
+      if (row >= 0 && by_fours) ask_four((u32*)to, (const u32*)(run.X + row * FEATURES + j));
+      else if (row >= 0) ask_word((u32*)to, (const u32*)(run.X + row * FEATURES + j));
     }
     for (int p = THREAD; p < n; p += THREADS)
       if (choir->place[p].row >= 0) choir->about[p] = run.about[choir->place[p].row];
@@ -1471,6 +1432,7 @@ INSIDE i64 chorus(const Run& run, i64 at, const Own& own, float* Z, Choir* choir
         for (int side = 0; side < 2; side++) said[k][side] += loud[0] * noise[0][k][side] + loud[1] * noise[1][k][side];
     }
     asked_is_here();
+    BARRIER();
     float x[PER][2];
 #pragma unroll
     for (int k = 0; k < PER; k++) {
@@ -1516,6 +1478,7 @@ INSIDE i64 chorus(const Run& run, i64 at, const Own& own, float* Z, Choir* choir
         if (DESCENT) z[k][side] = shrunk(run, -choir->at.push, z[k][side]);
       }
     turn = next;
+    BARRIER();  // the rows have been used
   }
 #pragma unroll
   for (int k = 0; k < PER; k++)
@@ -1555,10 +1518,10 @@ KERNEL BOUNDED rounds(const Run* runs) {
     begin = chorus(run, begin, own, Z, theatre->choirs, loudness, partial);
 
   int known = -1;
-  for (int k = 0; k < 7 && WARP == 0; k++) ask_turn(run, begin + k, rings);
+  for (int k = 0; k < 7; k++) ask_turn(run, begin + k, rings);
   asked_is_here();
   BARRIER();
-  for (int k = 0; k < 5 && WARP == 0; k++) ask_slot(run, begin + k, rings);
+  for (int k = 0; k < 5; k++) ask_slot(run, begin + k, rings);
   asked_is_here();
   BARRIER();
   int last_side = own.m - 1 >= half ? 1 : 0;
@@ -1566,23 +1529,20 @@ KERNEL BOUNDED rounds(const Run* runs) {
     rows[w * ROW + last_side * SIDE + own.m - 1 - last_side * half] = (float)run.intercept;
   for (int k = 0; k < 3 && !SPARSE; k++) {
     ask_rows(run, begin + k, half, rows, rings);
-    if (WARP == 0) ask_about(run, begin + k, rings);
+    ask_about(run, begin + k, rings);
     ask_bygone(run, begin + k, rings, known);
   }
   asked_is_here();
   BARRIER();
   Foresight seen = {-1, 0};
   if (begin < run.turns_last) seen.places = (i64)run.turns[run.turns_last - 1].first + run.turns[run.turns_last - 1].size;
-  float sums[SUMS][PER][2];
   for (i64 at = begin, last = run.turns_last; at < last;) {
-    if (keeps(run)) move_sums<true>(run, half, sums);
     for (int nodes; at < last && (nodes = few(run, rings->turns[at & 7])) > 0; at++) {
       float* mine = partial + (at & 1) * FEW * WARPS;
       if (SPARSE) stream(run, at, own, Z, loudness, partial, rings, known);
-      else if (nodes == 2) turn_of_two(run, at, own, rows, Z, loudness, mine, rings, sums, known, seen);
-      else if (UPTO > 2) turn_of_several(run, at, own, rows, Z, loudness, mine, rings, sums, known, seen);
+      else if (nodes == 2) turn_of_two(run, at, own, rows, Z, loudness, mine, rings, known, seen);
+      else if (UPTO > 2) turn_of_several(run, at, own, rows, Z, loudness, mine, rings, known, seen);
     }
-    if (keeps(run)) move_sums<false>(run, half, sums);
     for (; !ONLY_FEW && at < last && few(run, rings->turns[at & 7]) == 0; at++) {
       const Turn turn = rings->turns[at & 7];
       asked_is_here();

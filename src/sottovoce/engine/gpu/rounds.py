@@ -40,8 +40,8 @@ CROWD = 32
 """Nodes of a turn that the kernel has on its stage."""
 FEW, BYGONE = 4, 128
 """Nodes of a turn that needs one barrier, and rounds of the tables that wait on the chip."""
-KEPT, KEEPING = 160, 256
-"""Running sums that a thread may have in registers, and threads of a block that can have so many."""
+PLACES = 1 << 16
+"""Places of a launch, at the most, where runs are on the chip: about a tenth of a second."""
 AHEAD = 4
 """Turns by which the kernel asks ahead of time."""
 TAIL = 8
@@ -61,17 +61,22 @@ class Records(NamedTuple):
 
 
 class Stack:
-    """Arrays of many runs in one, on their machine; brought here when somebody looks at one of them."""
+    """Arrays of many runs in one, on their machine; brought here when somebody looks at one of them.
 
-    def __init__(self, machine: Machine, values: Any) -> None:
-        self.machine, self.values, self.made = machine, values, machine.mark()
+    What they are made of in another stream of the thread must live until then: its room would be given to others.
+    """
+
+    def __init__(self, machine: Machine, values: Any, made_of: Any = None) -> None:
+        self.machine, self.values, self.made, self._made_of = machine, values, machine.mark(), made_of
 
     @cached_property
     def here(self) -> Any:
         """A copy in memory of the host."""
         with self.machine.reading():
             self.machine.after(self.made)
-            return self.machine.get(self.values)
+            found = self.machine.get(self.values)
+        self._made_of = None
+        return found
 
 
 class Held(NDArrayOperatorsMixin):
@@ -115,7 +120,11 @@ def stacked(machine: Machine, arrays: Sequence[Any]) -> Any:
         if len(whole.values) == len(arrays) and all(a.stack is whole and a.at == r for r, a in enumerate(arrays)):
             return whole.values.copy()
         return machine.xp.stack([a.stack.values[a.at] for a in arrays])
-    return machine.put(np.stack([np.asarray(a) for a in arrays]), np.float32)
+    found = machine.xp.zeros((len(arrays), *arrays[0].shape), np.float32)
+    for r, values in enumerate(map(np.asarray, arrays)):
+        if values.any():  # most runs begin with nothing, and large states take long to bring
+            found[r] = machine.put(values, np.float32)
+    return found
 
 
 _records: dict[tuple[int, int], tuple[Any, Records]] = {}
@@ -255,6 +264,8 @@ def run_rounds(machine: Machine, jobs: Sequence[Job], states: Sequence[State], s
         first = start
         while first <= stop:
             last = _looked_up(machine, records, casts, since, z.shape, first, stop)
+            if not records.sparse:  # short launches: others wait for a place on the device
+                last = min(last, first - 1 + max(1, int(PLACES / _active(casts))))
             _go(machine, records, casts, z, total, first, last)
             since = [left(cast.plan, each, first, last) for cast, each in zip(casts, since, strict=True)]
             first = last + 1
@@ -289,16 +300,17 @@ def averages(machine: Machine, jobs: Sequence[Job], states: Sequence[State], t: 
         total = stacked(machine, [states[place].total for place in order])
         records = records_of(machine, jobs[0].problem.shards)
         linear = all(_linear(cast.model) for cast in casts)
-        runs, alive = filled("Run", len(order)), []
-        at = 0
-        for cast, group in zip(casts, groups, strict=True):
-            since = states[group[0]].since
-            places = filled("Place", len(since))
-            places["node"], places["t"], places["before"] = np.arange(len(since)), t, np.minimum(since - 1, t)
-            there = machine.put(places.view(np.uint8))
-            mine = runs[at : at + cast.count]
-            alive.append((there, _numbered(machine, mine, records, cast, there, len(places), linear)))
-            at += cast.count
+        runs = filled("Run", len(order))
+        since = np.concatenate([states[group[0]].since for group in groups])
+        places = filled("Place", len(since))
+        places["node"], places["t"] = np.tile(np.arange(z.shape[1]), len(casts)), t
+        places["before"] = np.minimum(since - 1, t)
+        there = machine.put(places.view(np.uint8))
+        variants: dict[tuple[Any, ...], Any] = {}
+        ends = np.cumsum([cast.count for cast in casts])
+        for k, (cast, end) in enumerate(zip(casts, ends.tolist(), strict=True)):
+            mine, at = runs[end - cast.count : end], k * z.shape[1]
+            _numbered(machine, mine, records, cast, there, len(places), linear, variants, at)
         runs["z"], runs["total"] = _each(machine, z), _each(machine, total)
         for name, value in _options(records, casts, 1, LOOKING).items():
             if name.lower() in (runs.dtype.names or ()):
@@ -310,12 +322,16 @@ def averages(machine: Machine, jobs: Sequence[Job], states: Sequence[State], t: 
         asked["all"], asked["out"] = machine.address(given), machine.address(out)
         blocks = len(runs) * max(1, min(64, z[0].size // LOOKING))
         machine.launch("averages", blocks, LOOKING, 0, machine.put(asked.view(np.uint8)), SHORT)
+        models = Stack(machine, out)
+    with machine.beside():  # the next rounds need not wait
+        machine.after(models.made)
         means = out.mean(axis=1, dtype=np.float64)
         apart = machine.xp.sqrt(machine.xp.square(out - means[:, None]).sum(axis=2)).mean(axis=1)
         if order != list(range(len(order))):
             back = machine.put(np.argsort(order))
             means, apart = means[back], apart[back]
-        return typed("Array", Held(Stack(machine, means))), typed("Array", Held(Stack(machine, apart)))
+        found = (Held(Stack(machine, values, models)) for values in (means, apart))
+        return typed("tuple[Array, Array]", tuple(found))
 
 
 def _each(machine: Machine, values: Any) -> Any:
@@ -368,14 +384,18 @@ def _goes_on(plan: Plan, known: "Looked", since: IntArray, first: int) -> bool:
     return bool(np.array_equal(before, since))
 
 
+def _active(casts: Sequence[Cast]) -> float:
+    """Nodes of a round, on average, in the cast that has most."""
+    return max(1.0, *(float(cast.plan.starts[-1] / max(1, len(cast.plan.starts) - 1)) for cast in casts))
+
+
 def _rounds_at_once(machine: Machine, casts: Sequence[Cast]) -> int:
     """So many that there is room for what is looked up."""
     bytes_of_round = 0.0
     for cast in casts:
         width = 0 if cast.noise.sampler == FULL else int(cast.noise.batch.max())
-        active = cast.plan.starts[-1] / max(1, len(cast.plan.starts) - 1)
         variants = len({*zip(cast.steps.which.tolist(), cast.model.phi.tolist(), cast.model.mu.tolist(), strict=True)})
-        bytes_of_round += active * (80 + 4 * width + 48 * variants)
+        bytes_of_round += _active([cast]) * (80 + 4 * width + 48 * variants)
     return max(1, int(machine.room_left() / ROOM / bytes_of_round))
 
 
@@ -391,13 +411,13 @@ def _go(
     """Rounds first … last of all casts in one launch; z and total are updated in place."""
     _, n, m = z.shape
     fetched = _paired(machine, records, m) and not records.sparse
-    threads, per = _shape(machine, n, m) if fetched else (max(1, min(machine.threads, _up((m + 1) // 2, 32))), 2)
+    threads, per = _shape(machine, m) if fetched else (max(1, min(machine.threads, _up((m + 1) // 2, 32))), 2)
     wide = 2 * per * threads if fetched else m  # of a row on the chip
     options = _options(records, casts, per, threads)
     room = _beside(n, -(-threads // machine.lanes), 6 * wide if fetched else 0)
     options["FETCHED"], options["ON_CHIP"] = int(fetched), int(room + 4 * n * wide <= machine.room)
-    options |= _ways(casts) if fetched else {"UPTO": 2, "ONLY_FEW": 0}
-    options["KEPT"] = n if fetched and 2 * per * n <= KEPT and threads <= KEEPING else 0
+    if fetched:
+        options |= _ways(casts) | {"COORDINATES": m, "FEATURES": records.features}
     room += 4 * n * wide * options["ON_CHIP"]
     lookups = [cast.looked for cast in casts if cast.looked is not None]
     runs = np.concatenate([looked.runs for looked in lookups])
@@ -449,23 +469,37 @@ def _with_self(machine: Machine, runs: Any) -> Any:
     return given
 
 
-def _numbered(machine: Machine, runs: Any, records: Records, cast: Cast, places: Any, count: int, linear: bool) -> Any:
-    """Fill the structs of a cast's runs, and make the numbers of its places, once for all runs that share them."""
-    variants: dict[tuple[Any, ...], Any] = {}
+def _numbered(
+    machine: Machine,
+    runs: Any,
+    records: Records,
+    cast: Cast,
+    places: Any,
+    count: int,
+    linear: bool,
+    variants: dict[tuple[Any, ...], Any],
+    at: int = 0,
+) -> None:
+    """Fill the structs of a cast's runs, and make the numbers of all places, once for all runs that share them.
+
+    The cast's own places begin at `at`.
+    """
+    place, slept = struct("Place").itemsize, 0 if linear or cast.model.frozen else struct("Slept").itemsize
     for r in range(cast.count):
-        variant = int(cast.steps.which[r]), *(float(v[r]) for v in (cast.model.phi, cast.model.mu))
+        q, phi, mu = int(cast.steps.which[r]), float(cast.model.phi[r]), float(cast.model.mu[r])
+        variant = *(id(cast.kept[name][q]) for name in TABLES), phi, mu
         if variant not in variants:
-            variants[variant] = _numbers(machine, cast, places, count, variant, linear)
+            variants[variant] = _numbers(machine, cast, places, count, (q, phi, mu), linear)
         _fill(machine, runs[r], records, cast, variants[variant], r)
-    runs["places"] = machine.address(places)
-    return variants
+    runs["places"] = machine.address(places) + at * place
+    runs["numbers"] += np.uint64(at * struct("Numbers").itemsize)
+    runs["slept"] += np.uint64(at * slept)
 
 
-def _shape(machine: Machine, n: int, m: int) -> tuple[int, int]:
-    """(threads, counters of each): few threads if running sums then find room in their registers; else many."""
+def _shape(machine: Machine, m: int) -> tuple[int, int]:
+    """(threads, counters of each), so that few threads have fewer than the others."""
     half = (m + 1) // 2
-    most = min(machine.threads, KEEPING) if 2 * n * -(-half // KEEPING) <= KEPT else machine.threads
-    threads = min(most, _up(-(-half // -(-half // most)), 32))
+    threads = min(machine.threads, _up(-(-half // -(-half // machine.threads)), 32))
     return threads, max(machine.least, -(-half // threads))
 
 
@@ -604,7 +638,8 @@ def _look(
     machine.launch("turn", blocks, LOOKING, 0, put(turning.view(np.uint8)), SHORT)
 
     runs = filled("Run", cast.count)
-    numbers = _numbered(machine, runs, records, cast, places, count, linear)
+    numbers: dict[tuple[Any, ...], Any] = {}
+    _numbered(machine, runs, records, cast, places, count, linear, numbers)
     runs["turns"], runs["picks"] = machine.address(on_machine), machine.address(picks)
     wide = _sizes(cast)
     most = min(int(wide.max()) * max(1, largest), base + max(1, picks.size))

@@ -364,7 +364,7 @@ KERNEL LIGHT span_ahead(const Span* given) {
   const int* touched = crew.touched + w.number * w.most_entries + base;
   const int* starts = crew.starts + w.number * (m + 2);
   const Entry* entries = crew.entries + w.number * w.most_entries;
-  Part& part = *(Part*)ROOM;
+  Part& part = *(Part*)ROOM;  // for what is asked for; the work has `made`, of which the compiler knows that it is on the chip
   made.drowsy = 0;
   made.drowsy_here = 0;
   made.seats = (Seat*)(&part + 1);
@@ -404,7 +404,7 @@ KERNEL LIGHT span_ahead(const Span* given) {
     for (int step = 0; step < 2; step++) {
       if ((step + WARP) & 1) {
         if (batch + 1 >= part.batches) continue;
-        const Seat* seats = part.seats + (batch + 1) % 3 * most;
+        const Seat* seats = made.seats + (batch + 1) % 3 * most;
         float* drawn = normals + ((batch + 1) & 1) * most * counters;
         int places = bounds[batch + 2].place - bounds[batch + 1].place;
         for (Cell at = first_cell(counters); at.q < places; at = next_cell(at, counters)) {
@@ -419,9 +419,9 @@ KERNEL LIGHT span_ahead(const Span* given) {
       for (int x = THREAD; batch >= 0 && x < workers; x += THREADS) {
         int r = x / counters, c = x % counters, odd = batch & 1;
         if (low + r >= high || c >= columns || cursors[x] < 0) continue;
-        const Seat* seats = part.seats + batch % 3 * most - bounds[batch].place;
-        const Head* heads = part.heads_here + odd * w.turns;
-        const Two* told = part.told_here + (odd * (high - low) + r) * most - bounds[batch].place;
+        const Seat* seats = made.seats + batch % 3 * most - bounds[batch].place;
+        const Head* heads = made.heads_here + odd * (int)w.turns;
+        const Two* told = made.told_here + (odd * (high - low) + r) * most - bounds[batch].place;
         const float* drawn = normals + odd * most * counters + c - bounds[batch].place * counters;
         float* its = z + x;
         int turns = bounds[batch + 1].turn - bounds[batch].turn;
@@ -431,7 +431,6 @@ KERNEL LIGHT span_ahead(const Span* given) {
           int first = head.first, size = head.size;
           if (size == 2) {
             const Seat &a = seats[first], &b = seats[first + 1];
-            const Four W = *(const Four*)head.w;
             float u = its[a.worker], v = its[b.worker];
             if (light.when >> 1 <= b.place) {
               meet(light, a, u);
@@ -439,8 +438,13 @@ KERNEL LIGHT span_ahead(const Span* given) {
             }
             u += told[first].x * drawn[first * counters];
             v += told[first + 1].x * drawn[(first + 1) * counters];
-            its[a.worker] = W.a * u + W.b * v;
-            its[b.worker] = W.c * u + W.d * v;
+            float mean = 0.5f * (u + v), other = mean;
+            if (!head.flat) {
+              mean = head.w[0] * u + head.w[1] * v;
+              other = head.w[2] * u + head.w[3] * v;
+            }
+            its[a.worker] = mean;
+            its[b.worker] = other;
             continue;
           }
           float u[FEW] = {0.0f, 0.0f, 0.0f, 0.0f}, mean = 0.0f;
@@ -513,6 +517,22 @@ INSIDE float inner(const Run& run, const Numbers& at, const Ahead& ahead, const 
   return u;
 }
 
+struct Who { int node; i64 row; };
+struct Fact { Numbers at; About about; float share; };  // nothing is shared of a record that is not there
+
+INSIDE Who who_is(const Run& run, i64 place) {
+  Who found = {run.places[place].node, run.places[place].row};
+  return found;
+}
+
+INSIDE Fact fact_of(const Run& run, i64 place, const Who& who) {
+  Fact found = {run.numbers[place], {0.0f, 0.0f, 0.0f, 0.0f}, 0.0f};
+  if (who.row < 0) return found;
+  found.about = run.about[who.row];
+  found.share = run.share[who.node];
+  return found;
+}
+
 KERNEL span_slopes(const Span* given) {
   const Span w = *given;
   i64 runs = BLOCKS / w.crews;
@@ -535,11 +555,14 @@ KERNEL span_slopes(const Span* given) {
   look_at(now, spots, rows[0], rows[1]);
   reach(now, unpulled);
   next = now;
+  i64 end = span.place + span.places - 1;  // facts are far: who it is two places ahead, what is known of its record one
+  Fact fact = fact_of(run, span.place, who_is(run, span.place)), known = fact;
+  Who soon = who_is(run, span.place < end ? span.place + 1 : end), later = soon;
   for (int p = 0; p < span.places; p++) {
-    const Place& place = run.places[span.place + p];
-    const Numbers at = run.numbers[span.place + p];
-    const About nobody = {0.0f, 0.0f, 0.0f, 0.0f}, about = place.row >= 0 ? run.about[place.row] : nobody;
+    const Numbers& at = fact.at;
     bool more = p + 1 < span.places;
+    if (more) known = fact_of(run, span.place + p + 1, soon);
+    later = who_is(run, span.place + p + 2 < end ? span.place + p + 2 : end);
     float *part = partial + (p & 1) * WARPS, *weights = coming + (p & 1) * w.most_places;
     if (more) look_at(next, spots, rows[p + 1], rows[p + 2]);
     asked_is_here();  // each thread uses what it has asked for itself
@@ -561,10 +584,12 @@ KERNEL span_slopes(const Span* given) {
     u = 0.0f;
     for (int k = 0; k < WARPS; k++) u += part[k];
     if (p % THREADS == THREAD) {  // who will need it
-      pulls[p] = place.row >= 0 ? at.push * run.share[place.node] * clipped(run, u, about) : 0.0f;
+      pulls[p] = fact.share != 0.0f ? at.push * fact.share * clipped(run, u, fact.about) : 0.0f;
       told[p].y = pulls[p];
     }
     now = next;
+    fact = known;
+    soon = later;
   }
   asked_is_here();
 }
@@ -637,7 +662,6 @@ INSIDE void play(Heavy& heavy, const Run& run, const Head* heads, int turns, con
     int first = head.first, size = head.size;
     if (size == 2) {
       const Seat &a = seats[first], &b = seats[first + 1];
-      const Four W = *(const Four*)head.w;
       Four u = its[a.worker], v = its[b.worker];
       catch_up(heavy, run, a, first, u);
       catch_up(heavy, run, b, first + 1, v);
@@ -647,8 +671,15 @@ INSIDE void play(Heavy& heavy, const Run& run, const Head* heads, int turns, con
         add_record(heavy, a, first, u);
         add_record(heavy, b, first + 1, v);
       }
-      Four mixed_u = {W.a * u.a + W.b * v.a, W.a * u.b + W.b * v.b, u.c, u.d};
-      Four mixed_v = {W.c * u.a + W.d * v.a, W.c * u.b + W.d * v.b, v.c, v.d};
+      Two mean = {0.5f * (u.a + v.a), 0.5f * (u.b + v.b)}, other = mean;
+      if (!head.flat) {
+        const Four W = *(const Four*)head.w;
+        mean.x = W.a * u.a + W.b * v.a;
+        mean.y = W.a * u.b + W.b * v.b;
+        other.x = W.c * u.a + W.d * v.a;
+        other.y = W.c * u.b + W.d * v.b;
+      }
+      Four mixed_u = {mean.x, mean.y, u.c, u.d}, mixed_v = {other.x, other.y, v.c, v.d};
       its[a.worker] = mixed_u;
       its[b.worker] = mixed_v;
       continue;
@@ -768,7 +799,7 @@ KERNEL HEAVY span_rounds(const Span* given) {
     for (int step = 0; step < 2; step++) {
       if ((step + WARP) & 1) {
         if (batch + 1 >= part.batches) continue;
-        const Seat* seats = part.seats + (batch + 1) % 3 * most;
+        const Seat* seats = made.seats + (batch + 1) % 3 * most;
         Two* drawn = normals + ((batch + 1) & 1) * most * counters;
         int places = bounds[batch + 2].place - bounds[batch + 1].place;
         for (Cell at = first_cell(counters); at.q < places; at = next_cell(at, counters)) {
@@ -784,9 +815,9 @@ KERNEL HEAVY span_rounds(const Span* given) {
         Heavy heavy;
         heavy.entries = entries;
         heavy.run = crew.run + low + r;
-        heavy.told = part.told_here + (odd * (high - low) + r) * most - first;
+        heavy.told = made.told_here + (odd * (high - low) + r) * most - first;
         heavy.normals = normals + odd * most * counters + c - first * counters;
-        heavy.drowsy = part.drowsy_here + odd * most - first;
+        heavy.drowsy = made.drowsy_here + odd * most - first;
         heavy.counters = counters;
 #pragma unroll
         for (int side = 0; side < 2; side++) {
@@ -796,8 +827,8 @@ KERNEL HEAVY span_rounds(const Span* given) {
           if (heavy.at[side] >= 0) heavy.next[side] = entries[heavy.at[side]];
         }
         heavy.soonest = (heavy.next[0].when < heavy.next[1].when ? heavy.next[0].when : heavy.next[1].when) >> 1;
-        play(heavy, run, part.heads_here + odd * w.turns, bounds[batch + 1].turn - bounds[batch].turn,
-             part.seats + batch % 3 * most - first, state + x, w.alike);
+        play(heavy, run, made.heads_here + odd * (int)w.turns, bounds[batch + 1].turn - bounds[batch].turn,
+             made.seats + batch % 3 * most - first, state + x, w.alike);
 #pragma unroll
         for (int side = 0; side < 2; side++) cursors[side * workers + x] = heavy.at[side];
       }
