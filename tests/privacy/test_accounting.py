@@ -408,6 +408,21 @@ def test_decaying_sums_are_a_linear_filter(fall):
     assert _decaying(fall, masses[:1]) == fall * masses[0]
 
 
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [poisson(0.0063, 0.0797, 7560), full(1.136, 921_708)],
+        [fixed(0.9999998855, 0.03, 4301)],
+        [full(4.5e-05, 1634), poisson(0.999999999999, 1.8e-05, 160_943)],
+    ],
+)
+def test_losses_over_every_grid_are_told_and_no_number_is_nan(parts):
+    """Such rounds promise nothing at any ε that is asked for; what is said of them is still a bound."""
+    assert delta(parts, 0.0) == delta(parts, 1e4) == 1.0
+    above, below = epsilon(parts, 1e-9), epsilon_lower(parts, 1e-9)
+    assert above > 1e5 and 0 <= below <= above
+
+
 def test_moments_of_small_orders_are_those_of_all_orders():
     rng = np.random.default_rng(1)
     losses = np.sort(rng.uniform(1e-6, 6.0, 300))

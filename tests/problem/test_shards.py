@@ -117,6 +117,30 @@ def test_nothing_is_copied():
     assert np.shares_memory(Shards.of(C, y, offsets).node(1).X.data, C.data)
 
 
+@given(st.integers(1, 30), st.integers(0, 100), st.sampled_from([0.0, 0.25, 1.5]))
+def test_records_dealt_anew_are_shards_made_anew(n, seed, intercept):
+    X, y = data()
+    first = Shards.of(X, y, np.array([0, 30]))
+    first.norms  # noqa: B018 - what is known is kept
+    offsets, order = partition.even(30, n, np.random.default_rng(seed))
+    found = first.dealt(offsets, order).with_intercept(intercept)
+    expected = Shards.of(X, y, offsets, order, intercept)
+    assert found.X is X and np.array_equal(found.norms, expected.norms)
+    assert all(np.array_equal(found.rows(i), expected.rows(i)) for i in range(n))
+
+
+def test_records_are_dealt_once_each_and_people_whole():
+    X, y = data()
+    first = Shards.of(X, y, np.array([0, 30]))
+    with pytest.raises(DataError, match="names a row twice"):
+        first.dealt(np.array([0, 30]), np.zeros(30, dtype=np.int64))
+    with pytest.raises(DataError, match="node 1 has no records"):
+        first.dealt(np.array([0, 30, 30]), None)
+    people = Shards.of(X, y, np.array([0, 30]), units=np.arange(30) % 7)
+    with pytest.raises(DataError, match="people are dealt out with all of their rows"):
+        people.dealt(np.array([0, 30]), None)
+
+
 @given(st.integers(1, 60), st.integers(1, 60))
 def test_even_partition(records, n):
     if n > records:

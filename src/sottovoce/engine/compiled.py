@@ -284,12 +284,16 @@ def _data(shards: Shards) -> Data:
 
 
 def _columns(X: Any) -> NDArray[Any]:
-    """Of every entry, in two bytes where that is enough; runs on the same data share them."""
+    """Of every entry, in two bytes where that is enough; runs on the same data share them.
+
+    The same matrix need not be the same data: SciPy drops zeros, and sets entries, in place.
+    """
+    columns = np.asarray(X.indices)
     if X.shape[1] > SHORT:
-        return np.asarray(X.indices)
+        return columns
     last = _numbered.get("last")
-    if last is None or last[0]() is not X:
-        last = _numbered["last"] = ref(X, lambda _: _numbered.clear()), X.indices.astype(np.uint16)
+    if last is None or last[0]() is not X or not np.array_equal(last[1], columns):
+        last = _numbered["last"] = ref(X, lambda _: _numbered.clear()), columns.astype(np.uint16)
     return last[1]
 
 

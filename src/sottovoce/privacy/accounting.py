@@ -253,6 +253,8 @@ def _refined(merged: tuple[Part, ...], delta: float, finest: int) -> tuple[float
         return profiles.gaussian_epsilon(delta, _joint(merged)), 0.0
     composed = whole(merged)
     found = moments(composed, math.log(delta))
+    if found.lost_all:
+        return _pure(merged), 0.0
     level = min(found.bound(delta), _pure(merged))
     value, moved, size = math.inf, math.inf, min(_COARSEST, finest)
     while size <= finest and moved > _STILL:
@@ -294,6 +296,8 @@ def delta(parts: Sequence[Part], epsilon: float) -> float:
     composed = whole(merged)
     # how small a probability matters is known once δ is, so that each look begins with what the last one found
     found = moments(composed, -60.0, epsilon)
+    if found.lost_all:
+        return 1.0
     best = min(math.exp(max(found.order(epsilon)[1], -300.0)) + found.lost, 1.0)
     moved, size = math.inf, _COARSEST
     while size <= FINEST and moved > _STILL and best > 0:
@@ -339,6 +343,8 @@ def epsilon_lower(parts: Sequence[Part], delta: float, above: float | None = Non
         above = refine(certain, delta, 4 * _COARSEST)[0]
     composed = whole(certain)
     found = moments(composed, math.log(delta), above)
+    if found.lost_all:
+        return 0.0
     target = max(found.level(math.log(delta))[0], 0.0), math.log(delta)
     real = [Part(part.pair.realised, part.count) for part in composed]
     best, moved, size = 0.0, math.inf, _COARSEST

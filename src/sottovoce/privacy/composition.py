@@ -200,6 +200,11 @@ class Moments:
     lost: float
     """The probability of that, in all rounds together."""
 
+    @property
+    def lost_all(self) -> bool:
+        """Whether no moment of an order over 0 is finite: losses are larger than any that a grid could hold."""
+        return not bool(np.any(np.isfinite(self.values[self.orders > 0])))
+
     def bound(self, delta: float) -> float:
         """An ε at which the composition is certainly (ε, δ)-DP, from the moments alone."""
         if delta <= self.lost:

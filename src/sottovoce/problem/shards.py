@@ -91,9 +91,6 @@ class Shards:
         if y.shape != (X.shape[0],):
             raise DataError(f"there are {X.shape[0]} records but {y.size} targets; give one target a record")
         _check_owners(offsets, order, len(y))
-        empty = np.flatnonzero(np.diff(offsets) <= 0)
-        if empty.size:
-            raise DataError(f"node {empty[0]} has no records; give every node at least one, or take fewer nodes")
         _refuse_nan(X, y)
         order, starts = None if order is None else np.asarray(order, dtype=np.int64), None
         if units is not None:
@@ -314,6 +311,9 @@ def _check_owners(offsets: IntArray, order: IntArray | None, records: int) -> No
         raise DataError(
             f"the nodes' offsets must run from 0 to the {places} records dealt out, not {offsets.tolist()[:4]} …"
         )
+    empty = np.flatnonzero(np.diff(offsets) <= 0)
+    if empty.size:
+        raise DataError(f"node {empty[0]} has no records; give every node at least one, or take fewer nodes")
     if order is not None:
         rows = np.asarray(order)
         if rows.ndim != 1 or not np.issubdtype(rows.dtype, np.integer) or np.any((rows < 0) | (rows >= records)):

@@ -629,7 +629,8 @@ INSIDE float margin(const Run& run, const Own& own, const Numbers& at, const flo
       u += run.values[e] * primal(run, at, z[run.indices[e]]);
   } else {
     const float* c = run.X + row * run.features;
-    for (int j = LANE; j < (int)run.features; j += LANES) u += c[j] * primal(run, at, z[j < own.half ? j : j - own.half + own.far]);
+    for (int j = LANE; j < (int)run.features; j += LANES)
+      u += c[j] * primal(run, at, z[j < own.half ? j : j - own.half + own.far]);
   }
   u = warp_sum(u);
   return run.intercept != 0.0 ? u + (float)run.intercept * primal(run, at, z[own.m - 1 - own.half + own.far]) : u;
@@ -748,7 +749,14 @@ INSIDE void general(const Run& run, const Own& own, const Turn& turn, float* Z) 
 #define BYGONE 128  // rounds of the tables that wait on the chip
 struct Slot { Place place[FEW]; Numbers at[FEW]; Slept slept[FEW]; float w[FEW * FEW]; };
 struct Bygone { double s, P, Q; };
-struct alignas(16) Rings { Run run; Turn turns[8]; Slot slots[8]; About about[4][FEW]; Bygone bygone[BYGONE]; int alike; };
+struct alignas(16) Rings {
+  Run run;
+  Turn turns[8];
+  Slot slots[8];
+  About about[4][FEW];
+  Bygone bygone[BYGONE];
+  int alike;
+};
 
 INSIDE int few(const Run& run, const Turn& turn) {  // how many nodes, or 0 where it is no such turn
   if (turn.pair == 1) return 2;
@@ -880,7 +888,8 @@ INSIDE void noise_of(const float loud[S], const Place* place, int c, float out[S
 }
 
 // What sleeping nodes add to their sums, all coordinates of one node: a weight times numbers.
-INSIDE float gains(const Run& run, const Rings* rings, int known, const Place& place, const Numbers& at, const Slept& slept, const float z[PER][2], float gain[PER][2]) {
+INSIDE float gains(const Run& run, const Rings* rings, int known, const Place& place, const Numbers& at,
+                   const Slept& slept, const float z[PER][2], float gain[PER][2]) {
   bool some = false;
 #pragma unroll
   for (int k = 0; k < PER; k++)
@@ -939,7 +948,8 @@ INSIDE void load_sums(const Run& run, const Own& own, int node, float out[PER][2
     }
 }
 
-INSIDE void store_sums(const Run& run, const Own& own, int node, float weight, const float gain[PER][2], const float old[PER][2]) {
+INSIDE void store_sums(const Run& run, const Own& own, int node, float weight, const float gain[PER][2],
+                       const float old[PER][2]) {
   float* total = run.total + (i64)node * own.m + THREAD;
 #pragma unroll
   for (int k = 0; k < PER; k++)
@@ -953,10 +963,12 @@ INSIDE void store_sums(const Run& run, const Own& own, int node, float weight, c
 
 struct alignas(16) Partial { float x, y, z, w; };  // of two warps
 
-INSIDE void turn_of_two(const Run& run, i64 number, const Own& own, float* rows, float* Z, const float* loudness, float* partial, Rings* rings, int& known, Foresight& seen) {
+INSIDE void turn_of_two(const Run& run, i64 number, const Own& own, float* rows, float* Z, const float* loudness,
+                        float* partial, Rings* rings, int& known, Foresight& seen) {
   const Slot& slot = rings->slots[number & 7];
   const Turn& turn = rings->turns[number & 7];
-  float *mine[2], z[2][PER][2], c[2][PER][2], noise[2][PER][2], u[2], loud[2], weight[2], gain[2][PER][2], old[2][PER][2];
+  float *mine[2], z[2][PER][2], c[2][PER][2], noise[2][PER][2], u[2], loud[2];
+  float weight[2], gain[2][PER][2], old[2][PER][2];
 #pragma unroll
   for (int p = 0; p < 2; p++) {
     int node = slot.place[p].node;
@@ -1025,7 +1037,8 @@ INSIDE void turn_of_two(const Run& run, i64 number, const Own& own, float* rows,
   exchanged(pull, u);
 #pragma unroll
   for (int q = 0; q < 2; q++) {
-    float share_x = AFTER ? (q == 0 ? u[0] : 0.0f) : w[2 * q] * u[0], share_y = AFTER ? (q == 1 ? u[1] : 0.0f) : w[2 * q + 1] * u[1];
+    float share_x = AFTER ? (q == 0 ? u[0] : 0.0f) : w[2 * q] * u[0];
+    float share_y = AFTER ? (q == 1 ? u[1] : 0.0f) : w[2 * q + 1] * u[1];
 #pragma unroll
     for (int k = 0; k < PER; k++)
 #pragma unroll
@@ -1038,7 +1051,8 @@ INSIDE void turn_of_two(const Run& run, i64 number, const Own& own, float* rows,
 }
 
 // Three or four nodes, one after another until the barrier: what they say waits in z.
-INSIDE void turn_of_several(const Run& run, i64 number, const Own& own, float* rows, float* Z, const float* loudness, float* partial, Rings* rings, int& known, Foresight& seen) {
+INSIDE void turn_of_several(const Run& run, i64 number, const Own& own, float* rows, float* Z, const float* loudness,
+                            float* partial, Rings* rings, int& known, Foresight& seen) {
   const Slot& slot = rings->slots[number & 7];
   const Turn& turn = rings->turns[number & 7];
   int size = turn.size;
@@ -1070,7 +1084,8 @@ INSIDE void turn_of_several(const Run& run, i64 number, const Own& own, float* r
 #pragma unroll
       for (int side = 0; side < 2; side++) {
         u += row[k][side] * primal(run, slot.at[p], z[k][side]);
-        if (is_mine(run, own, k, side)) mine[THREAD + k * STRIDE + side * own.far] = z[k][side] + loud[0] * noise[0][k][side];
+        float said = z[k][side] + loud[0] * noise[0][k][side];
+        if (is_mine(run, own, k, side)) mine[THREAD + k * STRIDE + side * own.far] = said;
       }
     u = warp_sum(u);
     if (LANE == 0) partial[WARPS * p + WARP] = u;
@@ -1114,7 +1129,8 @@ INSIDE void turn_of_several(const Run& run, i64 number, const Own& own, float* r
 }
 
 // Two nodes whose rows are sparse, or longer than a thread has registers for: z and sums stream by, a tile at a time.
-INSIDE void stream(const Run& run, i64 number, const Own& own, float* Z, const float* loudness, float* partial, Rings* rings, int& known) {
+INSIDE void stream(const Run& run, i64 number, const Own& own, float* Z, const float* loudness, float* partial,
+                   Rings* rings, int& known) {
   int m = own.m, half = own.half, n = (int)run.n;
   const Slot& slot = rings->slots[number & 7];
   const Numbers at_a = slot.at[0], at_b = slot.at[1];
@@ -1201,7 +1217,8 @@ INSIDE float pulled(const Run& run, const Turn& turn, const float* loudness, con
   return pulls ? factor * clipped(run, u, stage->about[p]) : 0.0f;
 }
 
-INSIDE void margins_of_crowd(const Run& run, const Turn& turn, const Own& own, const float* Z, const float* loudness, float* partial, Stage* stage) {
+INSIDE void margins_of_crowd(const Run& run, const Turn& turn, const Own& own, const float* Z, const float* loudness,
+                             float* partial, Stage* stage) {
   int m = own.m, half = own.half, size = turn.size;
   if (SPARSE || half > PER * THREADS) {  // a warp each
     for (int p = WARP; p < size; p += WARPS) {
@@ -1240,7 +1257,8 @@ INSIDE void margins_of_crowd(const Run& run, const Turn& turn, const Own& own, c
   }
 }
 
-INSIDE void tile_of_crowd(const Run& run, const Turn& turn, int tile, const Own& own, float* Z, const float* loudness, const Stage* stage) {
+INSIDE void tile_of_crowd(const Run& run, const Turn& turn, int tile, const Own& own, float* Z, const float* loudness,
+                          const Stage* stage) {
   int m = own.m, half = own.half, size = turn.size;
   float sum[PER][2];
 #pragma unroll
@@ -1312,7 +1330,8 @@ INSIDE void tile_of_crowd(const Run& run, const Turn& turn, int tile, const Own&
   }
 }
 
-INSIDE void crowd(const Run& run, const Turn& turn, const Own& own, float* Z, const float* loudness, float* partial, Stage* stage) {
+INSIDE void crowd(const Run& run, const Turn& turn, const Own& own, float* Z, const float* loudness, float* partial,
+                  Stage* stage) {
   int m = own.m, half = own.half, size = turn.size;
   for (int p = THREAD; p < size; p += THREADS) {
     const About nobody = {0.0f, 0.0f, 0.0f, 0.0f};
@@ -1353,8 +1372,8 @@ INSIDE void crowd(const Run& run, const Turn& turn, const Own& own, float* Z, co
     }
 }
 
-// Everybody, with a record each, where all stand at the same place and their mean is where all go: one z and one running
-// sum, in registers, and the rows where z of all nodes would be. A thread needs of them what belongs to its coordinates.
+// Everybody, with a record each, where all stand at the same place and their mean is where all go: one z and one
+// running sum, in registers, and the rows where z of all nodes would be.
 
 INSIDE bool in_chorus(const Run& run, const Turn& turn) {
   bool fitting = !SPARSE && !AFTER && ON_CHIP && FETCHED && run.n <= CROWD && turn.pair == 2 && turn.flat;
@@ -1380,7 +1399,8 @@ INSIDE void ask_choir(const Run& run, i64 first, Choir* choir) {
   if (!LINEAR && !FROZEN) ask_words(&choir->slept, run.slept + first, (int)(sizeof(Slept) / 4));
 }
 
-INSIDE i64 chorus(const Run& run, i64 at, const Own& own, float* Z, Choir* choirs, const float* loudness, float* partial) {
+INSIDE i64 chorus(const Run& run, i64 at, const Own& own, float* Z, Choir* choirs, const float* loudness,
+                  float* partial) {
   int m = own.m, half = own.half, n = (int)run.n, last_side = m - 1 >= half ? 1 : 0;
   const bool by_fours = SIDE % 4 == 0 && FEATURES % 4 == 0 && half % 4 == 0;
   const int step = by_fours ? 4 : 1, pieces = FEATURES / step;
@@ -1535,7 +1555,8 @@ KERNEL BOUNDED rounds(const Run* runs) {
   asked_is_here();
   BARRIER();
   Foresight seen = {-1, 0};
-  if (begin < run.turns_last) seen.places = (i64)run.turns[run.turns_last - 1].first + run.turns[run.turns_last - 1].size;
+  const Turn* end = run.turns + run.turns_last - 1;
+  if (begin < run.turns_last) seen.places = (i64)end->first + end->size;
   for (i64 at = begin, last = run.turns_last; at < last;) {
     for (int nodes; at < last && (nodes = few(run, rings->turns[at & 7])) > 0; at++) {
       float* mine = partial + (at & 1) * FEW * WARPS;
@@ -1554,7 +1575,8 @@ KERNEL BOUNDED rounds(const Run* runs) {
   }
   BARRIER();
   for (int i = 0; ON_CHIP && i < n; i++)
-    for (int j = THREAD; j < own.m; j += THREADS) run.z[(i64)i * own.m + j] = Z[i * own.wide + (j < half ? j : j - half + own.far)];
+    for (int j = THREAD; j < own.m; j += THREADS)
+      run.z[(i64)i * own.m + j] = Z[i * own.wide + (j < half ? j : j - half + own.far)];
 }
 
 #endif

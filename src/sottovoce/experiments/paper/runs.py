@@ -13,7 +13,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from threading import Event
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -156,11 +157,13 @@ def collect(
         shards.norms  # noqa: B018 - once, before the threads all need them
         accounts = None
         with ThreadPoolExecutor(2) as beside:
-            best = beside.submit(optima, dataset, shards, {group.h for group in missing}, out, engine)
+            pointed = Event()
+            best = beside.submit(optima, dataset, shards, {group.h for group in missing}, out, engine, pointed)
             if device:
                 rehearsal = beside.submit(rehearse, dataset, shards, noises, engine, works)
                 accounts = accounted(shards.sizes, noises, missing)
                 rehearsal.result()
+                pointed.wait()  # the device is for the runs
             else:
                 best.result()  # before the runs want the processors
             run = partial(run_groups, dataset, shards, noises, best, engine, accounts)
@@ -188,21 +191,34 @@ def read(kept: Runs, dataset: Dataset, wanted: Iterable[Group]) -> list[Row]:
     return [row for rows in found for row in rows]
 
 
-def optima(dataset: Dataset, shards: Shards, kinds: set[str], out: Path, engine: str = "compiled") -> dict[str, float]:
-    """F* of each regulariser, certified; computed once and kept."""
-    kept = Runs(("h",), folder_of(out, dataset) / "optima.parquet")
-    older = folder_of(out, dataset) / "optima.json"  # where an earlier version kept them
-    if older.exists() and not kept.rows:
-        kept.add([{"h": h, "f_star": value} for h, value in json.loads(older.read_text()).items()])
+def optima(
+    dataset: Dataset,
+    shards: Shards,
+    kinds: set[str],
+    out: Path,
+    engine: str = "compiled",
+    pointed: Event | None = None,
+) -> dict[str, float]:
+    """F* of each regulariser, certified; computed once and kept. `pointed` is set when a device has done its part."""
+    try:
+        kept = Runs(("h",), folder_of(out, dataset) / "optima.parquet")
+        older = folder_of(out, dataset) / "optima.json"  # where an earlier version kept them
+        if older.exists() and not kept.rows:
+            kept.add([{"h": h, "f_star": value} for h, value in json.loads(older.read_text()).items()])
+        absent = [h for h in sorted(kinds) if not kept.find(h=h)]
+        problems = {h: make_problem(REGULARISERS[h][0](1).problem, shards) for h in absent}
+        gap, near, cores = GAPS[dataset.size], ENGINES[engine].minimise, max(1, len(absent))
+        known: dict[str, Any] = {}
+        if near is not None:
+            known |= each(absent, lambda h: (h, near(problems[h], gap)), cores, threads=True)
+    finally:
+        if pointed is not None:
+            pointed.set()
 
     def certify(h: str) -> list[Row]:
-        problem = make_problem(REGULARISERS[h][0](1).problem, shards)
-        near, gap = ENGINES[engine].minimise, GAPS[dataset.size]
-        known = None if near is None else near(problem, gap)
-        return [{"h": h, "f_star": optimum(problem, gap=gap, known=known).value}]
+        return [{"h": h, "f_star": optimum(problems[h], gap=gap, known=known.get(h)).value}]
 
-    absent = [h for h in sorted(kinds) if not kept.find(h=h)]
-    kept.fill(absent, certify, jobs=max(1, len(absent)), threads=True)
+    kept.fill(absent, certify, jobs=cores, threads=True)
     return {h: kept.find(h=h)[0]["f_star"] for h in kinds}
 
 
