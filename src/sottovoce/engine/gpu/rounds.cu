@@ -73,11 +73,6 @@ INSIDE void ask_four(u32* to, const u32* from) {  // sixteen bytes, past the nea
 INSIDE void asked_is_here() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 INSIDE void asked_together() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 INSIDE void asked_before_is_here() { asm volatile("cp.async.wait_group 1;" ::: "memory"); }  // all but the last together
-INSIDE void foretell(const float* from, u32 bytes) {  // to be nearer when it is asked for
-#if __CUDA_ARCH__ >= 900
-  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
-#endif
-}
 #ifndef MOST
 #define MOST 512
 #endif
@@ -122,7 +117,6 @@ INSIDE void ask_four(u32* to, const u32* from) {
 INSIDE void asked_is_here() {}
 INSIDE void asked_together() {}
 INSIDE void asked_before_is_here() {}
-INSIDE void foretell(const float*, u32) {}
 #define BOUNDED
 #define STRIDE my_threads
 #define ALL_WARPS WARPS
@@ -219,7 +213,6 @@ APART Said said_again(u32 k0, u32 k1, u32 counter) {
 #define PER 2  // counters of a thread that are worked on together
 #endif
 #define TOGETHER (PER <= 2 ? 2 : 1)  // nodes of a turn of two whose noise is drawn side by side
-#define FORESEEN 24                  // places whose rows are brought nearer ahead of time
 
 // Of S nodes at counters c, c + threads, ...: no branches, so that their long chains of operations run side by side.
 template <int S>
@@ -739,8 +732,7 @@ INSIDE void general(const Run& run, const Own& own, const Turn& turn, float* Z) 
 //
 // What a turn needs is asked for ahead of time, because a chain of loads takes longer than the turn: which turn it is
 // seven turns before, who it is and with which numbers five, and the rows of two three. All of it waits on the chip, in
-// rings; what was asked for in a turn is there for all threads after the barrier of the next turn but one. Long before,
-// rows are brought to the nearer memory.
+// rings; what was asked for in a turn is there for all threads after the barrier of the next turn but one.
 //
 // Until the barrier a thread has all but the margins of others: it draws the noise and mixes, and after the barrier adds
 // the rows.
@@ -767,25 +759,23 @@ INSIDE void ask_words(void* to, const void* from, int words) {
   for (int w = THREAD; w < words; w += THREADS) ask_word((u32*)to + w, (const u32*)from + w);
 }
 
-INSIDE bool is_for(int warp) { return WARP == warp % ALL_WARPS; }  // few words are one warp's to ask for
-
-INSIDE void ask_by(int warp, void* to, const void* from, int words) {
-  for (int w = LANE; is_for(warp) && w < words; w += LANES) ask_word((u32*)to + w, (const u32*)from + w);
+INSIDE void ask_few(void* to, const void* from, int words) {  // by one warp
+  for (int w = LANE; w < words; w += LANES) ask_word((u32*)to + w, (const u32*)from + w);
 }
 
 INSIDE void ask_turn(const Run& run, i64 at, Rings* rings) {
-  if (at < run.turns_last) ask_by(4, &rings->turns[at & 7], run.turns + at, WORDS_OF_TURN);
-  else if (is_for(4) && LANE == 0) rings->turns[at & 7].pair = 0;  // no more of them
+  if (at < run.turns_last) ask_few(&rings->turns[at & 7], run.turns + at, WORDS_OF_TURN);
+  else if (LANE == 0) rings->turns[at & 7].pair = 0;  // no more of them
 }
 
 INSIDE void ask_slot(const Run& run, i64 at, Rings* rings) {
   const Turn& turn = rings->turns[at & 7];
   int size = few(run, turn);
   Slot* slot = &rings->slots[at & 7];
-  ask_by(0, slot->place, run.places + turn.first, size * (int)(sizeof(Place) / 4));
-  ask_by(1, slot->at, run.numbers + turn.first, size * (int)(sizeof(Numbers) / 4));
-  ask_by(2, slot->w, run.weights + turn.corner, size * size);
-  if (!LINEAR && !FROZEN) ask_by(3, slot->slept, run.slept + turn.first, size * (int)(sizeof(Slept) / 4));
+  ask_few(slot->place, run.places + turn.first, size * (int)(sizeof(Place) / 4));
+  ask_few(slot->at, run.numbers + turn.first, size * (int)(sizeof(Numbers) / 4));
+  ask_few(slot->w, run.weights + turn.corner, size * size);
+  if (!LINEAR && !FROZEN) ask_few(slot->slept, run.slept + turn.first, size * (int)(sizeof(Slept) / 4));
 }
 
 INSIDE float* row_on_chip(float* rows, i64 at, int which) {  // those of three turns of two
@@ -812,7 +802,7 @@ INSIDE void ask_rows(const Run& run, i64 at, int half, float* rows, Rings* rings
 
 INSIDE void ask_about(const Run& run, i64 at, Rings* rings) {
   int size = few(run, rings->turns[at & 7]);
-  for (int w = LANE; is_for(5) && w < 4 * size; w += LANES) {
+  for (int w = LANE; w < 4 * size; w += LANES) {
     i64 row = rings->slots[at & 7].place[w / 4].row;
     if (row >= 0) ask_word((u32*)&rings->about[at & 3][w / 4] + w % 4, (const u32*)(run.about + row) + w % 4);
   }
@@ -832,21 +822,12 @@ INSIDE void ask_bygone(const Run& run, i64 at, Rings* rings, int& known) {
   known = t;
 }
 
-// Rows of later places, to where they are found faster; the row's number is waited for in the next turn only.
-struct Foresight { i64 row, places; };
-
-INSIDE void foresee(const Run& run, const Turn& turn, Foresight& seen) {
-  int which = THREADS - 1 - THREAD;
-  if (which > 1 || SPARSE || FEATURES % 4 != 0) return;
-  if (seen.row >= 0) foretell(run.X + seen.row * FEATURES, (u32)FEATURES * 4u);
-  i64 next = (i64)turn.first + FORESEEN + which;
-  seen.row = next < seen.places ? run.places[next].row : -1;
-}
-
 INSIDE void ask_ahead(const Run& run, i64 at, int half, float* rows, Rings* rings, int& known) {
-  ask_turn(run, at + 7, rings);
-  ask_slot(run, at + 5, rings);
-  ask_about(run, at + 3, rings);
+  if (WARP == 0) ask_slot(run, at + 5, rings);
+  if (WARP == (WARPS > 1 ? 1 : 0)) {
+    ask_turn(run, at + 7, rings);
+    ask_about(run, at + 3, rings);
+  }
   if (!SPARSE) ask_rows(run, at + 3, half, rows, rings);
   if (!SPARSE) ask_bygone(run, at + 3, rings, known);
   asked_together();
@@ -964,7 +945,7 @@ INSIDE void store_sums(const Run& run, const Own& own, int node, float weight, c
 struct alignas(16) Partial { float x, y, z, w; };  // of two warps
 
 INSIDE void turn_of_two(const Run& run, i64 number, const Own& own, float* rows, float* Z, const float* loudness,
-                        float* partial, Rings* rings, int& known, Foresight& seen) {
+                        float* partial, Rings* rings, int& known) {
   const Slot& slot = rings->slots[number & 7];
   const Turn& turn = rings->turns[number & 7];
   float *mine[2], z[2][PER][2], c[2][PER][2], noise[2][PER][2], u[2], loud[2];
@@ -1017,7 +998,6 @@ INSIDE void turn_of_two(const Run& run, i64 number, const Own& own, float* rows,
   asked_before_is_here();
   BARRIER();
   ask_ahead(run, number, own.half, rows, rings, known);
-  foresee(run, turn, seen);
   float x[2] = {0.0f, 0.0f}, y[2] = {0.0f, 0.0f};
 #pragma unroll
   for (int at = 0; at < ALL_WARPS; at += 2) {
@@ -1052,7 +1032,7 @@ INSIDE void turn_of_two(const Run& run, i64 number, const Own& own, float* rows,
 
 // Three or four nodes, one after another until the barrier: what they say waits in z.
 INSIDE void turn_of_several(const Run& run, i64 number, const Own& own, float* rows, float* Z, const float* loudness,
-                            float* partial, Rings* rings, int& known, Foresight& seen) {
+                            float* partial, Rings* rings, int& known) {
   const Slot& slot = rings->slots[number & 7];
   const Turn& turn = rings->turns[number & 7];
   int size = turn.size;
@@ -1093,7 +1073,6 @@ INSIDE void turn_of_several(const Run& run, i64 number, const Own& own, float* r
   asked_before_is_here();
   BARRIER();
   ask_ahead(run, number, own.half, rows, rings, known);
-  foresee(run, turn, seen);
   float mixed[FEW][PER][2];
 #pragma unroll
   for (int q = 0; q < FEW; q++)
@@ -1538,10 +1517,10 @@ KERNEL BOUNDED rounds(const Run* runs) {
     begin = chorus(run, begin, own, Z, theatre->choirs, loudness, partial);
 
   int known = -1;
-  for (int k = 0; k < 7; k++) ask_turn(run, begin + k, rings);
+  for (int k = 0; k < 7 && WARP == 0; k++) ask_turn(run, begin + k, rings);
   asked_is_here();
   BARRIER();
-  for (int k = 0; k < 5; k++) ask_slot(run, begin + k, rings);
+  for (int k = 0; k < 5 && WARP == 0; k++) ask_slot(run, begin + k, rings);
   asked_is_here();
   BARRIER();
   int last_side = own.m - 1 >= half ? 1 : 0;
@@ -1549,20 +1528,17 @@ KERNEL BOUNDED rounds(const Run* runs) {
     rows[w * ROW + last_side * SIDE + own.m - 1 - last_side * half] = (float)run.intercept;
   for (int k = 0; k < 3 && !SPARSE; k++) {
     ask_rows(run, begin + k, half, rows, rings);
-    ask_about(run, begin + k, rings);
+    if (WARP == 0) ask_about(run, begin + k, rings);
     ask_bygone(run, begin + k, rings, known);
   }
   asked_is_here();
   BARRIER();
-  Foresight seen = {-1, 0};
-  const Turn* end = run.turns + run.turns_last - 1;
-  if (begin < run.turns_last) seen.places = (i64)end->first + end->size;
   for (i64 at = begin, last = run.turns_last; at < last;) {
     for (int nodes; at < last && (nodes = few(run, rings->turns[at & 7])) > 0; at++) {
       float* mine = partial + (at & 1) * FEW * WARPS;
       if (SPARSE) stream(run, at, own, Z, loudness, partial, rings, known);
-      else if (nodes == 2) turn_of_two(run, at, own, rows, Z, loudness, mine, rings, known, seen);
-      else if (UPTO > 2) turn_of_several(run, at, own, rows, Z, loudness, mine, rings, known, seen);
+      else if (nodes == 2) turn_of_two(run, at, own, rows, Z, loudness, mine, rings, known);
+      else if (UPTO > 2) turn_of_several(run, at, own, rows, Z, loudness, mine, rings, known);
     }
     for (; !ONLY_FEW && at < last && few(run, rings->turns[at & 7]) == 0; at++) {
       const Turn turn = rings->turns[at & 7];
