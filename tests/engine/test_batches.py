@@ -140,6 +140,14 @@ def test_rows_that_were_dealt_out_are_copied_once_and_only_where_that_pays(monke
     assert compiled._laid_out(job_on(dealt(40, 5, "dense", people=True), "full")).order is None
 
 
+def test_rows_that_changed_in_place_are_copied_anew():
+    shards = dealt(40, 5, "dense")
+    compiled._laid_out(job_on(shards, "full"))
+    shards.X[:] *= -0.5
+    anew = Shards.of(shards.X, shards.y, shards.offsets, shards.order)
+    assert np.array_equal(compiled._laid_out(job_on(anew, "full")).X, shards.X[shards.order])
+
+
 def test_a_copy_goes_with_its_data():
     shards = dealt(40, 5, "csr")
     compiled._laid_out(job_on(shards, "full"))

@@ -1,4 +1,6 @@
+import pickle
 import tracemalloc
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -312,3 +314,12 @@ def test_lengths_found_in_parts_are_those_found_at_once(parts, monkeypatch):
     X[40, 4] = np.nan
     with pytest.raises(DataError, match="NaN or infinite"):
         Shards.of(X, np.ones(41), np.array([0, 41]))
+
+
+def test_shards_made_from_one_another_share_a_reading_and_others_do_not():
+    shards = Shards.of(np.eye(4), np.ones(4), np.array([0, 2, 4]))
+    assert shards.with_intercept(0.5).reading is shards.reading
+    assert replace(shards, X=np.eye(4)).reading is not shards.reading
+    assert Shards.of(shards.X, shards.y, shards.offsets).reading is not shards.reading
+    again = pickle.loads(pickle.dumps(shards))
+    assert again.with_intercept(0.5).reading is not shards.reading and np.array_equal(again.X, shards.X)

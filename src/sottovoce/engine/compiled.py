@@ -50,7 +50,7 @@ from sottovoce.network.wide import Wide
 from sottovoce.privacy.pairs import Pairs
 from sottovoce.privacy.release import Draws, Gaussian
 from sottovoce.problem.regularisers import Entropy, Euclidean, Regulariser, Separable
-from sottovoce.problem.shards import Shards
+from sottovoce.problem.shards import Reading, Shards
 from sottovoce.streams import Purpose, Streams
 
 Known: TypeAlias = DualAveraging | Descent
@@ -235,8 +235,8 @@ COPIED = 1 << 31
 SHORT = 1 << 16
 """So many columns can be told apart by two bytes, which are read in every round; SciPy has four, or eight."""
 
-_numbered: dict[str, tuple["ref[Any]", NDArray[Any]]] = {}
-_copied: dict[str, tuple["ref[Any]", IntArray, Any]] = {}
+_numbered: dict[str, tuple["ref[Reading]", NDArray[Any]]] = {}
+_copied: dict[str, tuple["ref[Reading]", IntArray, Any]] = {}
 
 
 def _laid_out(job: Job) -> Shards:
@@ -250,8 +250,8 @@ def _laid_out(job: Job) -> Shards:
     if float(job.schedule.participations() @ batches) <= GATHERED * len(order):
         return shards
     last = _copied.get("last")  # runs on the same data come one after the other
-    if last is None or last[0]() is not X or not np.array_equal(last[1], order):
-        last = _copied["last"] = ref(X, lambda _: _copied.clear()), order, X[order]
+    if last is None or last[0]() is not shards.reading or not np.array_equal(last[1], order):
+        last = _copied["last"] = ref(shards.reading, lambda _: _copied.clear()), order, X[order]
     weights = None if shards.weights is None else shards.weights[order]
     other = replace(shards, X=last[2], y=shards.y[order], order=None, weights=weights)
     other.__dict__["norms"] = shards.norms[order]
@@ -271,7 +271,7 @@ def _data(shards: Shards) -> Data:
         sparse=is_sparse,
         X=_read_only(none.reshape(0, 0) if is_sparse else X),
         values=_read_only(X.data if is_sparse else none),
-        indices=_read_only(_columns(X) if is_sparse else np.empty(0, np.uint16)),
+        indices=_read_only(_columns(shards) if is_sparse else np.empty(0, np.uint16)),
         indptr=_read_only(X.indptr if is_sparse else np.empty(0, np.int32)),
         intercept=float(shards.intercept),
         y=_read_only(shards.y, np.float64),
@@ -283,17 +283,14 @@ def _data(shards: Shards) -> Data:
     )
 
 
-def _columns(X: Any) -> NDArray[Any]:
-    """Of every entry, in two bytes where that is enough; runs on the same data share them.
-
-    The same matrix need not be the same data: SciPy drops zeros, and sets entries, in place.
-    """
-    columns = np.asarray(X.indices)
-    if X.shape[1] > SHORT:
+def _columns(shards: Shards) -> NDArray[Any]:
+    """Of every entry, in two bytes where that is enough; runs on the same data share them."""
+    columns = np.asarray(shards.X.indices)
+    if shards.X.shape[1] > SHORT:
         return columns
     last = _numbered.get("last")
-    if last is None or last[0]() is not X or not np.array_equal(last[1], columns):
-        last = _numbered["last"] = ref(X, lambda _: _numbered.clear()), columns.astype(np.uint16)
+    if last is None or last[0]() is not shards.reading or len(last[1]) != len(columns):
+        last = _numbered["last"] = ref(shards.reading, lambda _: _numbered.clear()), columns.astype(np.uint16)
     return last[1]
 
 

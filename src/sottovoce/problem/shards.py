@@ -16,9 +16,10 @@ no part of a release.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
+from weakref import ref
 
 import numpy as np
 import scipy  # not its parts: they load when first used
@@ -30,6 +31,19 @@ from sottovoce.problem.units import group_rows
 from sottovoce.rows import BLOCK, csr_stretches, in_parts, is_sparse, row_norms
 
 PIECE = 4 * BLOCK  # entries of CSR rows that are multiplied at a time
+
+
+class Reading:
+    """One reading of rows: shards that are made from one another share it, and with it what is known of their rows.
+
+    Shards that are made anew from the same array do not: it may have been changed in place.
+    """
+
+    def __init__(self, X: Any = None) -> None:
+        self.of = ref(X) if X is not None else None
+
+    def __reduce__(self) -> tuple[type["Reading"], tuple[()]]:
+        return Reading, ()  # what comes out of a file is another array
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +60,7 @@ class Shards:
     starts : (units + 1,) unit u has the places starts[u] … starts[u+1] − 1, or None where units are places
     people : whether units are people, told apart by ids, and not records
     weights : between 0 and 1, one a row, what its loss is multiplied by; None where all count the same
+    reading : which reading of the rows this is, by which engines keep what they make of them
     """
 
     X: Matrix
@@ -56,6 +71,11 @@ class Shards:
     starts: IntArray | None = None
     people: bool = False
     weights: Array | None = None
+    reading: Reading = field(default_factory=Reading, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.reading.of is None or self.reading.of() is not self.X:
+            object.__setattr__(self, "reading", Reading(self.X))
 
     @classmethod
     def of(

@@ -38,7 +38,7 @@ from sottovoce.privacy.moments import Moments
 from sottovoce.privacy.release import Release, Setting
 from sottovoce.privacy.sampling import Full
 from sottovoce.problem.objective import ByRecords, Problem
-from sottovoce.problem.shards import Shards
+from sottovoce.problem.shards import Reading, Shards
 from sottovoce.rows import csr_stretches, is_sparse, row_norms
 from sottovoce.run.spec import Spec
 from sottovoce.secure.functions import lengths
@@ -188,15 +188,15 @@ def means(moments: Moments, shards: Shards, bound: float) -> Array:
     return np.stack(totals) / shards.sizes[:, None]
 
 
-_means: dict[tuple[Moments, float], tuple["ref[Any]", Array]] = {}
+_means: dict[tuple[Moments, float], tuple["ref[Reading]", Array]] = {}
 
 
 def _mean_of_all(moments: Moments, shards: Shards, bound: float) -> Array:
     """The mean of φ over all rows, whosever they are; that of the same rows is kept."""
     kept = _means.get((moments, bound))
-    if kept is None or kept[0]() is not shards.X:
+    if kept is None or kept[0]() is not shards.reading:
         whole = replace(shards, offsets=np.array([0, len(shards.y)]), order=None)
-        kept = ref(shards.X, lambda _: _means.pop((moments, bound), None)), means(moments, whole, bound)[0]
+        kept = ref(shards.reading, lambda _: _means.pop((moments, bound), None)), means(moments, whole, bound)[0]
         _means[moments, bound] = kept
     return kept[1]
 

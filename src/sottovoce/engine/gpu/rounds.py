@@ -133,11 +133,10 @@ _bringing = threading.Lock()
 
 def records_of(machine: Machine, shards: Shards) -> Records:
     """The rows of these shards, brought to the machine once and left there as long as they live here."""
-    X = shards.X
-    place = id(machine), id(X)
+    place = id(machine), id(shards.reading)
     with _bringing:
-        if place not in _records or _records[place][0]() is not X:
-            _records[place] = ref(X, lambda _: _records.pop(place, None)), _brought(machine, X)
+        if place not in _records or _records[place][0]() is not shards.reading:
+            _records[place] = ref(shards.reading, lambda _: _records.pop(place, None)), _brought(machine, shards.X)
         return _records[place][1]
 
 
