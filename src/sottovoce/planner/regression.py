@@ -5,20 +5,25 @@ of curvature 1 is stable below 2/λmax, with λmax ≤ R² + B² by the public b
 grow: less noise, worse models. Here no step is longer than 1.6/λmax, whatever the noise.
 
 *Descent.* With γ constant and a_t = 1 dual averaging is plain descent, x_{t+1} = x_t − ζ_t/γ. A plan is a number of
-rounds T, a reach τ = T/γ up to the cap, which rounds count in the model (all, or the second half), and for the squared
-loss the clip: a record pulls no harder than one that errs by k, so that noise shrinks with k. *Statistics* need one
-round, no clip and no step (`algorithm.statistics`), but their noise is that of all products of m numbers. *The mean*
-needs three numbers.
+rounds T, a reach τ = T/γ up to the cap, the share s of the rounds, the last ones, that count in the model, and for the
+squared loss the clip: a record pulls no harder than one that errs by k, so that noise shrinks with k. *Statistics*
+need one round, no clip and no step (`algorithm.statistics`), but their noise is that of all products of m numbers. *The
+mean* needs three numbers.
 
 All three are compared by the R² that they are foreseen to lose against least squares without noise, from one picture
 of the data that holds on average: targets with a variance of 0.1 in units of half their range, of which 0.6 is there to
 be explained, nine tenths of it in directions with eigenvalues ∝ j^(−1/2) that add up to 0.8, one tenth in faint ones,
 for whose sake it pays to go far where noise allows it; the mean 0.2 off the middle of the range; errors of 0.2 at the
 optimum. In a direction with curvature αλ, α the share of records within the clip, a descent of reach τ leaves
-(1 − e^{−x})/x of the way, x = αλτ, and noise c²τ²λ/(3 + x²). The iterates, which no average has calmed, swing by
-c²τ/(2α) in each direction (at most c²τ²λ); errors are the larger for it, and α the smaller: a clip that is too small
-for the noise lets the model drift. Statistics under a ridge r leave r/(λ + r), and noise v λ/(λ + r)². Where the best
-foreseen is no better than a constant, the plan is the constant, and says so.
+e^{−(1−s)x} (1 − e^{−sx})/(sx) of the way, x = αλτ, and noise c²τ²λ/(3/(3 − 2s) + sx²). The iterates, which no average
+has calmed, swing by c²τ/(2α) in each direction (at most c²τ²λ); errors are the larger for it, and α the smaller: a clip
+that is too small for the noise lets the model drift. Statistics under a ridge r leave r/(λ + r), and noise
+v λ/(λ + r)². Where the best foreseen is no better than a constant, the plan is the constant, and says so.
+
+*Never all rounds.* s is a half or three quarters. With s = 1, 1/x of the way is left, however far it was, and where
+bounds are ten times too wide and all targets at one end of them that is more than targets differ by. The picture does
+not foresee it, and took s = 1 where noise is neither large nor small: there more budget was worse. A tail forgets the
+way exponentially, for at most a third more noise.
 
 *The range of the targets*, where the owners allow it, is looked for first (`privacy.quantiles`): the share of the
 budget is so large that noise in the share of targets in a cell has a deviation of 0.01, within limits, and where the
@@ -66,6 +71,8 @@ from sottovoce.run.spec import AlgorithmSpec, NetworkSpec, PrivacySpec, ProblemS
 WAYS = ("auto", "descent", "statistics", "mean")
 STABLE = 1.6
 """Longest step times the largest curvature; 2 is where descent stops converging."""
+TAILS = (0.5, 0.75)
+"""Shares of the rounds, the last ones, whose mean may be the model."""
 FARTHEST = 0.2
 """By how much, in units of half the targets' range, a step of a loss with kinks may move a prediction."""
 CLIPS = (0.1, 0.15, 0.25, 0.4, 0.6, 1.0, 2.0)
@@ -98,7 +105,7 @@ class Foreseen(NamedTuple):
     bytes: float
     reach: float = 0.0
     clip: float = 0.0
-    tail: bool = False
+    counted: float = 1.0
 
 
 class _Picture(NamedTuple):
@@ -233,12 +240,12 @@ def _descent(facts: Facts, given: dict[str, Any], in_units: bool) -> Foreseen:
         sent = network.messages * T * facts.m * FLOAT_BYTES
         for clip in clips:
             step, c = longest_step(facts.loss, row, clip), noise * clip / unit * row
-            for tail in (False, True) if releases >= 2 else (False,):
+            for counted in TAILS if releases >= 2 else (1.0,):
                 reaches = _fixed_reach(given, releases, step * releases)
                 alpha = _within(facts.loss, clip / unit, picture, reaches, c)
-                losses = _descent_loss(picture, reaches, c, alpha, tail)
+                losses = _descent_loss(picture, reaches, c, alpha, counted)
                 place = int(np.argmin(losses))
-                plan = Foreseen(float(losses[place]), T, sent, float(reaches[place]), clip, tail)
+                plan = Foreseen(float(losses[place]), T, sent, float(reaches[place]), clip, counted)
                 cost, least = (p.loss + PATIENCE * _seconds(facts, p) for p in (plan, best))
                 best = plan if cost < least else best
     return best
@@ -295,16 +302,12 @@ def _within(loss: Loss, clip: float, picture: _Picture, reaches: Array, c: float
     return np.asarray(alpha)
 
 
-def _descent_loss(picture: _Picture, reaches: Array, c: float, alpha: Array, tail: bool) -> Array:
-    """R² lost by descents of these reaches, with noise c in the mean gradient, over all rounds or their second half."""
+def _descent_loss(picture: _Picture, reaches: Array, c: float, alpha: Array, counted: float) -> Array:
+    """R² lost by descents of these reaches, with noise c in the mean gradient, of which a last share counts."""
     values = picture.values
     x = np.maximum(alpha[:, None] * values * reaches[:, None], 1e-12)
-    if tail:
-        left = 2.0 * (np.exp(-x / 2.0) - np.exp(-x)) / x
-        noise = values * c**2 * reaches[:, None] ** 2 * 2.0 / (3.0 + x**2)
-    else:
-        left = -np.expm1(-x) / x
-        noise = values * c**2 * reaches[:, None] ** 2 / (3.0 + x**2)
+    left = np.exp(-(1.0 - counted) * x) * -np.expm1(-counted * x) / (counted * x)
+    noise = values * c**2 * reaches[:, None] ** 2 / (3.0 / (3.0 - 2.0 * counted) + counted * x**2)
     return np.asarray((picture.powers * left**2 + noise) @ picture.counts / SPREAD)
 
 
@@ -356,7 +359,7 @@ def _run_descent(facts: Facts, given: dict[str, Any], plan: Foreseen) -> tuple[S
     gamma = constant(_short(network.iota * plan.rounds / plan.reach))
     fixed: dict[str, Any] = {"rounds": plan.rounds, "gamma": gamma}
     fixed |= {"activation": network.activation, "averaging": network.averaging} if facts.n > 1 else {}
-    fixed["counted"] = COUNTED.make("tail", 0.5) if plan.tail else ALL
+    fixed["counted"] = COUNTED.make("tail", plan.counted) if plan.counted < 1 else ALL
     if plan.clip < facts.loss.slope_bound:
         fixed["clip"] = _short(plan.clip * row)
     if facts.penalty == "l2" and "alpha" not in given:
@@ -415,7 +418,7 @@ def _why(facts: Facts, best: str, found: dict[str, Foreseen], spec: Spec) -> lis
         said = [
             f"{plan.rounds:,} rounds of descent with steps of {1 / float(spec.algorithm.gamma(1)[0]):.2g}, which are "
             f"stable for rows of length {math.hypot(facts.row_norm, facts.intercept):.3g}{clip}; the model is the mean "
-            f"over {'the second half of them' if plan.tail else 'all of them'}."
+            f"over {f'the last {100 * plan.counted:g} % of them' if plan.counted < 1 else 'all of them'}."
         ]
         if plan.loss >= EXPLAINED:
             said.append(
