@@ -248,10 +248,13 @@ def table(found: list[Row], figure: str = "accuracy") -> str:
     return "\n".join(lines)
 
 
-LIFTS = {"plain": "weighed", "silent": "silent, weighed"} | {
-    name: f"free, weighed, {name.removeprefix('free, ')}" for name in WEIGHTS if name.startswith("free, C")
-}
-"""What is not weighed, and the same with weights."""
+LIFTS = (
+    ("plain", "weighed"),
+    ("plain", "rated"),
+    ("silent", "silent, weighed"),
+    *((name, f"free, weighed, {name.removeprefix('free, ')}") for name in WEIGHTS if name.startswith("free, C")),
+)
+"""What is not weighed, and the same with weights or another threshold."""
 
 
 def unbalanced(found: list[Row]) -> str:
@@ -268,8 +271,9 @@ def unbalanced(found: list[Row]) -> str:
         lines.append(f"| {name} | " + " | ".join(cell(areas.get(place(name, m))) for m in methods) + " |")
     lines += ["", "| balanced accuracy, and what class_weight lifts it by | " + " | ".join(UNBALANCED) + " |"]
     lines += ["|---|" + "---|" * len(UNBALANCED)]
-    for one, other in LIFTS.items():
-        for method in (one, other):
+    for number, (one, other) in enumerate(LIFTS):
+        before = LIFTS[number - 1][0] if number else None
+        for method in (other,) if one == before else (one, other):
             cells = [cell(balanced.get(place(name, method))) for name in UNBALANCED]
             lines.append(f"| {WEIGHTS[method].says} | " + " | ".join(cells) + " |")
         lifts = [(balanced.get(place(name, one)), balanced.get(place(name, other))) for name in UNBALANCED]
