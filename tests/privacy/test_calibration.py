@@ -84,6 +84,13 @@ def test_extreme_budgets():
     assert noise_multiplier(fixed(1e-6, 1.0, 1), 0.5, 1e-5) < 1e-4
 
 
+@pytest.mark.parametrize("kind", [fixed, poisson])
+@pytest.mark.parametrize(("rate", "activity"), [(0.02, 5e-324), (0.02, 1e-320), (0.02, 1e-160), (1e-300, 1.0)])
+def test_a_record_that_is_hardly_ever_used_needs_hardly_any_noise(kind, rate, activity):
+    """Numbers whose squares are none are no reason to stop."""
+    assert 0.0 < noise_multiplier(kind(rate, 1.0, 10, activity), 1.0, 1e-5) < 1e-4
+
+
 def test_half_the_noise_would_be_refused_by_the_realised_pair():
     z = noise_multiplier(fixed(1 / 20000, 1.0, 60000), 1.0, 1e-5)
     assert epsilon_lower([fixed(1 / 20000, z / 2, 60000)], 1e-5) > 10

@@ -115,7 +115,8 @@ def _least(units: tuple[Part, ...], epsilon: float, delta: float, fixed: tuple[P
 
     unit, many = units[0], math.fsum(part.count * part.activity for part in units)
     apart = 1.0 / (gaussian_multiplier(epsilon, delta) * math.sqrt(many))
-    root = _secant(lambda x: over(x, _ROUGH), math.log(unit.pair.guess(apart) / unit.pair.multiplier))
+    guess = unit.pair.guess(apart) / unit.pair.multiplier
+    root = _secant(lambda x: over(x, _ROUGH), math.log(guess)) if 0.0 < guess < math.inf else None
     found = math.inf if root is None else _finish(over, *root)
     if found < math.inf:
         return math.exp(found)

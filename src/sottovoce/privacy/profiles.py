@@ -129,7 +129,8 @@ class FixedPair(_Sampled):
 
     def guess(self, apart: float) -> float:
         """The loss is about γ(e^{x/z − 1/2z²} − 1), x normal: its variance is γ²(e^{1/z²} − 1)."""
-        return math.log1p((apart / self.rate) ** 2) ** -0.5
+        ratio = apart / self.rate
+        return _inverse_root(math.log1p(ratio * ratio))
 
     @property
     def apart(self) -> float | None:
@@ -183,7 +184,8 @@ class PoissonPair(_Sampled):
 
     def guess(self, apart: float) -> float:
         """As with a fixed size, in both directions: a variance of 4γ² sinh(1/z²)."""
-        return math.asinh((apart / (2.0 * self.rate)) ** 2) ** -0.5
+        ratio = apart / (2.0 * self.rate)
+        return _inverse_root(math.asinh(ratio * ratio))
 
     @property
     def apart(self) -> float | None:
@@ -353,3 +355,8 @@ def gaussian_multiplier(epsilon: float, delta: float) -> float:
 
 def _log1m(rate: float) -> float:
     return math.log1p(-rate) if rate < 1.0 else -math.inf
+
+
+def _inverse_root(x: float) -> float:
+    """Of a number that may be too small for one, or too large."""
+    return x**-0.5 if x > 0.0 else math.inf
