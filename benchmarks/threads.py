@@ -1,5 +1,6 @@
 """Two threads beside one: sweeps of two groups, from specs to results, and what the machine gives at that moment."""
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -7,6 +8,7 @@ from itertools import count
 
 from baselines import build_floor, floor
 from measure import Line, Target, Work, in_turn
+from sottovoce.engine.cores import shared
 from sottovoce.experiments.sweep import sweep
 from sottovoce.problem.shards import Shards
 from sottovoce.run.presets import paper_l2, private
@@ -68,4 +70,8 @@ def _alike(rounds: int) -> list[Spec]:
 
 
 def _swept(specs: Callable[[], list[Spec]], shards: Shards, jobs: int) -> Callable[[], object]:
-    return lambda: sweep(specs(), shards, execution=Execution("compiled", LOOKS), jobs=jobs)
+    def work() -> None:
+        with shared(max(1, (os.cpu_count() or 1) // jobs)):  # one thread is one: a run alone would take all
+            sweep(specs(), shards, execution=Execution("compiled", LOOKS), jobs=jobs)
+
+    return work
