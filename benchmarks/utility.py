@@ -265,6 +265,10 @@ def unbalanced(found: list[Row]) -> str:
     def place(name: str, method: str) -> tuple[str, str, int, float]:
         return (name, method, 1 if method in POOLED else 20, 0.0 if method.startswith("free") else 1.0)
 
+    def by_seed(name: str, method: str) -> dict[int, float]:
+        mine = [r for r in found if (r["data"], r["method"], r["nodes"], r["epsilon"]) == place(name, method)]
+        return {int(r["seed"]): float(r["balanced_accuracy"]) for r in mine}
+
     lines = ["", "| AUC, ε = 1 | " + " | ".join((METHODS | WEIGHTS)[m].says for m in methods) + " |"]
     lines += ["|---|" + "---|" * len(methods)]
     for name in UNBALANCED:
@@ -272,12 +276,14 @@ def unbalanced(found: list[Row]) -> str:
     lines += ["", "| balanced accuracy, and what class_weight lifts it by | " + " | ".join(UNBALANCED) + " |"]
     lines += ["|---|" + "---|" * len(UNBALANCED)]
     for number, (one, other) in enumerate(LIFTS):
-        before = LIFTS[number - 1][0] if number else None
-        for method in (other,) if one == before else (one, other):
+        told = number > 0 and LIFTS[number - 1][0] == one
+        for method in (other,) if told else (one, other):
             cells = [cell(balanced.get(place(name, method))) for name in UNBALANCED]
             lines.append(f"| {WEIGHTS[method].says} | " + " | ".join(cells) + " |")
-        lifts = [(balanced.get(place(name, one)), balanced.get(place(name, other))) for name in UNBALANCED]
-        gains = [cell([b - a for a, b in zip(*pair, strict=True)]) if all(pair) else "–" for pair in lifts]
+        lifts = [(by_seed(name, one), by_seed(name, other)) for name in UNBALANCED]
+        gains = [
+            cell([after[seed] - before[seed] for seed in sorted(before.keys() & after)]) for before, after in lifts
+        ]
         lines.append("| *lift* | " + " | ".join(gains) + " |")
     return "\n".join(lines)
 
