@@ -20,7 +20,6 @@ HOSTS = ["host", "host with 3 threads"]
 
 @pytest.fixture(scope="module", params=[*HOSTS, pytest.param("device", marks=pytest.mark.gpu)])
 def machine(request):
-    """One with hardly any room on the chip for states, in which spans and their parts are short."""
     if request.param == "device":
         found = device()
         return pytest.skip(found) if isinstance(found, str) else Cuda(special=False)
