@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sottovoce import AlgorithmSpec, PrivateClassifier, PrivateSearchCV, Shards, Spec
-from sottovoce.auditing import attacked, audit_look, audit_statistics, audit_tally, audit_targets
+from sottovoce.auditing import attacked, audit_balance, audit_look, audit_statistics, audit_tally, audit_targets
 from sottovoce.auditing.bounds import noisier
 from sottovoce.auditing.once import _Heard
 from sottovoce.engine import ENGINES
@@ -81,6 +81,39 @@ def test_counts_of_targets_are_nearly_caught_and_half_of_their_noise_is():
 def test_what_counts_no_targets_is_refused():
     with pytest.raises(SpecError, match="counts no targets"):
         audit_targets(COUNTS.but(privacy__quantiles="none"), np.array([12]))
+
+
+# -- the counts of scores --
+
+SCORES = Spec(AlgorithmSpec(2), seed=1).but(
+    privacy__noise="private(8)", privacy__balance="balance(0.4, 0.1)", problem__intercept=0.25
+)
+
+
+def test_secure_counts_of_scores_are_attacked_as_they_are():
+    found = audit_balance(SCORES.but(seed=None), np.array([12]), runs=1000)
+    assert found.scale > 0.9 and found.at_least > 0.6 * found.stated, found.verdict()
+
+
+def test_counts_of_scores_are_nearly_caught_and_with_half_of_their_noise_found():
+    found = audit_balance(SCORES, np.array([12, 30]), runs=1500, seed=2)
+    assert not found.broken and 0.6 * found.stated < found.at_least < found.stated, found.verdict()
+    twice = noisier(found.event, 2.0)
+    assert audit_balance(SCORES, np.array([12, 30]), runs=1500, seed=2, stated=twice).broken
+
+
+def test_each_of_two_looks_is_attacked_by_itself():
+    both = SCORES.but(privacy__moments="moments(0, 0.1)")
+    before, after = audit_look(both, np.array([12]), 3, runs=1500, seed=2), audit_balance(both, [12], runs=1500, seed=2)
+    assert before.stated < after.stated and not before.broken and not after.broken
+    assert before.at_least > 0.4 * before.stated and after.at_least > 0.6 * after.stated
+
+
+def test_what_counts_no_scores_is_refused():
+    with pytest.raises(SpecError, match="counts no scores"):
+        audit_balance(SCORES.but(privacy__balance="none"), np.array([12]))
+    with pytest.raises(SpecError, match="noise nodes share"):
+        audit_balance(SCORES.but(**PAIRS), np.full(3, 12))
 
 
 # -- sufficient statistics --

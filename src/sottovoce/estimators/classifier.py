@@ -18,6 +18,7 @@ from sottovoce.planner import Choice
 from sottovoce.planner.terms import Weighing
 from sottovoce.problem import losses
 from sottovoce.problem.losses import Loss
+from sottovoce.problem.shards import Shards
 from sottovoce.run.scale import Scale
 from sottovoce.run.spec import Spec
 
@@ -332,6 +333,12 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
 
     def _rarest(self) -> float | None:
         return self._weighing().rarest
+
+    def _balance(self) -> tuple[float, float] | None:
+        return self._weighing().balance
+
+    def _weighed(self, spec: Spec, shards: Shards) -> Shards:
+        return self._weighing().weighed(spec, shards)
 
     def _given(self) -> dict[str, Any]:
         """As in scikit-learn α stands beside the loss with its weights; here they are divided by the largest."""
