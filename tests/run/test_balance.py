@@ -22,6 +22,7 @@ from sottovoce.run.balance import Scores, threshold
 from sottovoce.run.build import prepare
 from sottovoce.run.result import Result
 from sottovoce.run.shape import sums_grid
+from sottovoce.run.solve import simulate
 from sottovoce.run.spec import AlgorithmSpec, Execution, NetworkSpec, PrivacySpec, ProblemSpec, Spec
 from sottovoce.run.targets import cells, exact_shares, mean_shares
 from sottovoce.secure.generator import fresh
@@ -208,6 +209,13 @@ def test_every_engine_ends_at_the_same_threshold_and_shows_it_last(engine):
     assert result.public["moved"] == pytest.approx(other.public["moved"], rel=1e-4)
     right = np.mean(np.where(result.decide(test.X) >= 0, 1.0, -1.0) == test.y)
     assert result.history.last["test_accuracy"] == pytest.approx(right)
+
+
+def test_runs_side_by_side_have_each_their_own_counts_and_price():
+    specs = [SPEC.but(privacy__noise=noise) for noise in ("private(2)", "private(4)")]
+    for one, alone in zip(simulate(specs, data()), [solve(spec, data()) for spec in specs], strict=True):
+        assert one.statement == alone.statement and one.public == alone.public
+        assert np.allclose(one.models, alone.models, rtol=1e-6)
 
 
 def test_a_resumed_run_ends_as_if_it_had_never_stopped(tmp_path):

@@ -182,11 +182,11 @@ class Weighing:
 
     def weighed(self, spec: Spec, shards: Shards) -> Shards:
         """The records as a plan has them: where a threshold balances classes, weights go only half of the way."""
-        classes = self.of_classes((shards.y + 1.0) / 2.0)
-        if spec.privacy.balance == NO_BALANCE or shards.weights is None or classes is None:
+        if spec.privacy.balance == NO_BALANCE or shards.weights is None:
             return shards
+        classes = self.of_classes((shards.y + 1.0) / 2.0)
         half = np.where(shards.y > 0, *spec.privacy.balance.weights[::-1])
-        return replace(shards, weights=np.minimum(shards.weights / classes * half, 1.0))
+        return replace(shards, weights=np.minimum(shards.weights / (1.0 if classes is None else classes) * half, 1.0))
 
     def of_classes(self, numbers: Any) -> Array | None:
         """What records of these class numbers count, at most 1; None where all count the same."""

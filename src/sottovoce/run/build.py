@@ -340,7 +340,8 @@ def renoised(known: Prepared, spec: Spec, secure: bool = True) -> Prepared | Non
     None where more than the noise is different, or the noise is in more than the release.
     """
     job, draws = known.job, known.job.draws
-    shared = known.spec.but(privacy__noise=spec.privacy.noise) == spec and known.shape is None
+    alone = known.shape is None and job.release.before is None
+    shared = known.spec.but(privacy__noise=spec.privacy.noise) == spec and alone
     if not shared or not isinstance(draws, Draws) or not known.seeded or isinstance(job.method, Statistics):
         return None
     n, sizes, schedule = job.problem.shards.n, job.problem.shards.sizes, job.schedule
