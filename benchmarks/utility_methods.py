@@ -13,7 +13,7 @@ import time
 import venv
 from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -115,9 +115,9 @@ def odd(mnist: Dataset) -> Dataset:
     return replace(mnist, name="odd", records=tables[0], held_out=tables[1])
 
 
-@lru_cache(maxsize=1)
+@cache
 def load(name: str) -> Dataset:
-    """A data set by its name, kept until the next."""
+    """A data set by its name."""
     return (DATA | UNBALANCED)[name]()
 
 
@@ -179,7 +179,7 @@ def judged(scores: Any, data: Dataset) -> Row:
     return {"auc": float(np.mean(each)), "accuracy": float(np.mean(np.argmax(scores, axis=1) == truth))}
 
 
-@lru_cache(maxsize=2)
+@cache
 def dealings(name: str, nodes: int, seeds: int) -> list[Shards]:
     """The records of a set, dealt out from each seed, as `Dataset.deal` does."""
     data = load(name)
@@ -201,7 +201,7 @@ def on_device(name: str, method: str, n: int, epsilon: float, seeds: int) -> lis
     dealt = dealings(name, nodes, seeds) if shards is None else shards
     runs = together(specs, dealt, execution=Execution("gpu", observations=None))
     job = runs[0].prepared.job
-    check(spec, runs[0].prepared.statement)  # the same for all seeds
+    check(spec, runs[0].prepared.statement)  # the same for all seeds, or calibrated for each in the same way
     with ThreadPool() as pool:
         found = pool.map(lambda r: judged(scores(spec, r.models.mean(axis=0), data), data), runs)
     sent = int(job.schedule.up_to(spec.algorithm.rounds)[-1]) * job.method.width * job.problem.m * FLOAT_BYTES
