@@ -65,7 +65,7 @@ AGAINST_FIRST = {
     "less 0.1, nobody trusted": ("pairs", "first nodes", 20),
 }
 SAVED = 15.0  # seconds between writings of the table, which has many rows
-SOME = 10  # runs of a cell that a processor makes in one go, beside a device
+SOME = 5  # runs of a cell that a processor makes in one go, beside a device
 Cell = tuple[str, str, int, float]
 """Data, method, nodes, ε."""
 KEY = ("data", "method", "nodes", "epsilon", "seed")

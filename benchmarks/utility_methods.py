@@ -25,6 +25,7 @@ from scipy.optimize import brentq
 from sottovoce import PrivateClassifier
 from sottovoce._types import FLOAT_BYTES
 from sottovoce.data.standins import epsilon_like
+from sottovoce.engine.gpu.products import SHARE
 from sottovoce.errors import SpecError
 from sottovoce.estimators.settings import SMALL_INTERCEPT
 from sottovoce.evaluation.curves import figures
@@ -33,6 +34,7 @@ from sottovoce.experiments.baselines import make_baseline
 from sottovoce.experiments.data import Dataset
 from sottovoce.experiments.facts import Facts as Public
 from sottovoce.experiments.table import Row
+from sottovoce.network.activation import Everyone
 from sottovoce.planner import Facts, choose, predict
 from sottovoce.planner.trust import AllBut, Majority, Nobody, Trust
 from sottovoce.privacy.calibration import Private
@@ -197,6 +199,9 @@ def on_device(name: str, method: str, n: int, epsilon: float, seeds: int) -> lis
     if plan is None or (data.classes > 2 and plan in ONE_OUTPUT):
         raise SpecError("this is no plan that an engine could run")
     spec, nodes, shards = plan(data, n, epsilon)
+    used = sum(spec.privacy.sampling.batch(q) for q in sizes(data, nodes))
+    if isinstance(spec.network.activation, Everyone) and used * SHARE < data.records.n_records:
+        raise SpecError("batches too small for products of matrices are quicker on a processor")
     specs = [spec.but(seed=seed) for seed in range(seeds)]
     dealt = dealings(name, nodes, seeds) if shards is None else shards
     runs = together(specs, dealt, execution=Execution("gpu", observations=None))
