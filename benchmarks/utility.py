@@ -19,6 +19,7 @@ from collections import deque
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from multiprocessing import get_context
 from pathlib import Path
+from traceback import print_exception
 from typing import NamedTuple
 
 import numpy as np
@@ -124,7 +125,7 @@ def together(missing: list[Row], arguments: argparse.Namespace, runs: Runs) -> N
         for nodes in (1, n):
             dealings(name, nodes, arguments.seeds)
     print(f"{len(by_cell)} cells; data read and dealt out in {time.perf_counter() - began:.0f} s", flush=True)
-    there, here, found = deque(by_cell), deque[list[Row]](), list[Row]()
+    there, here, found, failed = deque(by_cell), deque[list[Row]](), list[Row](), 0
     with ProcessPoolExecutor(arguments.jobs, mp_context=get_context("fork")) as pool:
         busy: dict[Future[tuple[Cell, list[Row]]], bool] = {}  # and whether it is the processor's
         while busy or there or here:
@@ -135,6 +136,10 @@ def together(missing: list[Row], arguments: argparse.Namespace, runs: Runs) -> N
                     busy[pool.submit(made, there.popleft(), arguments.seeds)] = False
             for done in wait(busy, return_when=FIRST_COMPLETED).done:
                 del busy[done]
+                if done.exception() is not None:
+                    print_exception(done.exception())
+                    failed += 1
+                    continue
                 cell, rows = done.result()
                 found += rows
                 if not rows:
@@ -146,6 +151,8 @@ def together(missing: list[Row], arguments: argparse.Namespace, runs: Runs) -> N
             if now - kept > SAVED or not (busy or there or here):
                 runs.add(found)
                 kept, found = now, []
+    if failed:
+        raise SystemExit(f"{failed} works failed, and are not in the table")
     print(f"all of it in {time.perf_counter() - began:.0f} s", flush=True)
 
 
