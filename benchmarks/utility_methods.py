@@ -207,7 +207,7 @@ def on_device(name: str, method: str, n: int, epsilon: float, seeds: int) -> lis
     runs = together(specs, dealt, execution=Execution("gpu", observations=None))
     job = runs[0].prepared.job
     check(spec, runs[0].prepared.statement)  # the same for all seeds, or calibrated for each in the same way
-    with ThreadPool() as pool:
+    with ThreadPool(4) as pool:
         found = pool.map(lambda r: judged(scores(spec, r.models.mean(axis=0), data), data), runs)
     sent = int(job.schedule.up_to(spec.algorithm.rounds)[-1]) * job.method.width * job.problem.m * FLOAT_BYTES
     each = {"rounds": spec.algorithm.rounds, "bytes": float(sent), "seconds": (time.perf_counter() - began) / seeds}
