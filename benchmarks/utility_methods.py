@@ -158,7 +158,7 @@ def planned_by(plan: Callable[[Dataset, int, float], Plan], adversary: str, says
 
 def run(spec: Spec, shards: Shards, data: Dataset, seed: int) -> Row:
     """One run, on a processor; its statement must not be over the budget."""
-    engine = "reference" if spec.algorithm.method in ONE_SHOT else "compiled"
+    engine = "reference" if spec.algorithm.method.name in ONE_SHOT else "compiled"
     result = solve(spec.but(seed=seed), shards, test=data.test, execution=Execution(engine, observations=1))
     check(spec, result.statement)
     return judged(result.decide(data.test.X), data) | {
