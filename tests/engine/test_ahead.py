@@ -4,7 +4,8 @@ import itertools
 
 import numpy as np
 import pytest
-from contract import BASE, cloud, difference, from_python, injected, job_of, with_sigma
+from contract import BASE, allowed, cloud, difference, from_python, injected, job_of, with_sigma
+from contract import CASES as COVER
 from scipy import sparse
 
 from sottovoce.engine import compiled, reference
@@ -44,6 +45,11 @@ def text(m):
     return lambda **_: shards
 
 
+def louder(job):
+    """Three runs that differ in their noise."""
+    return [with_sigma(job, factor) for factor in (1.0, 0.0, 2.0)]
+
+
 @pytest.fixture
 def run(monkeypatch):
     """Three runs at once, with some constants of the look ahead; gives their states and the working memory."""
@@ -55,10 +61,16 @@ def run(monkeypatch):
         monkeypatch.setattr(
             compiled, "make_scratch", lambda *given: kept.append(kernel_arguments.make_scratch(*given)) or kept[-1]
         )
-        jobs = [with_sigma(job, factor) for factor in (1.0, 0.5, 2.0)]
+        jobs = louder(job)
         return compiled.run_many(jobs, [one.start() for one in jobs], 1, ROUNDS), kept[-1]
 
     return run
+
+
+def is_edges(case):
+    """Whether two nodes at a time end with the same z, of which x is a multiple."""
+    pairs = case["activation"] in ("edges(1)", "matching(2)", "ticks")
+    return pairs and case["h"].startswith("l2") and case["method"] == "dual_averaging"
 
 
 def same(some, others):
@@ -81,8 +93,54 @@ def test_parts_change_no_bit(case, intercept, m, run):
     ):
         parted, scratch = run(job, LARGE=0, REVISITS=0, **constants)
         assert scratch.tiles.stretch > 0 and scratch.tiles.needed.any()  # it was gone through in parts
+        assert scratch.tiles.near.normals.any() == scratch.tiles.edges == is_edges(case)  # and in the nearest cache
         assert not scratch.tiles.marked.any()
         assert same(plain, parted)
+
+
+def test_runs_in_parts_end_as_each_alone(run, monkeypatch):
+    """Over the cover of all options, as they are and as edges, so far as rounds are of few records of text."""
+    plain = {"data": "csr", "outputs": 1, "people": False, "distance": "euclidean", "curvature": 0.0}
+    edges = {"h": "l2(0.1)", "method": "dual_averaging", "averaging": "gossip", "activation": "edges(1)"}
+    cases = [case | plain | {"noise": "gaussian(0.3)"} | more for case in COVER for more in ({}, edges)]
+    in_parts, in_near = 0, 0
+    for case in filter(allowed, cases):
+        job = job_of(case, text(300), ROUNDS)
+        together, scratch = run(job, LARGE=0, REVISITS=0, TOUCHED=1)
+        if scratch.tiles is not None and scratch.tiles.needed.any():
+            in_parts += 1
+            in_near += scratch.tiles.edges
+            monkeypatch.setattr(kernel_arguments, "LARGE", 1 << 60)
+            assert same(together, [compiled.run(one, one.start(), 1, ROUNDS) for one in louder(job)]), case
+    assert in_near >= 40 and in_parts >= in_near + 10
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({}, True),
+        ({"activation": "matching(2)"}, True),
+        ({"activation": "ticks"}, True),
+        ({"h": "none"}, True),
+        ({"mixing": "lazy"}, False),
+        ({"activation": "nodes(3)"}, False),
+        ({"h": "l1(0.05)"}, False),
+        ({"h": "box(-0.5, 0.5)"}, False),
+        ({"method": "descent"}, False),
+    ],
+)
+def test_edges_are_known(change, expected, run):
+    _, scratch = run(job_of(BASE | change, text(300), ROUNDS), LARGE=0)
+    assert scratch.tiles.edges == expected
+
+
+def test_groups_of_other_sizes_are_no_edges():
+    """Four nodes alone and four together have as many weights as five edges."""
+    packed = compiled._pack([job_of(BASE, text(300), ROUNDS)])
+    sizes, groups = np.array([1, 1, 1, 1, 16]), np.ones(5, np.int64)
+    plan = packed.plan._replace(weights=np.full(20, 0.25), corners=np.cumsum(sizes) - sizes, groups=groups)
+    assert kernel_arguments._only_edges(packed.plan, packed.model)
+    assert not kernel_arguments._only_edges(plan, packed.model)
 
 
 @pytest.mark.parametrize("kind", ["dense", "csr"])
@@ -111,7 +169,8 @@ def test_parts_need_less_than_a_third_of_the_memory_of_the_state():
     shape = (40, NODES, 70_000)
     scratch = kernel_arguments.make_scratch(packed.data, packed.plan, packed.model, packed.noise, shape)
     assert scratch.tiles.stretch > 0
-    assert sum(array.nbytes for array in scratch.tiles if isinstance(array, np.ndarray)) < 16 * np.prod(shape) / 3
+    arrays = (array for array in (*scratch.tiles, *scratch.tiles.near) if isinstance(array, np.ndarray))
+    assert scratch.tiles.edges and sum(array.nbytes for array in arrays) < 16 * np.prod(shape) / 3
 
 
 def test_a_quarter_turn_makes_sines_of_cosines():
@@ -122,6 +181,6 @@ def test_a_quarter_turn_makes_sines_of_cosines():
     turns = np.full(noise.BLOCK, noise.QUARTER, np.uint32)
     normals = from_python(noise.normals)
     for key in range(200):
-        normals(np.uint32(key), np.uint32(5), counters, None, words, plain, 0)
-        normals(np.uint32(key), np.uint32(5), counters, turns, words, turned, 0)
+        normals(np.uint32(key), np.uint32(5), counters, None, words, plain, plain[noise.BLOCK :])
+        normals(np.uint32(key), np.uint32(5), counters, turns, words, turned, turned[noise.BLOCK :])
         assert np.array_equal(turned[: noise.BLOCK], plain[noise.BLOCK :])

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sottovoce.engine.kernel.vectors import PANEL, WIDTH, add_rows, add_times, dot
+from sottovoce.engine.kernel.arguments import COLUMNS, DRAWN, EDGE, NUMBERS
+from sottovoce.engine.kernel.vectors import PANEL, WIDTH, add_rows, add_times, average, carry, dot
 
-EDGE = 1e300  # what stands beyond an end: whoever read it would be found out
+BEYOND = 1e300  # what stands beyond an end: whoever read it would be found out
 
 
 @numba.njit
@@ -28,13 +29,13 @@ def _add_rows(g, weights, rows, X):
 
 def row(rng, length, dtype=np.float64):
     """A row in the middle of others."""
-    whole = np.full(length + 2 * WIDTH, EDGE if dtype == np.float64 else 1e30, dtype)
+    whole = np.full(length + 2 * WIDTH, BEYOND if dtype == np.float64 else 1e30, dtype)
     whole[WIDTH : WIDTH + length] = rng.normal(size=length)
     return whole, whole[WIDTH : WIDTH + length]
 
 
 def untouched(whole):
-    return np.all(whole[:WIDTH] == whole[0]) and np.all(whole[-WIDTH:] == whole[0]) and whole[0] == EDGE
+    return np.all(whole[:WIDTH] == whole[0]) and np.all(whole[-WIDTH:] == whole[0]) and whole[0] == BEYOND
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -64,3 +65,40 @@ def test_a_row_may_be_shorter_than_what_it_is_added_to():
 def test_arrays_with_gaps_are_refused():
     with pytest.raises(numba.TypingError):
         _dot(np.ones(20)[::2], np.ones(10))
+
+
+@numba.njit
+def _carry(target, source):
+    carry(target, source)
+
+
+@numba.njit
+def _average(z, total, normals, edges, numbers, e, drawn):
+    average(z, total, normals, edges, numbers, e, drawn)
+
+
+def test_what_is_carried_is_a_row():
+    rng = np.random.default_rng(0)
+    (whole, target), (_, source) = row(rng, COLUMNS), row(rng, COLUMNS)
+    _carry(target, source)
+    assert np.array_equal(target, source) and untouched(whole)
+
+
+@given(places=st.permutations(range(4)), nodes=st.permutations(range(3)), e=st.integers(0, 2), seed=st.integers(0, 99))
+@pytest.mark.parametrize("drawn", [0, COLUMNS, DRAWN, 2 * DRAWN - COLUMNS])
+def test_an_edge_is_an_average_and_two_sums(drawn, places, nodes, e, seed):
+    rng = np.random.default_rng(seed)
+    z, total, numbers = rng.normal(size=(4, COLUMNS)), rng.normal(size=(3, COLUMNS)), rng.normal(size=(3, NUMBERS))
+    normals = rng.normal(size=(6, 2 * DRAWN)).astype(np.float32)
+    edges = rng.integers(0, 3, (3, EDGE))
+    edges[e] = *nodes[:2], *places[:3]
+    (i, j), (a, b, to), (w0, w1, n0, n1, s0, s1) = nodes[:2], places[:3], numbers[e]
+    v, u = normals[2 * e : 2 * e + 2, drawn : drawn + COLUMNS].astype(np.float64)
+    new_z, new_total = z.copy(), total.copy()
+    new_z[to] = w0 * z[a] + w1 * z[b] + n0 * v + n1 * u
+    new_total[i] += s0 * z[a]
+    new_total[j] += s1 * z[b]
+    _average(z, total, normals.reshape(6, 2, DRAWN), edges, numbers, e, drawn)
+    assert np.allclose(z, new_z, rtol=1e-13, atol=1e-14) and np.allclose(total, new_total, rtol=1e-13, atol=1e-14)
+    others = np.arange(4) != to
+    assert np.array_equal(z[others], new_z[others])

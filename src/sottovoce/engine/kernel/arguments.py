@@ -53,6 +53,16 @@ SPOTS = 512
 """Active nodes that a block may have: more visits for one trip from memory, but more coordinates touched."""
 TOUCHED = 4
 """Of so many coordinates one may be touched in a block: they are gone through twice."""
+LINE = 64
+"""Bytes of memory that are read together."""
+PHASE = 16
+"""Rounds of a block whose touched coordinates are needed equally long: with fewer, copies are out of order."""
+COLUMNS = 64
+"""Coordinates of all nodes that go through a block of edges together: the nearest cache holds them (`near`)."""
+DRAWN = 128
+"""Counters whose normals are drawn at a time for a whole block of edges, a multiple of both COLUMNS and LANES."""
+EDGE, NUMBERS = 5, 6
+"""What is written down of an edge of such a block, for all runs and for each."""
 REVISITS = 3
 """Visits to a node in a block, on average, from which on it pays."""
 
@@ -172,6 +182,41 @@ class Noise(NamedTuple):
 
 
 @bundle
+class Near(NamedTuple):
+    """What blocks of edges need that are gone through in the nearest cache."""
+
+    z: Any
+    """(n + 1, COLUMNS) places."""
+    total: Any
+    """(n, COLUMNS) of nodes."""
+    normals: Any
+    """(spots, 2, DRAWN) cosines and sines."""
+    edges: Any
+    """(edges, EDGE) two nodes, where they find their z, and where they leave it."""
+    numbers: Any
+    """(R, edges, NUMBERS) factors on either z in the average, on either's normals, and on either z in its sum."""
+    heard: Any
+    pulled: Any
+    """Of spots: whether noise is added in any run, and which of the block's records is its first."""
+    spots: Any
+    ends: Any
+    """Of records: whose it is, and where its row ends."""
+    next: Any
+    columns: Any
+    """(2, records) the next entry on either side, and its column."""
+    pulls: Any
+    """(R, records) what it pulls, times its weight in the average."""
+    place: Any
+    awake: Any
+    """(n,) where a node's z is in the end, and the nodes that are active in the block."""
+    shared: Any
+    free: Any
+    """(n + 1,) how many have their z at a place, and the places where nobody has."""
+    entries: Any
+    """(records, 4) stretches of their rows: the edge, the record, first and last entry."""
+
+
+@bundle
 class Tiles(NamedTuple):
     """What rounds need that are looked at ahead and gone through in parts."""
 
@@ -180,11 +225,14 @@ class Tiles(NamedTuple):
     least: int
     """Active nodes that a block must have, or it does not pay."""
     marked: Any
-    """(m,) whether a coordinate is touched; False in between."""
+    """(m,) in which phase of the block, from 1 on, a coordinate is touched last; 0 where it is not, and in between."""
     touched: Any
-    """Those that are, in order."""
+    seats: Any
+    """Those that are, in order, and where they stand among the copies."""
     where: Any
     """(m,) where a touched coordinate stands among the copies, those needed longest first."""
+    places: Any
+    """Of phases, and of what every round needs: where the next one stands."""
     counters: Any
     turns: Any
     """What the normals of the copies are made from."""
@@ -194,6 +242,10 @@ class Tiles(NamedTuple):
     """(spots, FEW, 2) the next entry of a row to be gone through with everything, on either side."""
     z: Any
     """The copies, flat."""
+    edges: bool
+    """Whether all rounds are edges whose nodes end with the same z, of which x is a multiple."""
+    near: Near
+    """For these; else nothing in it."""
 
 
 @bundle
@@ -333,15 +385,14 @@ def make_scratch(data: Data, plan: Plan, model: Model, noise: Noise, shape: tupl
         slopes=np.zeros((rows, model.outputs)),
         mean=np.zeros(m if rows > 1 else 0),
         kept=np.zeros(m if rows > 1 else 0),
-        tiles=_make_tiles(shape) if tiled else None,
+        tiles=_make_tiles(shape, _only_edges(plan, model)) if tiled else None,
     )
 
 
 def kind_of(data: Data, plan: Plan, model: Model, noise: Noise, scratch: Scratch) -> Kind:
     """What of the kernel these runs need."""
     joint = model.outputs > 1 or len(data.starts) > 0
-    free = not model.phi.any() and bool(np.all(np.isneginf(model.lo)) and np.all(np.isposinf(model.hi)))
-    bent = model.kind != SEPARABLE or len(model.centre) > 0 or not free
+    bent = model.kind != SEPARABLE or len(model.centre) > 0 or not _is_free(model)
     wanted = may_be_few(data, plan, model, noise), plan.averaging != MATRIX, noise.pairs, joint, bent
     few, robust, pairs, *more = (True if each else None for each in wanted)
     return Kind(few, scratch.tiles, robust, pairs, *more)
@@ -364,18 +415,64 @@ def most_of_few(data: Data) -> int:
     return FEW if data.sparse else 1
 
 
-def _make_tiles(shape: tuple[int, int, int]) -> Tiles:
+def _only_edges(plan: Plan, model: Model) -> bool:
+    """Whether two and two nodes end with the same z, of which x is a multiple, in every round."""
+    pairs = np.array_equal(np.diff([*plan.corners, len(plan.weights)]), 4 * plan.groups)
+    alike = pairs and bool(np.all(np.ptp(plan.weights.reshape(-1, 2, 2), axis=1) == 0.0))
+    return alike and not model.descent and _is_free(model)
+
+
+def _is_free(model: Model) -> bool:
+    """Whether h has no corner and no bound."""
+    return not model.phi.any() and bool(np.all(np.isneginf(model.lo)) and np.all(np.isposinf(model.hi)))
+
+
+def _in_lines(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+    """Zeros that begin where a line of memory does."""
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    room = np.zeros(size + LINE, np.uint8)
+    begin = -room.ctypes.data % LINE
+    return room[begin : begin + size].view(dtype).reshape(shape)
+
+
+def _make_near(R: int, n: int, spots: int) -> Near:
+    return Near(
+        z=_in_lines((n + 1, COLUMNS), np.float64),
+        total=_in_lines((n, COLUMNS), np.float64),
+        normals=_in_lines((spots, 2, DRAWN), np.float32),
+        edges=np.zeros((spots // 2, EDGE), np.int64),
+        numbers=np.zeros((R, spots // 2, NUMBERS)),
+        heard=np.zeros(spots, np.bool_),
+        pulled=np.zeros(spots, np.int64),
+        spots=np.zeros(spots * FEW, np.int64),
+        ends=np.zeros(spots * FEW, np.int64),
+        next=np.zeros((2, spots * FEW), np.int64),
+        columns=np.zeros((2, spots * FEW), np.int64),
+        pulls=np.zeros((R, spots * FEW)),
+        place=np.zeros(n, np.int64),
+        awake=np.zeros(n, np.int64),
+        shared=np.zeros(n + 1, np.int64),
+        free=np.zeros(n + 1, np.int64),
+        entries=np.zeros((spots * FEW, 4), np.int64),
+    )
+
+
+def _make_tiles(shape: tuple[int, int, int], edges: bool) -> Tiles:
     R, n, m = shape
     room = m // TOUCHED
     return Tiles(
         stretch=max(LANES, min(BLOCK, CACHE // (32 * R * n)) // LANES * LANES),
         least=REVISITS * n,
-        marked=np.zeros(m, np.bool_),
-        touched=np.zeros(room + 1, np.int64),
+        marked=np.zeros(m, np.uint8),
+        touched=np.zeros(room + 1, np.int32),
+        seats=np.zeros(room + 1, np.int32),
         where=np.zeros(m, np.int32),
+        places=np.zeros(SPOTS // PHASE + 3, np.int64),
         counters=np.zeros(room + LANES, np.uint32),
         turns=np.zeros(room + LANES, np.uint32),
         needed=np.zeros(SPOTS, np.int64),
         next=np.zeros((SPOTS, FEW, 2), np.int64),
         z=np.empty(R * n * room),
+        edges=edges,
+        near=_make_near(R, n, SPOTS if edges else 0),
     )

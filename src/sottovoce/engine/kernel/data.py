@@ -21,7 +21,7 @@ from numba.extending import intrinsic
 
 from sottovoce.engine import kernel
 from sottovoce.engine.kernel import entries
-from sottovoce.engine.kernel.arguments import INSIDE, compiled, exact, folded, inlined, njit
+from sottovoce.engine.kernel.arguments import INSIDE, LINE, compiled, exact, folded, inlined, njit
 from sottovoce.engine.kernel.draws import ALL
 from sottovoce.engine.kernel.slopes import formula_of, ladder
 from sottovoce.engine.kernel.steps import point
@@ -183,7 +183,6 @@ def margin_of_dual(data, bent, row, z, where, linear, threshold, scale, lo, hi):
     return u
 
 
-LINE = 64  # bytes
 CHUNK = 128
 """Counters whose normals are made between two requests."""
 

@@ -153,8 +153,8 @@ def _refine_tail(k0, k1, counters, w0, w1, cosines, sines):
 
 
 @fast
-def normals(k0, k1, counters, turns, words, out, at):
-    """Normals of a pair at some counters: cosines to out[at:], sines to out[at + BLOCK:].
+def normals(k0, k1, counters, turns, words, cosines, sines):
+    """Normals of a pair at some counters: the first ones of `cosines` and of `sines`.
 
     There must be a multiple of LANES of them, BLOCK at most. `words` holds 2·BLOCK words of scratch. `turns`, unless
     it is None, is taken from the angles, in 2⁻³² of a turn: cosines a quarter back are sines.
@@ -162,7 +162,7 @@ def normals(k0, k1, counters, turns, words, out, at):
     count = len(counters)
     # slices, because an index that Numba cannot see to be non-negative costs the vectorisation
     w0, w1 = words[:count], words[BLOCK : BLOCK + count]
-    cosines, sines = out[at : at + count], out[at + BLOCK : at + BLOCK + count]
+    cosines, sines = cosines[:count], sines[:count]
     _words(k0, k1, counters, w0, w1)
     if turns is not None:
         for j in range(count):
@@ -198,7 +198,7 @@ def _rows(key, nodes, ts, m, counters, words, pair, out):
         k0, k1 = pair_key(key, nodes[row], ts[row])
         for first in range(0, half, BLOCK):
             count = min(BLOCK, half - first)
-            normals(k0, k1, counters[first : first + padded(count)], None, words, pair, 0)
+            normals(k0, k1, counters[first : first + padded(count)], None, words, pair, pair[BLOCK:])
             put(out[row, first : first + count], pair)
             sines = min(count, m - half - first)
             put(out[row, half + first : half + first + sines], pair[BLOCK:])

@@ -8,7 +8,7 @@ settling (`speak`). One of disjoint links is gone through link by link.
 Rounds of few records are looked at ahead of time (`look_ahead`), and then memory is asked for the rows of the next
 round while this one makes its noise. Over CSR rows, where the state is too large for a cache, such a block of rounds is
 gone through in passes: first the coordinates that its records touch, round by round; then everything, a part of the
-coordinates at a time through all the rounds.
+coordinates at a time through all the rounds, and where these are edges, one run after the other (`near`).
 """
 
 import inspect
@@ -24,6 +24,7 @@ from sottovoce.engine.kernel import MATRIX
 from sottovoce.engine.kernel.arguments import BLOCK, NONE, OUTSIDE, Part, njit
 from sottovoce.engine.kernel.crew import claim, meet
 from sottovoce.engine.kernel.data import RUNGS
+from sottovoce.engine.kernel.near import go_through
 from sottovoce.engine.kernel.speak import bound, settle, settle_part, shrink_part, speak_part
 from sottovoce.engine.kernel.wake import look, look_ahead, take, wake
 from sottovoce.secure import compiled, functions
@@ -98,7 +99,7 @@ def _entry(sources: int):
                     Z = tiles.z[: R * n * touched].reshape(R, n, touched)
                     take(z, tiles, touched, Z)
                     stretch = tiles.stretch
-                    passes += (half + stretch - 1) // stretch
+                    passes += 0 if tiles.edges else (half + stretch - 1) // stretch
                     its_where, its_counters = tiles.where, tiles.counters
                     part = Part(0, touched, touched, True, False, known)
             for v in range(passes):
@@ -219,6 +220,9 @@ def _entry(sources: int):
                         spot += size
                     if not looked:
                         spot = NONE
+            if tiles is not None:
+                if touched > 0 and tiles.edges:
+                    go_through(data, plan, tiles, tiles.near, begun, last, z, total, scratch)
             begun = last + 1
 
     return run_rounds

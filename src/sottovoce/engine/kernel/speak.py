@@ -205,13 +205,14 @@ def _both(summed, X, sparse, z, total, nodes, W, part, spot, normals, said, slep
 
 
 @compiled
-def _add_entries(z, weight, indices, values):
+def add_entries(z, weight, indices, first, values):
+    """Add entries of a CSR row to the coordinates from `first` on."""
     for e in range(len(indices)):
-        z[u64(indices[e])] += weight * values[e]
+        z[u64(indices[e]) - u64(first)] += weight * values[e]
 
 
 @exact
-def _add_intercept(z, at, share, pull, count, intercept):
+def add_intercept(z, at, share, pull, count, intercept):
     """One after another: a sum in another order would be another number."""
     for e in range(count):
         z[at] += share * pull[e] * intercept
@@ -233,13 +234,13 @@ def _scatter_part(data, z, nodes, W, p, rows, count, pull, after, part, nexts):
                 for q in range(len(nodes)):
                     share = (1.0 if q == p else 0.0) if after else W[q, p]
                     for r in range(len(z) if share != 0.0 else 0):
-                        _add_entries(z[r, nodes[q]], share * pull[r, e], indices, values)
+                        add_entries(z[r, nodes[q]], share * pull[r, e], indices, NONE, values)
     at = len(z[0, 0]) - 1 - part.half - part.first
     if data.intercept != 0.0 and 0 <= at < part.size:
         for q in range(len(nodes)):
             share = (1.0 if q == p else 0.0) if after else W[q, p]
             for r in range(len(z) if share != 0.0 else 0):
-                _add_intercept(z[r, nodes[q]], len(z[0, 0]) - 1, share, pull[r], count, data.intercept)
+                add_intercept(z[r, nodes[q]], len(z[0, 0]) - 1, share, pull[r], count, data.intercept)
 
 
 @compiled
@@ -256,7 +257,7 @@ def _scatter(data, z, where, nodes, W, p, rows, count, pull, after):
                 for place in range(data.indptr[rows[e]], data.indptr[rows[e] + 1]):
                     mine[u64(where[u64(data.indices[place])])] += weight * data.values[place]
         if data.intercept != 0.0:
-            _add_intercept(mine, where[len(where) - 1], share, pull, count, data.intercept)
+            add_intercept(mine, where[len(where) - 1], share, pull, count, data.intercept)
 
 
 @exact
@@ -289,11 +290,12 @@ def _draw_normals(tiles, part, counters, spot, at, ask, scratch):
     for c in range(0, part.size, step):
         size = min(step, part.size - c)
         low, high = part.first + c, part.first + c + padded(size)
+        cosines, sines = scratch.normals[at + c :], scratch.normals[at + c + BLOCK :]
         if tiles is not None:
             if part.copies:
-                normals(k0, k1, counters[low:high], tiles.turns[low:high], scratch.words, scratch.normals, at + c)
+                normals(k0, k1, counters[low:high], tiles.turns[low:high], scratch.words, cosines, sines)
         if not part.copies:
-            normals(k0, k1, counters[low:high], None, scratch.words, scratch.normals, at + c)
+            normals(k0, k1, counters[low:high], None, scratch.words, cosines, sines)
         fetch(ask[c * len(ask) // part.size : (c + size) * len(ask) // part.size])
 
 
@@ -315,7 +317,7 @@ def _share(steps, noise, t, nodes, speakers, spot, part, counters, z, scratch):
             if again == 0:
                 k0, k1 = scratch.pair_keys[spot + p, 0], scratch.pair_keys[spot + p, 1]
                 mine = counters[part.first : part.first + padded(part.size)]
-                normals(k0, k1, mine, None, scratch.words, scratch.normals, 0)
+                normals(k0, k1, mine, None, scratch.words, scratch.normals, scratch.normals[BLOCK:])
                 _add_up(scratch.sums, scratch.normals)
             for side in range(2):
                 lo = part.first + side * part.half

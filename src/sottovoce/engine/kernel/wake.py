@@ -18,8 +18,10 @@ works on as many as are still needed.
 
 import math
 
+import numpy as np
+
 from sottovoce.engine.kernel import INJECTED, L2_BALL, SEPARABLE
-from sottovoce.engine.kernel.arguments import FEW, NONE, compiled, exact
+from sottovoce.engine.kernel.arguments import FEW, NONE, PHASE, compiled, exact
 from sottovoce.engine.kernel.crew import meet
 from sottovoce.engine.kernel.data import (
     clipped_slope,
@@ -42,6 +44,8 @@ from sottovoce.engine.kernel.steps import (
     square_norm,
     step_numbers,
 )
+
+u64 = np.uint64  # an index that Numba can see to be non-negative
 
 
 @compiled
@@ -246,44 +250,44 @@ def wake(data, model, steps, noise, few, joint, bent, crew, t, node, speaks, cou
 
 
 @compiled
-def _mark(indices, marked):
-    """Mark the coordinates of a CSR row; gives how many are new."""
+def _mark(indices, marked, mark):
+    """Mark the coordinates of a CSR row, over older marks; gives how many had none."""
     new = 0
     for e in range(len(indices)):
-        new += not marked[indices[e]]
-        marked[indices[e]] = True
+        new += marked[indices[e]] == 0
+        marked[indices[e]] = mark
     return new
 
 
 @compiled
-def _list(j, half, found, tiles):
-    """The next coordinate, if it is marked, and no mark any more."""
-    if not tiles.marked[j]:
-        return found
-    tiles.marked[j] = False
-    tiles.where[j] = found
-    tiles.counters[found] = j if j < half else j - half
-    tiles.turns[found] = 0 if j < half else QUARTER
-    return found + 1
+def _list_touched(tiles, rounds, m):
+    """The touched coordinates in order, their places among the copies, and how many each of the rounds needs; no marks.
 
-
-@compiled
-def _list_touched(data, plan, tiles, t, last, m, spot, scratch):
-    """The touched coordinates, in order and those used last first; how many are used in each round or after it."""
+    Those touched last come first, PHASE rounds alike, and those in order: they are copied to few lines at a time.
+    """
     half, found = (m + 1) // 2, 0
+    tiles.places[:] = 0
     for j in range(m):
         tiles.touched[found] = j
-        found += tiles.marked[j]
-    found = _list(m - 1, half, 0, tiles) if data.intercept != 0.0 else 0
-    for s in range(last, t - 1, -1):
-        k = plan.starts[s] - plan.starts[s - 1]
-        spot -= k
-        for p in range(spot, spot + k):
-            for e in range(scratch.count[p]):
-                row = scratch.rows[p, e]
-                for place in range(data.indptr[row], data.indptr[row + 1]):
-                    found = _list(data.indices[place], half, found, tiles)
-        tiles.needed[s - t] = found
+        found += tiles.marked[j] != 0
+    for at in range(found):
+        tiles.places[tiles.marked[tiles.touched[at]]] += 1
+    before = 0
+    for mark in range(len(tiles.places) - 1, -1, -1):
+        count = tiles.places[mark]
+        tiles.places[mark] = before
+        before += count
+        if mark > 0:
+            tiles.needed[(mark - 1) * PHASE : min(mark * PHASE, rounds)] = before
+    for at in range(found):
+        j = tiles.touched[at]
+        mark = tiles.marked[j]
+        place = tiles.places[mark]
+        tiles.places[mark] = place + 1
+        tiles.marked[j] = 0
+        tiles.where[j], tiles.seats[at] = place, place
+        tiles.counters[place] = j if j < half else j - half
+        tiles.turns[place] = 0 if j < half else QUARTER
 
 
 @compiled
@@ -309,7 +313,7 @@ def look_ahead(data, plan, model, noise, few, tiles, t, stop, m, since, scratch)
     half, spot, last, touched = (m + 1) // 2, NONE, t - 1, 0
     if tiles is not None:
         if data.intercept != 0.0:
-            tiles.marked[m - 1] = True
+            tiles.marked[m - 1] = len(tiles.places) - 1
             touched = 1
     for s in range(t, stop + 1):
         first, k = plan.starts[s - 1], plan.starts[s] - plan.starts[s - 1]
@@ -336,13 +340,13 @@ def look_ahead(data, plan, model, noise, few, tiles, t, stop, m, since, scratch)
             for p in range(spot, spot + k):
                 for e in range(scratch.count[p]):
                     begin, end = data.indptr[scratch.rows[p, e]], data.indptr[scratch.rows[p, e] + 1]
-                    touched += _mark(data.indices[begin:end], tiles.marked)
+                    touched += _mark(data.indices[begin:end], tiles.marked, (s - t) // PHASE + 1)
                     tiles.next[p, e, 0] = begin
                     tiles.next[p, e, 1] = begin + _first_beyond(data.indices[begin:end], half)
         spot += k
         last = s
     if tiles is not None:
-        _list_touched(data, plan, tiles, t, last, m, spot, scratch)
+        _list_touched(tiles, last + 1 - t, m)
         touched = touched if spot >= tiles.least else 0
     return last, touched
 
@@ -354,5 +358,4 @@ def take(z, tiles, touched, copies):
         for i in range(z.shape[1]):
             row, mine = z[r, i], copies[r, i]
             for at in range(touched):
-                j = tiles.touched[at]
-                mine[tiles.where[j]] = row[j]
+                mine[u64(tiles.seats[u64(at)])] = row[u64(tiles.touched[u64(at)])]
