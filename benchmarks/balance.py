@@ -77,7 +77,9 @@ def measured(rows, seeds):
 
 
 def told(name, gains):
-    """A line of means, with their standard errors, and the worst."""
+    """A line of means, with their standard errors, and the worst, where there are any."""
+    if len(gains) < 2:
+        return
     means, errors = gains.mean(axis=0), gains.std(axis=0, ddof=1) / np.sqrt(len(gains))
     auc, balanced = (f"{mean:+.2f} ± {error:.2f}" for mean, error in zip(means, errors, strict=True))
     worst, better = gains[:, 1].min(), 100 * np.mean(gains[:, 1] > 0)
@@ -101,9 +103,7 @@ def main():
     for kind in dict.fromkeys(kind for kind, _ in KINDS):
         told(f"  {kind}", gains[within & np.array([row[0] == kind for row in rows])])
     for low, high in ((0, 0.002), (0.002, 0.003), (0.003, 0.005), (0.005, 0.01), (0.01, 0.03), (0.03, 1)):
-        some = (noise >= low) & (noise < high) & (counted <= GATES[1])
-        if some.sum() > 1:
-            told(f"noise {low:g} to {high:g}", gains[some])
+        told(f"noise {low:g} to {high:g}", gains[(noise >= low) & (noise < high) & (counted <= GATES[1])])
     told("counts that tell less", gains[counted > GATES[1]])
 
 
