@@ -15,16 +15,19 @@ there already is not made again. Accuracies are on held-out records and not priv
 
 import argparse
 import time
-from functools import partial
+from collections import deque
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from multiprocessing import get_context
 from pathlib import Path
+from traceback import print_exception
 from typing import NamedTuple
 
 import numpy as np
 
 from sottovoce.errors import SpecError
-from sottovoce.experiments.table import Row, Runs, each, save_rows
+from sottovoce.experiments.table import Row, Runs, save_rows
 from sottovoce.figure import Curve, Figure, Interval, Panel, draw
-from utility_methods import DATA, METHODS, POOLED, UNBALANCED, WEIGHTS, load, on_device
+from utility_methods import DATA, METHODS, POOLED, UNBALANCED, WEIGHTS, dealings, load, on_device
 
 HERE = Path(__file__).parent
 TABLE, PAGE, FIGURE = (
@@ -33,6 +36,8 @@ TABLE, PAGE, FIGURE = (
     HERE.parent / "docs/images/utility.png",
 )
 EPSILONS, SEEDS = (0.2, 0.5, 1.0, 2.0, 4.0), 10
+USUAL = 100
+"""Seeds of most cells, which the page says once for all."""
 CELLS = {"a9a": (EPSILONS, (20, 100)), "mushrooms": (EPSILONS, (20, 100)), "epsilon-like": (EPSILONS, (20,))}
 """ε and nodes of a set, unless others are asked for; of large sets there are fewer."""
 FEWER = (0.2, 1.0), (20,)
@@ -62,7 +67,8 @@ AGAINST_FIRST = {
     "less 0.1 with pairs": ("pairs", "first pairs", 20),
     "less 0.1, nobody trusted": ("pairs", "first nodes", 20),
 }
-SAVED = 20.0  # seconds between writings of the table, which has many rows
+SAVED = 15.0  # seconds between writings of the table, which has many rows
+SOME = 5  # runs of a cell that a processor makes in one go, beside a device
 Cell = tuple[str, str, int, float]
 """Data, method, nodes, ε."""
 KEY = ("data", "method", "nodes", "epsilon", "seed")
@@ -101,50 +107,76 @@ def measure(arguments: argparse.Namespace) -> None:
     runs = Runs(KEY, arguments.table)
     missing = [row for row in wanted(arguments) if not runs.find(**row)]
     if arguments.engine == "gpu":
-        missing = together(missing, arguments, runs)
-    runs.fill(missing, run, jobs=arguments.jobs, done=tell)
+        together(missing, arguments, runs)
+    else:
+        runs.fill(missing, run, jobs=arguments.jobs, done=tell)
 
 
-def together(missing: list[Row], arguments: argparse.Namespace, runs: Runs) -> list[Row]:
-    """Make cells on the device, all of their seeds anew; what the engine cannot run is left for the processor.
+def together(missing: list[Row], arguments: argparse.Namespace, runs: Runs) -> None:
+    """Make cells on the device, all of their seeds anew, and beside them what it cannot run, a few seeds at a time.
 
-    What takes longest is the host's: so several processes share the device, each with one method on one set at a time.
+    What takes longest is the host's: so several processes share the device. They are copies of this one, which has
+    read the sets and dealt them out; half of them do what is the processor's as long as there is any. Cells are begun
+    in the order in which methods were asked for.
     """
+    began = kept = time.perf_counter()
+    by_cell: dict[Cell, list[Row]] = {}
+    for row in sorted(missing, key=lambda row: arguments.method.index(row["method"])):
+        by_cell.setdefault((row["data"], row["method"], row["nodes"], row["epsilon"]), []).append(row)
+    for name, _, n, _ in by_cell:
+        for nodes in (1, n):
+            dealings(name, nodes, arguments.seeds)
+    print(f"{len(by_cell)} cells; data read and dealt out in {time.perf_counter() - began:.0f} s", flush=True)
+    there, here, found, failed = deque(by_cell), deque[list[Row]](), list[Row](), 0
+    with ProcessPoolExecutor(arguments.jobs, mp_context=get_context("fork")) as pool:
+        busy: dict[Future[tuple[Cell, list[Row]]], bool] = {}  # and whether it is the processor's
+        while busy or there or here:
+            while len(busy) < arguments.jobs and (there or here):
+                if here and (not there or sum(busy.values()) < arguments.jobs // 2):
+                    busy[pool.submit(one_by_one, here.popleft())] = True
+                else:
+                    busy[pool.submit(made, there.popleft(), arguments.seeds)] = False
+            for done in wait(busy, return_when=FIRST_COMPLETED).done:
+                del busy[done]
+                if done.exception() is not None:
+                    print_exception(done.exception())
+                    failed += 1
+                    continue
+                cell, rows = done.result()
+                found += rows
+                if not rows:
+                    here += [by_cell[cell][first : first + SOME] for first in range(0, len(by_cell[cell]), SOME)]
+            now = time.perf_counter()
+            if now - began > arguments.within:
+                there.clear()
+                here.clear()
+            if now - kept > SAVED or not (busy or there or here):
+                runs.add(found)
+                kept, found = now, []
+    if failed:
+        raise SystemExit(f"{failed} works failed, and are not in the table")
+    print(f"all of it in {time.perf_counter() - began:.0f} s", flush=True)
+
+
+def made(cell: Cell, seeds: int) -> tuple[Cell, list[Row]]:
+    """The rows of a cell, from the device; none where it cannot run them."""
     began = time.perf_counter()
-    works: dict[tuple[str, str], list[Cell]] = {}
-    for row in missing:
-        cell = row["data"], row["method"], row["nodes"], row["epsilon"]
-        mine = works.setdefault((row["data"], row["method"]), [])
-        if cell not in mine:
-            mine.append(cell)
-    left, found, kept = set(), [], time.perf_counter()
-    for some in each(list(works.values()), partial(made, seeds=arguments.seeds), arguments.jobs):
-        for cell, rows in some:
-            found += rows
-            left |= set() if rows else {cell}
-        if time.perf_counter() - kept > SAVED:
-            runs.add(found)
-            kept, found = time.perf_counter(), []
-    runs.add(found)
-    cells = sum(map(len, works.values()))
-    print(f"{cells - len(left)} cells on the device, {time.perf_counter() - began:.0f} s", flush=True)
-    return [row for row in missing if (row["data"], row["method"], row["nodes"], row["epsilon"]) in left]
+    try:
+        rows = on_device(*cell, seeds)
+    except SpecError as refused:
+        print(*cell, f"not on the device: {refused}", flush=True)
+        return cell, []
+    accuracy = np.mean([row["accuracy"] for row in rows])
+    print(*cell, f"{accuracy:.4f} {len(rows)} runs {time.perf_counter() - began:.2f} s", flush=True)
+    return cell, rows
 
 
-def made(cells: list[Cell], seeds: int) -> list[tuple[Cell, list[Row]]]:
-    """The rows of some cells; none where the engine cannot run them."""
-    found: list[tuple[Cell, list[Row]]] = []
-    for cell in cells:
-        try:
-            mine = on_device(*cell, seeds)
-        except SpecError as refused:
-            print(*cell, f"not on the device: {refused}", flush=True)
-            found.append((cell, []))
-            continue
-        mean, took = np.mean([row["accuracy"] for row in mine]), mine[0]["seconds"] * len(mine)
-        print(*cell, f"{mean:.4f} {len(mine)} runs {took:.2f} s", flush=True)
-        found.append((cell, mine))
-    return found
+def one_by_one(asked: list[Row]) -> tuple[Cell, list[Row]]:
+    """Some runs of a cell, from the processor."""
+    rows = [row for one in asked for row in run(one)]
+    for count, row in enumerate(rows, 1):
+        tell(count, len(rows), row)
+    return (rows[0]["data"], rows[0]["method"], rows[0]["nodes"], rows[0]["epsilon"]), rows
 
 
 def tell(count: int, of: int, row: Row) -> None:
@@ -163,7 +195,7 @@ class Gain(NamedTuple):
     def __str__(self) -> str:
         """+0.24 ± 0.17 / +0.25 ± 0.19 (10)."""
         each = (f"{i.mean:+.2f} ± {i.half:.2f}" if i.seeds > 1 else f"{i.mean:+.2f}" for i in self)
-        return f"{' / '.join(each)} ({self.accuracy.seeds})".replace("-", "−")
+        return (" / ".join(each) + counted(self.accuracy)).replace("-", "−")
 
 
 def gains(found: list[Row], one: str, other: str) -> dict[tuple[str, int, float], Gain]:
@@ -224,11 +256,19 @@ def groups(found: list[Row], figure: str = "accuracy") -> dict[tuple[str, str, i
 
 
 def cell(values: list[float] | None) -> str:
-    """0.842 ± 0.001 (10): mean, interval, seeds."""
+    """0.842 ± 0.001 (10): mean, interval, seeds; a narrow interval has a digit more."""
     if not values:
         return "–"
     found = Interval.of(values)
-    return f"{found.mean:.3f}" if found.seeds == 1 else f"{found.mean:.3f} ± {found.half:.3f} ({found.seeds})"
+    if found.seeds == 1:
+        return f"{found.mean:.3f}"
+    digits = 3 if found.half >= 0.001 else 4
+    return f"{found.mean:.{digits}f} ± {found.half:.{digits}f}{counted(found)}"
+
+
+def counted(found: Interval) -> str:
+    """How many seeds, where it is not the usual number."""
+    return "" if found.seeds == USUAL else f" ({found.seeds})"
 
 
 def table(found: list[Row], figure: str = "accuracy") -> str:
@@ -352,6 +392,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--engine", default="auto", choices=["auto", "gpu"], help="gpu: all seeds of a cell together")
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
+    parser.add_argument("--within", type=float, default=np.inf, help="seconds, after which no cell is begun (gpu)")
     parser.add_argument("--again", nargs="+", default=[], choices=list(METHODS), help="forget what these had before")
     parser.add_argument("--redraw", action="store_true", help="only write the page and the figure")
     parser.add_argument("--judge", action="store_true", help="only print paired differences")

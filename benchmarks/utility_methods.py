@@ -13,7 +13,7 @@ import time
 import venv
 from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,6 +25,7 @@ from scipy.optimize import brentq
 from sottovoce import PrivateClassifier
 from sottovoce._types import FLOAT_BYTES
 from sottovoce.data.standins import epsilon_like
+from sottovoce.engine.gpu.products import SHARE
 from sottovoce.errors import SpecError
 from sottovoce.estimators.settings import SMALL_INTERCEPT
 from sottovoce.evaluation.curves import figures
@@ -33,6 +34,7 @@ from sottovoce.experiments.baselines import make_baseline
 from sottovoce.experiments.data import Dataset
 from sottovoce.experiments.facts import Facts as Public
 from sottovoce.experiments.table import Row
+from sottovoce.network.activation import Everyone
 from sottovoce.planner import Facts, choose, predict
 from sottovoce.planner.trust import AllBut, Majority, Nobody, Trust
 from sottovoce.privacy.calibration import Private
@@ -59,7 +61,8 @@ SILENT = 1e4
 """An ε with next to no noise."""
 FREE = (1.0, 30.0, 1000.0)
 """C of scikit-learn, without privacy: one over how much is regularised."""
-MANY = 10**6  # so many runs that whatever can be compiled is
+ONE_SHOT = ("objective_perturbation", "output_perturbation")
+"""Methods that the compiled engine does not know."""
 PINNED = ("diffprivlib==0.6.6", "scikit-learn==1.7.2", "numpy==2.4.6", "scipy==1.17.1")
 """Versions that work together, for an environment of its own."""
 CACHE = Path.home() / ".cache" / "sottovoce" / "diffprivlib"
@@ -115,9 +118,9 @@ def odd(mnist: Dataset) -> Dataset:
     return replace(mnist, name="odd", records=tables[0], held_out=tables[1])
 
 
-@lru_cache(maxsize=1)
+@cache
 def load(name: str) -> Dataset:
-    """A data set by its name, kept until the next."""
+    """A data set by its name."""
     return (DATA | UNBALANCED)[name]()
 
 
@@ -154,8 +157,9 @@ def planned_by(plan: Callable[[Dataset, int, float], Plan], adversary: str, says
 
 
 def run(spec: Spec, shards: Shards, data: Dataset, seed: int) -> Row:
-    """One run; its statement must not be over the budget."""
-    result = solve(spec.but(seed=seed), shards, test=data.test, execution=Execution(observations=1, runs=MANY))
+    """One run, on a processor; its statement must not be over the budget."""
+    engine = "reference" if spec.algorithm.method.name in ONE_SHOT else "compiled"
+    result = solve(spec.but(seed=seed), shards, test=data.test, execution=Execution(engine, observations=1))
     check(spec, result.statement)
     return judged(result.decide(data.test.X), data) | {
         "rounds": spec.algorithm.rounds,
@@ -179,7 +183,7 @@ def judged(scores: Any, data: Dataset) -> Row:
     return {"auc": float(np.mean(each)), "accuracy": float(np.mean(np.argmax(scores, axis=1) == truth))}
 
 
-@lru_cache(maxsize=2)
+@cache
 def dealings(name: str, nodes: int, seeds: int) -> list[Shards]:
     """The records of a set, dealt out from each seed, as `Dataset.deal` does."""
     data = load(name)
@@ -197,12 +201,15 @@ def on_device(name: str, method: str, n: int, epsilon: float, seeds: int) -> lis
     if plan is None or (data.classes > 2 and plan in ONE_OUTPUT):
         raise SpecError("this is no plan that an engine could run")
     spec, nodes, shards = plan(data, n, epsilon)
+    used = sum(spec.privacy.sampling.batch(q) for q in sizes(data, nodes))
+    if isinstance(spec.network.activation, Everyone) and used * SHARE < data.records.n_records:
+        raise SpecError("batches too small for products of matrices are quicker on a processor")
     specs = [spec.but(seed=seed) for seed in range(seeds)]
     dealt = dealings(name, nodes, seeds) if shards is None else shards
     runs = together(specs, dealt, execution=Execution("gpu", observations=None))
     job = runs[0].prepared.job
-    check(spec, runs[0].prepared.statement)  # the same for all seeds
-    with ThreadPool() as pool:
+    check(spec, runs[0].prepared.statement)  # the same for all seeds, or calibrated for each in the same way
+    with ThreadPool(4) as pool:
         found = pool.map(lambda r: judged(scores(spec, r.models.mean(axis=0), data), data), runs)
     sent = int(job.schedule.up_to(spec.algorithm.rounds)[-1]) * job.method.width * job.problem.m * FLOAT_BYTES
     each = {"rounds": spec.algorithm.rounds, "bytes": float(sent), "seconds": (time.perf_counter() - began) / seeds}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sottovoce import AlgorithmSpec, PrivateClassifier, PrivateSearchCV, Shards, Spec
-from sottovoce.auditing import attacked, audit_look, audit_statistics, audit_tally, audit_targets
+from sottovoce.auditing import attacked, audit_balance, audit_look, audit_statistics, audit_tally, audit_targets
 from sottovoce.auditing.bounds import noisier
 from sottovoce.auditing.once import _Heard
 from sottovoce.engine import ENGINES
@@ -20,6 +20,7 @@ from sottovoce.privacy.events import FullEvent
 from sottovoce.privacy.pairs import PairsLaw
 from sottovoce.privacy.release import SecretPairs, Setting
 from sottovoce.privacy.sampling import Full
+from sottovoce.run.balance import Scores
 from sottovoce.run.build import make_problem, prepare
 from sottovoce.run.shape import Look, look_release
 from sottovoce.run.targets import count
@@ -81,6 +82,39 @@ def test_counts_of_targets_are_nearly_caught_and_half_of_their_noise_is():
 def test_what_counts_no_targets_is_refused():
     with pytest.raises(SpecError, match="counts no targets"):
         audit_targets(COUNTS.but(privacy__quantiles="none"), np.array([12]))
+
+
+# -- the counts of scores --
+
+SCORES = Spec(AlgorithmSpec(2), seed=1).but(
+    privacy__noise="private(8)", privacy__balance="balance(0.4, 0.1)", problem__intercept=0.25
+)
+
+
+def test_secure_counts_of_scores_are_attacked_as_they_are():
+    found = audit_balance(SCORES.but(seed=None), np.array([12]), runs=1000)
+    assert found.scale > 0.9 and found.at_least > 0.6 * found.stated, found.verdict()
+
+
+def test_counts_of_scores_are_nearly_caught_and_with_half_of_their_noise_found():
+    found = audit_balance(SCORES, np.array([12, 30]), runs=1500, seed=2)
+    assert not found.broken and 0.6 * found.stated < found.at_least < found.stated, found.verdict()
+    twice = noisier(found.event, 2.0)
+    assert audit_balance(SCORES, np.array([12, 30]), runs=1500, seed=2, stated=twice).broken
+
+
+def test_each_of_two_looks_is_attacked_by_itself():
+    both = SCORES.but(privacy__moments="moments(0, 0.1)")
+    before, after = audit_look(both, np.array([12]), 3, runs=1500, seed=2), audit_balance(both, [12], runs=1500, seed=2)
+    assert before.stated < after.stated and not before.broken and not after.broken
+    assert before.at_least > 0.4 * before.stated and after.at_least > 0.6 * after.stated
+
+
+def test_what_counts_no_scores_is_refused():
+    with pytest.raises(SpecError, match="counts no scores"):
+        audit_balance(SCORES.but(privacy__balance="none"), np.array([12]))
+    with pytest.raises(SpecError, match="noise nodes share"):
+        audit_balance(SCORES.but(**PAIRS), np.full(3, 12))
 
 
 # -- sufficient statistics --
@@ -242,6 +276,30 @@ def test_counts_whose_noise_pairs_share_keep_what_is_stated_by_all_nodes_release
     event = seen.release.event(0, 12, 1)
     found = attacked(event, DELTA, played, runs=300, seed=3)
     assert not found.broken and 0.4 * found.stated < found.at_least < found.stated, found.verdict()
+    assert attacked(noisier(event, 2.0), DELTA, played, runs=300, seed=3).broken
+
+
+def test_counts_of_scores_whose_noise_pairs_share_keep_what_is_stated_by_all_nodes_releases_together():
+    spec, sizes, worlds = SCORES.but(privacy__noise="private(24)", **PAIRS), np.full(3, 12), []
+    for first in (-1.0, 1.0):
+        y = np.append(first, np.full(35, -1.0))
+        worlds.append(make_problem(spec.problem, Shards.of(np.zeros((36, 1)), y, 12 * np.arange(4))))
+    release = look_release(spec, sizes, 1, spec.network.graph(3))
+    asked, edges = Scores(spec.privacy.balance, release, sizes, 2), np.linspace(-0.5, 0.5, 9)
+
+    def heard(world, seed):
+        scores = worlds[world].shards.y  # either class at its end
+        first = asked.where(worlds[world], scores, Streams(seed), None)
+        return np.concatenate([first, asked.by_class(worlds[world], scores, edges, Streams(seed), None)], axis=1)
+
+    together = by_all_nodes(release, (heard(1, 0) - heard(0, 0))[0])
+
+    def played(which, key):
+        return np.array([together(heard(k, key % 2**30 + i)) for i, k in enumerate(which)])
+
+    event = release.event(0, 12, 1)
+    found = attacked(event, DELTA, played, runs=300, seed=3)
+    assert not found.broken and 0.3 * found.stated < found.at_least < found.stated, found.verdict()
     assert attacked(noisier(event, 2.0), DELTA, played, runs=300, seed=3).broken
 
 

@@ -24,12 +24,19 @@ ROOT = Path(__file__).parent.parent.parent
 RNG = np.random.default_rng(5)
 X = RNG.uniform([-0.1, -0.5, -0.5], [0.9, 0.5, 0.5], (3000, 3))
 Y = (X @ [1.0, 1.0, -1.0] > 0.4).astype(int)
+RARE = (X @ [1.0, 1.0, -1.0] > np.quantile(X @ [1.0, 1.0, -1.0], 0.95)).astype(int)
 NODES = np.arange(3000) % 3
 
 
 def classifier(**more):
     settings = {"epsilon": 4.0, "row_norm": 1.2, "classes": [0, 1], "rounds": 3, "shape": False}
     return PrivateClassifier(**(settings | more))
+
+
+def rare(**more):
+    """Of 150 records among 3,000, with a guarantee that would drown their weights."""
+    prior = {"class_weight": "balanced", "prior": (0.95, 0.05)}
+    return classifier(**({"epsilon": 1.0, "shape": True} | prior | more))
 
 
 def regressor(method, **more):
@@ -50,6 +57,8 @@ def searched():
 RELEASES = {
     "rounds": lambda: classifier().fit(X, Y),
     "weights": lambda: classifier(class_weight={0: 1.0, 1: 3.0}, max_weight=2.0).fit(X, Y, sample_weight=1.0 + Y),
+    "the scores after the rounds": lambda: rare().fit(X, RARE),
+    "the scores after the rounds, with pairs": lambda: rare(trust=1).fit(X, RARE, nodes=NODES),
     "the shape of the data": lambda: classifier(shape=True).fit(X, Y),
     "the shape of the data, with pairs": lambda: classifier(shape=True, trust=1).fit(X, Y, nodes=NODES),
     "a descent": lambda: regressor("descent", rounds=3).fit(X, X[:, 0]),
@@ -87,7 +96,8 @@ def test_a_release_is_in_the_statement_and_twice_its_noise_is_not(kind, tmp_path
     statement = result.statement
     assert statement.secure and not statement.simulation
     event = statement.groups[0].event
-    assert (getattr(event, "before", None) is not None) == ("shape" in kind or "range" in kind)
+    assert (getattr(event, "before", None) is not None) == any(name in kind for name in ("shape", "range", "scores"))
+    assert (result.spec.privacy.balance.total > 0) == ("scores" in kind)
     assert bool(statement.held_out) == (kind in ("an evaluation", "a search"))
     assert isinstance(event, SearchEvent) == (kind == "a search")
     assert (event.sampling == "products") == (kind[:5] in ("stati", "the m"))

@@ -16,6 +16,7 @@ SITE = RNG.choice(["north", "south", "west"], N, p=[0.5, 0.3, 0.2])
 PERSON = np.char.add(SITE, RNG.integers(0, 100, N).astype(str))
 SCORE = X @ [1.0, -2.0, 0.5] - 3.0
 TWO = np.where(SCORE > 1.0, "yes", "no")
+FEW = np.where(np.quantile(SCORE, 0.9) < SCORE, "yes", "no")
 THREE = np.array(["high", "low", "middle"])[np.digitize(SCORE, [-2.0, 2.0])]
 NUMBER = 50 + 8 * SCORE
 
@@ -50,6 +51,11 @@ CASES = {
         {"classes": ["no", "yes"], "class_weight": "balanced", "prior": {"no": 0.8, "yes": 0.2}},
         ["--classes", "no,yes", "--class-weight", "balanced", "--prior", "no=0.8,yes=0.2"],
     ),
+    "half of the weights, and counts of scores": (
+        FEW, PrivateClassifier,
+        {"classes": ["no", "yes"], "class_weight": "balanced", "prior": {"no": 0.9, "yes": 0.1}},
+        ["--classes", "no,yes", "--class-weight", "balanced", "--prior", "no=0.9,yes=0.1"],
+    ),
     "a regression": (NUMBER, PrivateRegressor, {"target_bounds": (-50, 150)}, ["--target-bounds", "-50,150"]),
     "a robust regression": (
         NUMBER, PrivateRegressor, {"target_bounds": (-50, 150), "loss": "huber(0.2)"},
@@ -82,6 +88,7 @@ def test_the_command_and_the_estimator_make_the_same_run(sottovoce, tmp_path, na
     model = estimator(2.0, row_norm=25, random_state=3, **settings)
     model.fit(X, label, nodes=SITE, units=PERSON if people else None)
     kept = model.to_result(("a", "b", "c"))
+    assert (found.spec.privacy.balance.total > 0) == (label is FEW)
     assert found.spec == model.spec_ and found.statement == model.privacy_ and found.public == kept.public
     np.testing.assert_allclose(found.models, kept.models, rtol=1e-6, atol=1e-9)
     assert (found.classes, found.nodes, found.features) == (kept.classes, kept.nodes, kept.features)

@@ -1,11 +1,16 @@
-"""`contract` is a module beside the tests, not a package; and one compilation of the kernel serves them all."""
+"""`contract` is a module beside the tests, not a package; and one compilation of the kernel serves them all.
 
+The device's kernels run on the host, in blocks of one thread and of three, and where there is a device on it.
+"""
+
+import shutil
 import sys
 from pathlib import Path
 
 import pytest
 
 from sottovoce.engine import compiled
+from sottovoce.engine.gpu.machine import Cuda, Host, device
 from sottovoce.engine.kernel.arguments import Kind
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -24,3 +29,17 @@ def complete(monkeypatch):
 
     monkeypatch.setattr(compiled, "kind_of", everything)
     return kind_of
+
+
+HOSTS = ["host", "host with 3 threads"]
+
+
+@pytest.fixture(scope="module", params=[*HOSTS, pytest.param("device", marks=pytest.mark.gpu)])
+def machine(request):
+    """Where kernels run."""
+    if request.param == "device":
+        found = device()
+        return pytest.skip(found) if isinstance(found, str) else Cuda(special=False)
+    if shutil.which("g++") is None:
+        return pytest.skip("no C++ compiler")
+    return Host(3 if request.param == HOSTS[1] else 1)

@@ -17,7 +17,7 @@ from sottovoce.auditing import audit
 from sottovoce.engine import ENGINES, reference
 from sottovoce.engine.gpu.formulas import written
 from sottovoce.engine.gpu.judge import judge_on
-from sottovoce.engine.gpu.machine import SHORT, Cuda, Host, device
+from sottovoce.engine.gpu.machine import SHORT, device
 from sottovoce.engine.gpu.minimise import minimise_on
 from sottovoce.engine.gpu.products import fits
 from sottovoce.engine.gpu.rounds import averages, cast_of, run_rounds
@@ -35,18 +35,6 @@ from sottovoce.problem.shards import Shards, even
 from sottovoce.run.solve import together
 from sottovoce.run.spec import AlgorithmSpec, Execution, Spec
 from sottovoce.streams import Purpose, Streams
-
-HOSTS = ["host", "host with 3 threads"]
-
-
-@pytest.fixture(scope="module", params=[*HOSTS, pytest.param("device", marks=pytest.mark.gpu)])
-def machine(request):
-    if request.param == "device":
-        found = device()
-        return pytest.skip(found) if isinstance(found, str) else Cuda(special=False)
-    if shutil.which("g++") is None:
-        return pytest.skip("no C++ compiler")
-    return Host(3 if request.param == HOSTS[1] else 1)
 
 
 def engine_on(machine):

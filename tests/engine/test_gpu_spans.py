@@ -1,6 +1,5 @@
 """States that do not fit the chip, over CSR rows: spans of turns end where the reference does."""
 
-import shutil
 from dataclasses import replace
 from functools import partial
 
@@ -11,21 +10,8 @@ from contract import BASE, difference, job_of, with_sigma
 
 from sottovoce.engine import ENGINES, reference
 from sottovoce.engine.gpu import rounds, spans
-from sottovoce.engine.gpu.machine import Cuda, Host, device
 from sottovoce.engine.gpu.runs import run_on
 from sottovoce.problem.shards import Shards
-
-HOSTS = ["host", "host with 3 threads"]
-
-
-@pytest.fixture(scope="module", params=[*HOSTS, pytest.param("device", marks=pytest.mark.gpu)])
-def machine(request):
-    if request.param == "device":
-        found = device()
-        return pytest.skip(found) if isinstance(found, str) else Cuda(special=False)
-    if shutil.which("g++") is None:
-        return pytest.skip("no C++ compiler")
-    return Host(3 if request.param == HOSTS[1] else 1)
 
 
 @pytest.fixture

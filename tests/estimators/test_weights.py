@@ -154,3 +154,70 @@ def test_numpys_generators_are_seeds_of_simulations(rare):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert np.allclose(one.predict_proba(X)[:, 1], expit(1.5 * one.decision_function(X)))
+
+
+# --- a rare class that would drown
+
+
+@pytest.fixture(scope="module")
+def drowned():
+    """4 % of 6,000 records, in 200 columns that are off the origin: the last half is for testing."""
+    rng = np.random.default_rng(1)
+    y = (rng.random(12_000) < 0.04).astype(int)
+    X = np.abs(rng.normal(size=(len(y), 200))) + 0.25 * y[:, None] * rng.choice([-1.0, 1.0], 200)
+    return X / np.linalg.norm(X, axis=1, keepdims=True), y
+
+
+BALANCED = {"class_weight": "balanced", "prior": {0: 0.96, 1: 0.04}, "row_norm": 1.0}
+
+
+def lifted(fitted, drowned):
+    X, y = drowned
+    return balanced_accuracy_score(y[6000:], fitted.predict(X[6000:]))
+
+
+@pytest.mark.parametrize("more", [{}, {"n_nodes": 5, "trust": 1}, {"random_state": None}])
+def test_half_of_the_weights_and_a_threshold_lift_a_rare_class_further(drowned, more):
+    X, y = drowned
+    whole, half = (model(shape=shape, **BALANCED, **more).fit(X[:6000], y[:6000]) for shape in (False, "auto"))
+    assert whole.spec_.privacy.balance.total == 0 and half.spec_.privacy.balance.total == 0.04
+    assert lifted(half, drowned) > lifted(whole, drowned) + 0.03 and lifted(half, drowned) > 0.6
+    assert half.privacy_.epsilon == pytest.approx(1.0, rel=2e-3) and half.privacy_.epsilon <= 1.0
+    assert any("half of the way" in reason for reason in half.plan_.reasons)
+    half.to_result().verify()
+
+
+def test_which_label_is_the_rare_one_makes_no_difference(drowned):
+    X, y = drowned
+    swapped = BALANCED | {"prior": {0: 0.04, 1: 0.96}}
+    mine, turned = model(**BALANCED).fit(X[:6000], y[:6000]), model(**swapped).fit(X[:6000], 1 - y[:6000])
+    right = balanced_accuracy_score(1 - y[6000:], turned.predict(X[6000:]))
+    assert turned.spec_.privacy.balance.prior == pytest.approx(0.96) and right == pytest.approx(
+        lifted(mine, drowned), abs=0.06
+    )
+
+
+def test_probabilities_are_of_classes_as_the_weights_make_them(drowned):
+    """As where classes are weighed: even odds are where the answer changes."""
+    X, y = drowned
+    fitted = model(**BALANCED).fit(X[:6000], y[:6000])
+    assert fitted.threshold_ == 0.0
+    assert np.array_equal(fitted.predict_proba(X)[:, 1] >= 0.5, fitted.predict(X) == 1)
+    assert 0.04 < fitted.predict(X).mean() < 0.6
+
+
+def test_people_and_weights_of_records_go_with_it(drowned):
+    X, y = drowned
+    people = model(**BALANCED, epsilon=2.0, random_state=None).fit(X[:6000], y[:6000], units=np.arange(6000) // 2)
+    assert people.spec_.privacy.balance.total and people.privacy_.unit == "one person"
+    run = model(**BALANCED, max_weight=2.0)._prepare(X[:6000], y[:6000], None, None, np.where(y[:6000], 1.0, 2.0))
+    first, second = run.spec.privacy.balance.weights
+    assert np.allclose(run.shards.weights, np.where(y[:6000], 0.5 * second, first))
+
+
+def test_a_further_fit_is_balanced_anew(drowned):
+    X, y = drowned
+    again = model(**BALANCED, warm_start=True).fit(X[:6000], y[:6000])
+    first = again.to_result().public["moved"]
+    assert again.fit(X[:6000], y[:6000]).to_result().public["moved"] != first
+    assert again.spent_.epsilon > again.privacy_.epsilon and lifted(again, drowned) > 0.6

@@ -55,6 +55,10 @@ def test_another_process_derives_the_same_plan(tmp_path):
         ({"privacy__law": "pairs(2.0)", "privacy__adversary": "secret_pairs"}, "how many of them may collude"),
         ({"privacy__moments": "moments(0.1)", "privacy__noise": "private(1)"}, "no moments of their records"),
         (
+            {"privacy__balance": "balance(0.1)", "privacy__noise": "private(1)", "problem__intercept": 0.25},
+            "nor counts of their scores",
+        ),
+        (
             {"privacy__quantiles": "quantiles(0.1)", "problem__loss": "absolute", "privacy__noise": "private(1)"},
             "quantiles of their targets",
         ),

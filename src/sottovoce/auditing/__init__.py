@@ -8,7 +8,7 @@ rounds: the look at the shape of the data, counts of targets, sufficient statist
 from sottovoce.auditing.attack import Audit, audit, concluded
 from sottovoce.auditing.bounds import Family, Rates, one_run_epsilon, one_run_scale, plain_epsilon, rates
 from sottovoce.auditing.canaries import Canaries, OneRun
-from sottovoce.auditing.once import attacked, audit_look, audit_statistics, audit_tally, audit_targets
+from sottovoce.auditing.once import attacked, audit_balance, audit_look, audit_statistics, audit_tally, audit_targets
 
 __all__ = [
     "Audit",
@@ -18,6 +18,7 @@ __all__ = [
     "Rates",
     "attacked",
     "audit",
+    "audit_balance",
     "audit_look",
     "audit_statistics",
     "audit_tally",

@@ -347,7 +347,7 @@ def _notes(stage: Stage, features: int) -> tuple[str, ...]:
     if len(stage.kept) < job.schedule.n:
         notes.append(f"{len(stage.kept)} of {job.schedule.n} nodes were kept: the others' releases hold no such record")
     if getattr(_event(stage.prepared, stage.node), "before", None) is not None:
-        notes.append("what is let out before the first round was not attacked")
+        notes.append("what is let out once, before the first round or after the last, was not attacked")
     if stage.worst.features < features:
         notes.append(f"{stage.worst.features} of {features} features were kept: noise is drawn for each on its own")
     return tuple(notes)

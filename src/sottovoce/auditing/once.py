@@ -1,10 +1,10 @@
-"""Releases that are made once: shape of the data, counts of targets, statistics, held-out records' tallies, searches.
+"""Releases that are made once: shape of the data, counts of targets and of scores, statistics, tallies, searches.
 
 `attacked` takes any test that gives one number a run, the larger the more like the second of two records: of a search,
-say, a coefficient of its best model. `audit_look`, `audit_targets`, `audit_statistics` and `audit_tally` have such
-tests for releases of the package, as strong as there are: both records are known, and so is what each would let out
-without noise, so that along the line between the two nothing is lost. Many runs are made as one, each at a node of its
-own with its own noise, by the code that makes real ones.
+say, a coefficient of its best model. `audit_look`, `audit_targets`, `audit_balance`, `audit_statistics` and, of
+held-out records, `audit_tally` have such tests for releases of the package, as strong as there are: both records are
+known, and so is what each would let out without noise, so that along the line between the two nothing is lost. Many
+runs are made as one, each at a node of its own with its own noise, by the code that makes real ones.
 """
 
 import math
@@ -24,6 +24,7 @@ from sottovoce.engine import ENGINES
 from sottovoce.errors import SpecError
 from sottovoce.evaluation import Held, Model, Tally, evaluate, seeded
 from sottovoce.evaluation.tally import Keys, Part
+from sottovoce.privacy.balance import NO_BALANCE, STEPS
 from sottovoce.privacy.events import Priced
 from sottovoce.privacy.moments import NO_MOMENTS, Moments
 from sottovoce.privacy.quantiles import NO_QUANTILES
@@ -31,6 +32,7 @@ from sottovoce.privacy.release import Gaussian
 from sottovoce.privacy.statistics import Products
 from sottovoce.problem.moments import packed_moments
 from sottovoce.problem.shards import Shards
+from sottovoce.run.balance import Scores
 from sottovoce.run.build import make_problem, prepare
 from sottovoce.run.shape import Look, look_release, statistic
 from sottovoce.run.spec import Spec
@@ -128,6 +130,7 @@ def audit_look(spec: Spec, sizes: IntArray, features: int, *, stated: Priced | N
     >>> found.broken, found.stated / 2 < found.at_least < found.stated
     ('', True)
     """
+    spec = spec.but(privacy__balance=NO_BALANCE)  # what comes after the rounds is attacked by itself
     moments, sizes = spec.privacy.moments, np.asarray(sizes)
     if moments == NO_MOMENTS:
         raise SpecError("this run takes no look at the shape of its data, and there is nothing to audit before it")
@@ -216,6 +219,62 @@ def audit_targets(spec: Spec, sizes: IntArray, *, stated: Priced | None = None, 
         return np.asarray(seen @ line)
 
     told: dict[str, Any] = {"node": node, "notes": ("noisy counts of targets, by themselves",)}
+    event = stated or release.event(node, q, 1)
+    return attacked(event, spec.privacy.delta, played, together=min(FEW, _copies(q)), **(told | how))
+
+
+# -- the counts of scores --
+
+
+def audit_balance(spec: Spec, sizes: IntArray, *, stated: Priced | None = None, **how: Any) -> Audit:
+    """Attack the noisy counts of two classes' scores, let out after the last round; `how` as in `attacked`.
+
+    Parameters
+    ----------
+    spec : a run with a balance; without a seed its releases are secure ones, as in a real run
+    sizes : records of every node
+    stated : what is stated, where that is not what the run itself would state
+
+    Examples
+    --------
+    >>> from sottovoce import AlgorithmSpec
+    >>> spec = Spec(AlgorithmSpec(2), seed=1).but(
+    ...     privacy__noise="private(8)", privacy__balance="balance(0.4, 0.1)", problem__intercept=0.25
+    ... )
+    >>> found = audit_balance(spec, np.array([30]), runs=1500, seed=1)
+    >>> found.broken, found.stated / 2 < found.at_least < found.stated
+    ('', True)
+    """
+    spec = spec.but(privacy__moments=NO_MOMENTS)  # what comes before the rounds is attacked by itself
+    balance, sizes = spec.privacy.balance, np.asarray(sizes)
+    if balance == NO_BALANCE:
+        raise SpecError("this run counts no scores, and there is nothing to audit after it")
+    release = look_release(spec, sizes, 1, spec.network.graph(len(sizes)))
+    if not isinstance(release.law, Gaussian):
+        raise SpecError("counts whose noise nodes share are not attacked by themselves; audit noise of nodes' own")
+    node = int(np.argmin(sizes))  # all are as well hidden; here runs are the least work
+    q, ends = int(sizes[node]), np.array([-1.0, 1.0])  # scores in other cells of all sizes, of either class
+    edges = np.linspace(-0.5, 0.5, len(STEPS))  # whatever the first part said
+
+    def heard(kinds: IntArray, R: int, streams: Streams, keys: tuple[Keys, Keys] | None, sigma: float) -> Array:
+        each = type(release)(release.sampling, release.clip, (sigma,) * R, release.adversary)
+        asked = Scores(balance, each, np.full(R, len(kinds) // R), spec.algorithm.rounds)
+        problem = make_problem(spec.problem, _alike(np.zeros((2, 1)), ends, kinds, R))
+        first, second = (None, None) if keys is None else keys
+        where = asked.where(problem, ends[kinds], streams, first)
+        return np.concatenate([where, asked.by_class(problem, ends[kinds], edges, streams, second)], axis=1)
+
+    one, other = (heard(np.full(1, kind), 1, Streams(0), None, 0.0)[0] / q for kind in (0, 1))
+    line = (other - one) / release.sigma[node] ** 2
+
+    def played(worlds: IntArray, key: int) -> Array:
+        R = len(worlds)
+        kinds = np.zeros((R, q), dtype=np.int64)  # the others are all like the first record
+        kinds[:, 0] = worlds
+        keys = (fresh(), fresh()) if spec.seed is None else None
+        return np.asarray(heard(kinds.ravel(), R, Streams(key), keys, release.sigma[node]) @ line)
+
+    told: dict[str, Any] = {"node": node, "notes": ("noisy counts of scores, by themselves",)}
     event = stated or release.event(node, q, 1)
     return attacked(event, spec.privacy.delta, played, together=min(FEW, _copies(q)), **(told | how))
 

@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from sottovoce import plugins, within
 from sottovoce._types import IntArray
-from sottovoce.auditing import Audit, audit_look, audit_statistics, audit_targets
+from sottovoce.auditing import Audit, audit_balance, audit_look, audit_statistics, audit_targets
 from sottovoce.auditing import audit as attack_run
 from sottovoce.auditing.attack import ATTACKS, NO_PROOF, RUNS
 from sottovoce.auditing.bounds import CONFIDENCE
@@ -27,6 +27,7 @@ from sottovoce.errors import Interrupted, SpecError
 from sottovoce.network.schedule import Schedule
 from sottovoce.node.runfile import read_run
 from sottovoce.planner import Facts, choose
+from sottovoce.privacy.balance import NO_BALANCE
 from sottovoce.privacy.moments import NO_MOMENTS
 from sottovoce.privacy.release import ADVERSARIES
 from sottovoce.privacy.sampling import Full
@@ -102,9 +103,9 @@ def audit(
         attack=attack, engine=engine, seed=seed,
     )  # fmt: skip
     spec = aim.spec.but(seed=drawn_from if simulate else None)
-    before = _before(aim, spec, runs=runs, confidence=confidence, seed=seed)
+    once = _once(aim, spec, runs=runs, confidence=confidence, seed=seed)
     told = {"audited": aim.name, "adversary": aim.spec.privacy.adversary.name} | found.to_dict()
-    told |= {} if before is None else {"before": before.to_dict()}
+    told |= {when: one.to_dict() for when, one in once.items()}
     if aim.folder is not None:
         write_atomically(aim.folder / AUDITED, json_.dumps(told, ensure_ascii=False, indent=2).encode())
     if plot is not None:
@@ -116,22 +117,27 @@ def audit(
         screen.say_json(told)
     else:
         _show(aim, found)
-        if before is not None:
-            screen.out.print(f"before the first round: {before.verdict()}", soft_wrap=True, highlight=False)
+        for when, one in once.items():
+            which = "before the first round" if when == "before" else "after the last round"
+            screen.out.print(f"{which}: {one.verdict()}", soft_wrap=True, highlight=False)
         if aim.folder is not None:
             screen.out.print(f"kept in {aim.folder / AUDITED}; `sottovoce report` draws it", soft_wrap=True)
-    if found.broken or (before is not None and before.broken):
+    if found.broken or any(one.broken for one in once.values()):
         raise typer.Exit(BROKEN)
 
 
-def _before(aim: Target, spec: Spec, **how: Any) -> Audit | None:
-    """What is let out of rows, or of targets, before the first round, attacked by itself."""
-    alone = not spec.privacy.adversary.among(len(aim.sizes)).name.startswith("secret_pairs")
-    if spec.privacy.once is None or not alone:
-        return None
-    if spec.privacy.moments == NO_MOMENTS:
-        return audit_targets(spec, aim.sizes, **how)
-    return audit_look(spec, aim.sizes, aim.features, **how)
+def _once(aim: Target, spec: Spec, **how: Any) -> dict[str, Audit]:
+    """What is let out of rows or targets before the first round, and of scores after the last, each by itself."""
+    found: dict[str, Audit] = {}
+    if spec.privacy.adversary.among(len(aim.sizes)).name.startswith("secret_pairs"):
+        return found
+    if spec.privacy.moments != NO_MOMENTS:
+        found["before"] = audit_look(spec, aim.sizes, aim.features, **how)
+    elif spec.privacy.once is not None:
+        found["before"] = audit_targets(spec, aim.sizes, **how)
+    if spec.privacy.balance != NO_BALANCE:
+        found["after"] = audit_balance(spec, aim.sizes, **how)
+    return found
 
 
 def _aim(path: Path) -> Target:

@@ -105,7 +105,7 @@ def plan(
     if exact.moments_sigma:
         screen.out.print(
             f"Before the first round it lets out {exact.moments} of the shape of its records, with σ = "
-            f"{exact.moments_sigma:.3g} in each number: {100 * choice.spec.privacy.moments.total:.3g} % of the budget, "
+            f"{exact.moments_sigma:.3g} in each number: {100 * choice.spec.privacy.shares:.3g} % of the budget, "
             "counted in the σ above. Real nodes do not do this yet: plan their runs with --no-shape.",
             soft_wrap=True,
             highlight=False,

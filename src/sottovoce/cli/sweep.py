@@ -69,7 +69,7 @@ def sweep(
     penalties: list[str | None] = [*h] if h else [None]
     for way, penalty in itertools.product(ways, penalties):
         model, privacy = ModelFlags(**vars(problem), h=penalty), PrivacyFlags(**vars(mechanism), **way)
-        cells.append(spec_for(dealt, model, network, steps, privacy, 0)[0])
+        cells.append(spec_for(dealt, model, network, steps, privacy, 0, alone=False)[0])
     specs = [cell.but(seed=seed) for cell in cells for seed in range(seeds)]
     best = {
         cell.problem.h: optimum(make_problem(cell.problem, dealt.shards), gap=1e-6).value if certify else float("nan")

@@ -258,6 +258,7 @@ def train(
     classified = dealt.names["classes"] is not None
     notes = data.leaks(data.file, classified) if run.seed is None else []  # a simulation has no secrets to leak
     spec, reasons = spec_for(dealt, model, network, steps, privacy, run.seed)
+    dealt = replace(dealt, shards=dealt.weighing.weighed(spec, dealt.shards))
     said = [*reasons, *([f"· {data.caution}"] if planned and data.caution else [])]
     _mention_small_nodes(spec, dealt.shards.sizes, dealt.names.get("nodes"))
     f_star = optimum(make_problem(spec.problem, dealt.shards), gap=1e-6).value if run.certify else float("nan")
@@ -335,11 +336,18 @@ def _mention_small_nodes(spec: Spec, sizes: IntArray, names: tuple[str, ...] | N
 
 
 def spec_for(
-    dealt: Dealt, model: ModelFlags, network: NetworkFlags, steps: StepFlags, privacy: PrivacyFlags, seed: int | None
+    dealt: Dealt,
+    model: ModelFlags,
+    network: NetworkFlags,
+    steps: StepFlags,
+    privacy: PrivacyFlags,
+    seed: int | None,
+    alone: bool = True,
 ) -> tuple[Spec, list[str]]:
     """The run that these options ask for on these records, of which only sizes are looked at; and what is to be said.
 
-    With an ε and no preset the planner chooses what is left open, as it does for estimators: the same plan.
+    With an ε and no preset the planner chooses what is left open, as it does for estimators: the same plan. Unless it
+    is not `alone`: runs that share records share what these weigh, so that none of them leaves the weights out.
     """
     auto, noise = model.preset == "auto", privacy.scale
     ranged = model.range_share(dealt.targets, auto and isinstance(noise, Private))
@@ -364,7 +372,7 @@ def spec_for(
     spec, sizes = PRESETS.make("private" if auto else model.preset)(1).but(**given), dealt.shards.sizes
     if auto and isinstance(noise, Private):
         free = tuple(name for name, fixed in (("loss", model.loss), ("penalty", model.h)) if fixed is None)
-        return _planned(spec, set(given), dealt, steps, privacy, not model.no_shape, ranged is None, free)
+        return _planned(spec, set(given), dealt, steps, privacy, not model.no_shape, ranged is None, free, alone)
     wanted, said = spec.privacy.sampling, []
     spec = spec if privacy.sampling is not None else _fitted(spec, int(sizes.min()))
     spec = _with_rounds(spec, steps.rounds, 10.0 if steps.epochs is None else steps.epochs, sizes)
@@ -382,6 +390,7 @@ def _planned(
     shape: bool,
     quantiles: bool,
     free: tuple[str, ...],
+    alone: bool,
 ) -> tuple[Spec, list[str]]:
     """The planner's choice around what the user has fixed, and its reasons."""
     problem, shards = spec.problem, dealt.shards
@@ -414,6 +423,7 @@ def _planned(
         quantiles=quantiles,
         weight=dealt.weighing.mean,
         rarest=dealt.weighing.rarest,
+        balance=dealt.weighing.balance if alone else None,
         sparse=is_sparse(shards.X),
         free=() if epsilon is None else free,
     )

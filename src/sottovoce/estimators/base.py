@@ -278,6 +278,7 @@ class PrivateLinearModel(Evaluates, BaseEstimator):
         shards = Shards.of(rows, targets, offsets, units=people, weights=weights)
         of = "records" if units is None else "people"
         choice = self._plan(tuple(shards.sizes.tolist()), names, outputs, of, is_sparse(rows))
+        shards = self._weighed(choice.spec, shards)
         problem = (names, X.shape[1], self.row_norm_, bool(self.fit_intercept), self._labels(), shards.people)
         owner = np.repeat(np.arange(len(names)), np.diff(offsets))
         if order is not None:
@@ -304,6 +305,7 @@ class PrivateLinearModel(Evaluates, BaseEstimator):
             penalty=settings.penalty_name(self.penalty),
             weight=self._mean_weight(),
             rarest=self._rarest(),
+            balance=None if epsilon is None else self._balance(),
             sparse=sparse,
             free=() if epsilon is None else self._free(),
         )
@@ -370,6 +372,14 @@ class PrivateLinearModel(Evaluates, BaseEstimator):
     def _rarest(self) -> float | None:
         """Which share of that the rarest class has, where that is public."""
         return None
+
+    def _balance(self) -> tuple[float, float] | None:
+        """How likely the second of two classes is and what part of all weight it has, where a threshold may do that."""
+        return None
+
+    def _weighed(self, spec: Spec, shards: Shards) -> Shards:
+        """The records with the weights that the plan leaves them."""
+        return shards
 
     def _shaped(self) -> bool:
         """Whether a share of the budget may go to the shape of the data."""

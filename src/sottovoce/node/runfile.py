@@ -127,10 +127,10 @@ class Run:
                 "real nodes share seeds in pairs only where it is said how many of them may collude; name the "
                 "adversary 'secret_pairs(k)', and no nodes in the law"
             )
-        if made.shape is not None:
+        if self.spec.privacy.looks:
             raise SpecError(
-                "real nodes let out no moments of their records, nor quantiles of their targets, yet; leave them out, "
-                "or simulate it"
+                "real nodes let out no moments of their records, nor quantiles of their targets, nor counts of their "
+                "scores, yet; leave them out, or simulate it"
             )
         if made.job.method.released.numbers is not None:
             raise SpecError(

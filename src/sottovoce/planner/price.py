@@ -60,7 +60,7 @@ def price(spec: Spec, sizes: IntArray, m: int, epsilon: float) -> Price:
     sampling = spec.privacy.sampling
     busiest = float(np.max(activation.iota(graph)))
     look = None
-    if spec.privacy.once is None:
+    if not spec.privacy.looks:
         needed = {
             q: calibrate(sampling, q, T, epsilon, clip=lipschitz, delta=delta, activity=busiest)
             for q in sorted({int(q) for q in sizes})
@@ -91,7 +91,7 @@ def price(spec: Spec, sizes: IntArray, m: int, epsilon: float) -> Price:
         iota=iota,
         beta=mixing.beta,
         sigma=float(np.max(sigmas)),
-        moments=str(spec.privacy.once or "none"),
+        moments=" and ".join(map(str, spec.privacy.looks)) or "none",
         moments_sigma=0.0 if look is None else max(look.sigma),
         noise_in_model=math.sqrt(m * noise_variance(steps, iota, n, h.modulus, rms)),
         # no term of the sum over all rounds that the theorem bounds is negative: a part of them sums to no more

@@ -7,7 +7,7 @@ counted in the records.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,9 +16,11 @@ from sottovoce._types import Array
 from sottovoce.errors import DataError, PrivacyError, SpecError
 from sottovoce.privacy import calibration
 from sottovoce.privacy.accounting import check_delta
+from sottovoce.privacy.balance import NO_BALANCE
 from sottovoce.privacy.moments import MOST
 from sottovoce.privacy.quantiles import NO_QUANTILES, Quantiles
 from sottovoce.problem.regularisers import Euclidean
+from sottovoce.problem.shards import Shards
 from sottovoce.run.spec import Spec
 from sottovoce.within import check_epsilon
 
@@ -170,6 +172,22 @@ class Weighing:
             return None
         return float(min(np.min(self.prior), np.min(self.shares)))
 
+    @property
+    def balance(self) -> tuple[float, float] | None:
+        """Of two classes, how likely the second is and what part of the weight it has, where the rare one gains."""
+        if self.prior is None or self.shares is None or self.weights is None or len(self.prior) != 2:
+            return None
+        rare = int(np.argmin(self.prior))
+        return (float(self.prior[1]), float(self.shares[1])) if self.shares[rare] > self.prior[rare] else None
+
+    def weighed(self, spec: Spec, shards: Shards) -> Shards:
+        """The records as a plan has them: where a threshold balances classes, weights go only half of the way."""
+        if spec.privacy.balance == NO_BALANCE or shards.weights is None:
+            return shards
+        classes = self.of_classes((shards.y + 1.0) / 2.0)
+        half = np.where(shards.y > 0, *spec.privacy.balance.weights[::-1])
+        return replace(shards, weights=np.minimum(shards.weights / (1.0 if classes is None else classes) * half, 1.0))
+
     def of_classes(self, numbers: Any) -> Array | None:
         """What records of these class numbers count, at most 1; None where all count the same."""
         if self.weights is None:
@@ -177,9 +195,13 @@ class Weighing:
         return np.asarray((self.weights / self.weights.max())[np.asarray(numbers).astype(int)])
 
     def started(self, spec: Spec, features: int) -> Spec:
-        """With a prior the constant terms start at the log-odds of each class, as the weights leave them."""
+        """With a prior the constant terms start at the log-odds of each class, as the weights leave them.
+
+        Not where a release sets the constant after the rounds: from 0 on, the common class pulls at first as much as it
+        can, and what it has in common, which is known well, is told from the rare one by that.
+        """
         shares = self.shares
-        if shares is None or not spec.problem.intercept:
+        if shares is None or not spec.problem.intercept or spec.privacy.balance != NO_BALANCE:
             return spec
         odds = np.log(shares[1:] / shares[:1]) if len(shares) == 2 else np.log(shares / (1 - shares))
         if spec.problem.loss.name == "softmax":

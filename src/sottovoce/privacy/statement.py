@@ -267,8 +267,8 @@ class PrivacyStatement:
             lines.append(f"At the same δ it would be {self.collusion}.")
         if any(getattr(group.event, "before", None) is not None for group in self.groups):
             lines.append(
-                "Before the first round each node let out noisy means of what its records look like, once; the ε above "
-                "covers that, too."
+                "Besides its rounds each node let out noisy means of what its records look like, or of where their "
+                "scores lie, once; the ε above covers that, too."
             )
         if self.held_out:
             lines.append(

@@ -338,7 +338,7 @@ def _check_owners(offsets: IntArray, order: IntArray | None, records: int) -> No
         rows = np.asarray(order)
         if rows.ndim != 1 or not np.issubdtype(rows.dtype, np.integer) or np.any((rows < 0) | (rows >= records)):
             raise DataError(f"the order names a row that is not there; give rows from 0 to {records - 1}")
-        if len(np.unique(rows)) != len(rows):
+        if rows.size and np.bincount(rows).max() > 1:
             raise DataError("the order names a row twice; give every record to one node, once")
 
 

@@ -21,6 +21,7 @@ from sottovoce.network.activation import Activation, Everyone
 from sottovoce.network.averaging import Trimmed
 from sottovoce.network.mixing import activation_rate, beta
 from sottovoce.network.schedule import Schedule, draw_schedule
+from sottovoce.privacy.balance import NO_BALANCE
 from sottovoce.privacy.calibration import Circumstances
 from sottovoce.privacy.moments import NO_MOMENTS
 from sottovoce.privacy.objective import extra_epsilon
@@ -77,6 +78,8 @@ class Public(TypedDict, total=False):
     """Of the schedule, where it is not the run's own seed: who speaks when can be drawn again by anybody."""
     targets: list[float]
     """The range of targets that was found from their noisy counts, within [−1, 1], where those were let out."""
+    moved: float
+    """What was added to scores after the last round, from noisy counts of them, where those were let out."""
     skips: int
     """How many edges of a real node were left out of a round, by agreement of both ends."""
 
@@ -94,6 +97,8 @@ class Prepared:
     """The public map that the run's records, or their targets, went through, where the spec asks for one."""
     records: Problem | None = None
     """The problem with the records as they came, where they were mapped."""
+    moved: float = 0.0
+    """What is added to every score after the last round, where counts of scores were let out for that."""
 
     @property
     def original(self) -> Problem:
@@ -103,7 +108,11 @@ class Prepared:
     def models(self, state: State, t: int) -> Array:
         """What every node puts out after round t, as models of the records as they came."""
         found = self.job.method.average(state, t)
-        return found if self.shape is None else self.shape.back(found)
+        found = found if self.shape is None else self.shape.back(found)
+        if self.moved and t == self.spec.algorithm.rounds:
+            found = np.array(found)
+            found[..., -1] += self.moved / self.spec.problem.intercept
+        return found
 
     @property
     def statement(self) -> PrivacyStatement:
@@ -186,6 +195,16 @@ def prepare(
         counted = count(spec, shards, graph)
         before = counted.release
         shape = narrowed = counted.narrowed(counted.released(problem, streams, keys))
+    if privacy.balance != NO_BALANCE:
+        if problem.loss.targets != "binary" or problem.outputs > 1 or not spec.problem.intercept:
+            raise SpecError(
+                f"'{privacy.balance}' moves the constant term between two classes, and this run has no such term; "
+                "leave it out, or give two classes and an intercept"
+            )
+        if before is None:
+            from sottovoce.run.shape import look_release
+
+            before = look_release(spec, shards.sizes, int(shards.X.shape[1]), graph)
     if shape is not None:
         if mapped is None:
             problem = make_problem(spec.problem, shape.shards(shards))
@@ -321,7 +340,8 @@ def renoised(known: Prepared, spec: Spec, secure: bool = True) -> Prepared | Non
     None where more than the noise is different, or the noise is in more than the release.
     """
     job, draws = known.job, known.job.draws
-    shared = known.spec.but(privacy__noise=spec.privacy.noise) == spec and known.shape is None
+    alone = known.shape is None and job.release.before is None
+    shared = known.spec.but(privacy__noise=spec.privacy.noise) == spec and alone
     if not shared or not isinstance(draws, Draws) or not known.seeded or isinstance(job.method, Statistics):
         return None
     n, sizes, schedule = job.problem.shards.n, job.problem.shards.sizes, job.schedule

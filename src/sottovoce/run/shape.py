@@ -327,14 +327,17 @@ def look(spec: Spec, shards: Shards, graph: Graph) -> Look:
 
 
 def look_release(spec: Spec, sizes: IntArray, features: int, graph: Graph) -> Release:
-    """What nodes of these sizes let out before the first round, of rows or of targets, and with which noise.
+    """What nodes of these sizes let out of all records once, and with which noise: of rows, targets or scores.
 
-    Every node's release is as well hidden as one with z₁/√s times its reach: the share s of the budget. Everybody sends
-    what it lets out to everybody, or by an exact average: so there must be links between any two.
+    Every node's release is as well hidden as one with z₁/√s times its reach: the share s of the budget. Where there are
+    several, before the first round and after the last, they have the same noise, z₁/q, and are together one of the sum
+    of their shares (`privacy.balance`). Everybody sends what it lets out to everybody, or by an exact average: so there
+    must be links between any two.
     """
-    privacy, n, asked = spec.privacy, len(sizes), spec.privacy.once
-    if asked is None:
-        raise SpecError("this run lets nothing out before its first round; ask for moments, or for quantiles")
+    privacy, n, looks = spec.privacy, len(sizes), spec.privacy.looks
+    if not looks:
+        raise SpecError("this run lets nothing out but in its rounds; ask for moments, quantiles or a balance")
+    asked = "' and '".join(map(str, looks))
     if n > 1 and not graph.is_complete:
         raise NetworkError(
             f"'{asked}' is averaged over links between any two nodes, so that graph '{graph.name}' has no say in it; "
@@ -342,9 +345,10 @@ def look_release(spec: Spec, sizes: IntArray, features: int, graph: Graph) -> Re
         )
     adversary = privacy.adversary.among(n)
     weights = n * ByRecords()(sizes)
-    law = privacy.law.on(Setting(graph, Full(), sizes, asked.width(features), adversary=adversary, scale=weights))
-    wanted = asked.needed(privacy.noise, privacy.delta) / math.sqrt(asked.total)
-    unit = Release(Full(), asked.clip, law.units(n), adversary, law)
+    width = max(look.width(features) for look in looks)
+    law = privacy.law.on(Setting(graph, Full(), sizes, width, adversary=adversary, scale=weights))
+    wanted = looks[0].needed(privacy.noise, privacy.delta) / math.sqrt(privacy.shares)
+    unit = Release(Full(), math.sqrt(privacy.shares) / 2.0, law.units(n), adversary, law)
     needed = [wanted / event.noise_multiplier for event in unit.events(sizes, np.ones(n, dtype=np.int64))]
     factors = [max(needed)] * n if law.secrets else needed  # what hides a node are all nodes' noises together
     return replace(unit, sigma=tuple(factor * scale for factor, scale in zip(factors, unit.sigma, strict=True)))
@@ -358,6 +362,7 @@ def let_out(
     sums: Callable[[float], IntArray],
     streams: Streams,
     keys: Keys | None,
+    when: int = BEFORE,
 ) -> Array:
     """(n, width) noisy means of all nodes: floating point from the streams or, with keys, exact and rounded once.
 
@@ -367,21 +372,22 @@ def let_out(
     width : numbers that a node lets out
     means, sums : every node's mean; every node's sum in whole units of a grid
     streams, keys : of a simulation; of a secure release
+    when : the round by which the noise is addressed, of no other release
     """
     shards = problem.shards
     if keys is None:
-        return means() + release.noise(streams, np.arange(shards.n), np.full(shards.n, BEFORE), width)
+        return means() + release.noise(streams, np.arange(shards.n), np.full(shards.n, when), width)
     largest = int(shards.sizes.max())
     grid = sums_grid(largest)
     nothing = ExactSums(problem, release.clip, 1.0, 0.0, largest)
-    return finished(release, SecureDraws(release, nothing, keys, shards.sizes, width), sums(grid), grid)
+    return finished(release, SecureDraws(release, nothing, keys, shards.sizes, width), sums(grid), grid, when)
 
 
-def finished(release: Release, draws: SecureDraws, sums: IntArray, grid: float) -> Array:
+def finished(release: Release, draws: SecureDraws, sums: IntArray, grid: float, when: int = BEFORE) -> Array:
     """Secure releases of sums: exact sum and all noises, rounded once, over the number of units."""
-    nodes, when = np.arange(len(sums)), np.full(len(sums), BEFORE)
-    scales = draws.scales(nodes, when)
+    nodes, rounds = np.arange(len(sums)), np.full(len(sums), when)
+    scales = draws.scales(nodes, rounds)
     grids = np.array([release_grid(scale, grid) for scale in scales.tolist()])
-    layers = [draws.layer(source, scales) for source in draws.sources(nodes, when)]
+    layers = [draws.layer(source, scales) for source in draws.sources(nodes, rounds)]
     whole = Noise(sums.shape[1], grids, layers, LAWS[release.law.unit]).added_to(sums, grid)
     return np.asarray(whole * grids[:, None] / draws.sizes[:, None])

@@ -19,6 +19,7 @@ from sottovoce.algorithm.method import State
 from sottovoce.engine import ENGINES, Engine, choose
 from sottovoce.errors import SpecError
 from sottovoce.network.schedule import Schedule
+from sottovoce.privacy.balance import NO_BALANCE
 from sottovoce.privacy.statement import PrivacyStatement
 from sottovoce.problem.objective import Problem
 from sottovoce.problem.shards import Shards
@@ -190,6 +191,7 @@ def together(
     if keeper is not None:
         t, kept, histories[0] = keeper.read()
         states = states if kept is None else [kept]
+        prepared = _settled(prepared, states, t, secure)
     seen: list[Seen] = []
 
     def tell() -> None:
@@ -202,6 +204,7 @@ def together(
         if stop <= t:
             continue
         states, t = engine.run(jobs, states, t + 1, stop), stop
+        prepared = _settled(prepared, states, t, secure)
         if looks is not None:
             seen.append(look(prepared, states, t, test, engine))
         if keeper is not None or progress is not None or engine.look is None:
@@ -213,6 +216,16 @@ def together(
     tell()
     made = zip(prepared, states, histories, strict=True)
     return [Run(p, state, history, engine.name) for p, state, history in made]
+
+
+def _settled(prepared: list[Prepared], states: Sequence[State], t: int, secure: bool) -> list[Prepared]:
+    """Once the last round is over, with the constant that balances two classes, where runs let out counts for it."""
+    spec = prepared[0].spec
+    if t < spec.algorithm.rounds or spec.privacy.balance == NO_BALANCE:
+        return prepared
+    from sottovoce.run.balance import balanced  # a chapter of its own, for those who need it
+
+    return [balanced(p, state, secure) for p, state in zip(prepared, states, strict=True)]
 
 
 NUMBERS = {"algorithm": ("a", "gamma", "eta"), "privacy": ("noise", "clip", "delta")}
@@ -278,7 +291,8 @@ def look(
     problem, schedule = prepared[0].original, prepared[0].job.schedule
     alone = schedule.n > 1 and not schedule.mixes  # then nobody has the mean, and the mean is over the nodes
     seen = None
-    if engine is not None and engine.look is not None and not alone and all(p.shape is None for p in prepared):
+    plain = not alone and all(p.shape is None and not p.moved for p in prepared)
+    if engine is not None and engine.look is not None and plain:
         seen = engine.look([p.job for p in prepared], states, t)
     if seen is None:
         models = [p.models(state, t) for p, state in zip(prepared, states, strict=True)]

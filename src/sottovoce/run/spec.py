@@ -22,8 +22,9 @@ from sottovoce.network.graphs import GRAPHS, Family
 from sottovoce.network.mixing import GOSSIP, METROPOLIS, WEIGHTS, Averaging, Rule
 from sottovoce.notation import Field
 from sottovoce.privacy.accounting import check_delta
+from sottovoce.privacy.balance import BALANCES, NO_BALANCE, Balance
 from sottovoce.privacy.calibration import NOISES, Noise, NoNoise
-from sottovoce.privacy.moments import MOMENTS, NO_MOMENTS, Moments
+from sottovoce.privacy.moments import MOMENTS, MOST, NO_MOMENTS, Moments
 from sottovoce.privacy.quantiles import NO_QUANTILES, QUANTILES, Quantiles
 from sottovoce.privacy.release import ADVERSARIES, LAWS, Adversary, GaussianLaw, LawChoice, Transcript
 from sottovoce.privacy.sampling import SAMPLINGS, Fixed, Sampling
@@ -130,6 +131,9 @@ class PrivacySpec:
     quantiles: Field[Quantiles] = Field(QUANTILES, NO_QUANTILES)
     """What is let out of a regression's targets, within [−1, 1], before the first round: 'none' or 'quantiles(share)'.
     Loss and regulariser then speak of targets in units of half the range that is found."""
+    balance: Field[Balance] = Field(BALANCES, NO_BALANCE)
+    """What is let out of two classes' scores after the last round, for the constant term: 'none' or 'balance(share,
+    prior, weight)'."""
 
     def __post_init__(self) -> None:
         """A δ and a clip that mean something, and one look before the first round."""
@@ -143,6 +147,16 @@ class PrivacySpec:
                 f"a run lets out '{self.moments}' of its rows or '{self.quantiles}' of its targets before the first "
                 "round, not both; leave one of them out"
             )
+        if self.quantiles != NO_QUANTILES and self.balance != NO_BALANCE:
+            raise SpecError(
+                f"'{self.quantiles}' is of a regression's targets and '{self.balance}' of two classes, and no run has "
+                "both; leave one of them out"
+            )
+        if self.balance != NO_BALANCE and self.shares > MOST:
+            raise SpecError(
+                f"'{self.moments}' and '{self.balance}' take {self.shares:g} of the budget together, and {MOST:g} is "
+                "the most; make one of the shares smaller"
+            )
 
     @property
     def once(self) -> Moments | Quantiles | None:
@@ -150,6 +164,17 @@ class PrivacySpec:
         if self.moments != NO_MOMENTS:
             return self.moments
         return None if self.quantiles == NO_QUANTILES else self.quantiles
+
+    @property
+    def looks(self) -> tuple[Moments | Quantiles | Balance, ...]:
+        """All that is let out of all records once, before the first round or after the last."""
+        first = () if self.once is None else (self.once,)
+        return first if self.balance == NO_BALANCE else (*first, self.balance)
+
+    @property
+    def shares(self) -> float:
+        """What of the budget that takes together."""
+        return math.fsum(look.total for look in self.looks)
 
 
 @dataclass(frozen=True)
@@ -238,7 +263,7 @@ class Execution:
     """Of about how many such runs this is one: with many, 'auto' compiles sooner, since the engine is loaded once."""
 
 
-LATER = {"averaging", "counted", "moments", "quantiles"}
+LATER = {"averaging", "counted", "moments", "quantiles", "balance"}
 """Fields that version 0.1 had not: left out where they say what it did, so that a run has one digest in both."""
 
 

@@ -21,6 +21,7 @@ over `MOST` nothing is sure, and the range stays what it was.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar, NamedTuple
@@ -125,15 +126,19 @@ def cells(y: Array) -> list[IntArray]:
     return [fine // (CELLS[-1] // count) for count in CELLS]
 
 
-def _entries(shards: Shards, node: int) -> tuple[IntArray, Array]:
+Places = Sequence[IntArray]
+"""In which cell each row is, of every kind of cells that are counted."""
+
+
+def _entries(shards: Shards, node: int, places: Places, widths: Sequence[int]) -> tuple[IntArray, Array]:
     """Of a node's units, numbers of φ that are not 0: where, and which share of a unit's rows is there."""
     counts = shards.counts(node)
-    places = cells(shards.y[shards.rows(node)])
+    places = [each[shards.rows(node)] for each in places]
     rows = len(places[0])
     unit = np.arange(rows) if counts is None else np.repeat(np.arange(len(counts)), counts)
     own = np.ones(rows) if counts is None else counts
     where, shares, begin = [], [], 0
-    for each, width in zip(places, CELLS, strict=True):
+    for each, width in zip(places, widths, strict=True):
         pairs, often = np.unique(unit * width + each, return_counts=True)
         where.append(begin + pairs % width)
         shares.append(often / own[pairs // width])
@@ -141,19 +146,29 @@ def _entries(shards: Shards, node: int) -> tuple[IntArray, Array]:
     return np.concatenate(where), np.concatenate(shares)
 
 
+def mean_shares(factor: float, shards: Shards, places: Places, widths: Sequence[int]) -> Array:
+    """(n, Σ widths) every node's mean over units of their shares in each cell, times a factor."""
+    found = [np.bincount(*_entries(shards, i, places, widths), minlength=sum(widths)) for i in range(shards.n)]
+    return np.asarray(np.stack(found) * factor / shards.sizes[:, None])
+
+
+def exact_shares(factor: float, shards: Shards, places: Places, widths: Sequence[int], grid: float) -> IntArray:
+    """The same sums in whole units of the grid: each unit's part is truncated toward zero, alone."""
+    totals = np.zeros((shards.n, sum(widths)), dtype=np.int64)
+    for node in range(shards.n):
+        where, shares = _entries(shards, node, places, widths)
+        np.add.at(totals[node], where, np.trunc(shares * (factor * LESS / grid)).astype(np.int64))
+    return totals
+
+
 def means(quantiles: Quantiles, shards: Shards) -> Array:
     """(n, width) every node's mean of φ."""
-    found = [np.bincount(*_entries(shards, i), minlength=quantiles.width()) for i in range(shards.n)]
-    return np.asarray(np.stack(found) * quantiles.factor / shards.sizes[:, None])
+    return mean_shares(quantiles.factor, shards, cells(shards.y), CELLS)
 
 
 def exact_sums(quantiles: Quantiles, shards: Shards, grid: float) -> IntArray:
-    """(n, width) every node's sum of φ in whole units of the grid: each unit's part is truncated toward zero, alone."""
-    totals = np.zeros((shards.n, quantiles.width()), dtype=np.int64)
-    for node in range(shards.n):
-        where, shares = _entries(shards, node)
-        np.add.at(totals[node], where, np.trunc(shares * (quantiles.factor * LESS / grid)).astype(np.int64))
-    return totals
+    """(n, width) every node's sum of φ in whole units of the grid."""
+    return exact_shares(quantiles.factor, shards, cells(shards.y), CELLS, grid)
 
 
 # -- what is made of it --

@@ -24,6 +24,7 @@ from sottovoce._types import IntArray
 from sottovoce.errors import PrivacyError, SottovoceError
 from sottovoce.network.activation import Edges
 from sottovoce.network.schedule import Schedule
+from sottovoce.privacy.balance import NO_BALANCE
 from sottovoce.privacy.calibration import Private
 from sottovoce.privacy.events import Event
 from sottovoce.privacy.quantiles import NO_QUANTILES
@@ -58,6 +59,8 @@ def verify(spec: Spec, public: Public, statement: PrivacyStatement, environment:
             raise
         raise PrivacyError(f"this spec and these public numbers make no run: {error}") from None
     _check_range(spec, public)
+    if (public.get("moved") is None) != (spec.privacy.balance == NO_BALANCE):
+        raise PrivacyError("scores are moved if, and only if, a run lets out counts of them, not here")
     for name in NUMBERS:
         if name in public:
             _refuse_unless_alike(f"the public number {name}", public.get(name), made.public.get(name))

@@ -43,6 +43,10 @@ class Machine(Protocol):
     """Counters that one of them has in a turn of two nodes, at the least and at the most."""
     room: int
     """Bytes on the chip that a block may have."""
+    blocks: int
+    """Blocks that have a chip to themselves at the same time."""
+    cluster: int
+    """Blocks, at the most, that see each other's chips; 0 where none do."""
 
     def put(self, values: Any, dtype: Any = None) -> Any:
         """An array of its own, with these values."""
@@ -104,6 +108,8 @@ class Cuda:
         properties = cupy.cuda.runtime.getDeviceProperties(device.id)
         self.name = properties["name"].decode()
         self.room = int(device.attributes["MaxSharedMemoryPerBlockOptin"])
+        self.blocks = int(properties["multiProcessorCount"])
+        self.cluster = 8 if int(properties["major"]) >= 9 else 0
         self._mine = threading.local()
         self._lock = threading.Lock()
         self._modules: dict[tuple[tuple[str, int], ...], tuple[threading.Lock, list[Any]]] = {}
@@ -141,14 +147,14 @@ class Cuda:
             function.max_dynamic_shared_size_bytes = room
         if not long:
             return function((blocks,), (threads,), (given,), shared_mem=room)
-        mine, other = self.xp.cuda.get_current_stream(), self._streams()[1]
+        mine, other = self.xp.cuda.get_current_stream(), self._streams()[4 if "CLUSTER" in options else 1]
         other.wait_event(mine.record())
         with other:
             function((blocks,), (threads,), (given,), shared_mem=room)
         mine.wait_event(other.record())
 
     def _module(self, options: Mapping[str, int]) -> Any:
-        general = {name: options[name] for name in ("PER", "MOST", "SHORT", "SPANS") if name in options}
+        general = {name: options[name] for name in ("PER", "MOST", "SHORT", "SPANS", "CLUSTER") if name in options}
         wanted = tuple(sorted((options if self._special else general).items()))
         with self._lock:
             lock, made = self._modules.setdefault(wanted, (threading.Lock(), []))
@@ -173,10 +179,13 @@ class Cuda:
         self.xp.cuda.get_current_stream().wait_event(mark)
 
     def _streams(self) -> Any:
-        """The thread's own: for what is short, which goes first, for what takes long, beside it, and for reading."""
+        """The thread's own: for what is short, which goes first, for what takes long, beside it, and for reading.
+
+        And for clusters, which need several neighbours at once and never get them if those go to others one by one.
+        """
         if not hasattr(self._mine, "streams"):
             cuda = self.xp.cuda
-            self._mine.streams = [cuda.Stream(non_blocking=True, priority=priority) for priority in (-1, 0, -1, -1)]
+            self._mine.streams = [cuda.Stream(non_blocking=True, priority=priority) for priority in (-2, 0, -2, -2, -1)]
         return self._mine.streams
 
     @contextmanager
@@ -211,11 +220,14 @@ class Host:
     room = 1 << 16
     lanes = 1
     least = per = 2
+    blocks, cluster = 6, 3
 
     def __init__(self, threads: int = 1) -> None:
         self.threads = threads
         self._library = ctypes.CDLL(str(_built()))
-        self._library.launch.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_int64, ctypes.c_void_p]
+        self._library.launch.argtypes = [
+            *(ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int)
+        ]
 
     def put(self, values: Any, dtype: Any = None) -> Any:
         """A copy."""
@@ -241,7 +253,9 @@ class Host:
     ) -> None:
         """With options looked up as it runs."""
         entry = ctypes.cast(getattr(self._library, kernel), ctypes.c_void_p)
-        if self._library.launch(entry, blocks, min(threads, self.threads), room, self.address(given)):
+        cluster = options.get("CLUSTER", 0)
+        threads = threads if cluster else min(threads, self.threads)
+        if self._library.launch(entry, blocks, threads, room, self.address(given), max(1, cluster)):
             raise SottovoceError(f"a block of the host has 1 to 64 threads, not {self.threads}")
 
     def wait(self) -> None:

@@ -31,8 +31,9 @@ SHARE = 32
 """Of so many rows one must be used in a round: products take all of them."""
 DENSE = 1 << 32
 """Bytes of CSR rows that are laid out in full."""
-MARKED = 1 << 28
-"""Bytes of marks that are made at a time."""
+MARKED = 1 << 32, 1 / 16
+"""Bytes of marks that are made at a time, and the share of what is free: a thread marks all that a node draws for a
+round, one after the other, so that many rounds take no longer than few."""
 WIDE = 256
 
 
@@ -128,7 +129,8 @@ def _go(machine: Machine, casts: Sequence[Cast], z: Array, total: Array, start: 
     about["y"], about["norm"] = shards.y, shards.norms
     about["weight"] = 1.0 if shards.weights is None else shards.weights
     marked = noise.sampler != FULL
-    at_once = max(1, min(stop - start + 1, MARKED // (len(casts) * N))) if marked else stop - start + 1
+    most = min(MARKED[0], int(MARKED[1] * machine.room_left()))
+    at_once = max(1, min(stop - start + 1, most // (len(casts) * N))) if marked else stop - start + 1
     arrays = {
         "numbers": put(_numbers(casts, start, stop)),
         "h": put(_columns(casts, ("phi", "mu", "lo", "hi")), np.float32),

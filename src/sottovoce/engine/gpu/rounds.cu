@@ -88,9 +88,9 @@ INSIDE void asked_before_is_here() { asm volatile("cp.async.wait_group 1;" ::: "
 #define INSIDE static inline
 #define APART static
 static thread_local int my_thread, my_threads;
-static thread_local i64 my_block, my_blocks;
+static thread_local i64 my_block, my_blocks, my_cluster, my_room_bytes;
 static thread_local float* my_room;
-static thread_local pthread_barrier_t* my_barrier;
+static thread_local pthread_barrier_t *my_barrier, *my_cluster_barrier;
 #define BARRIER() (my_threads > 1 ? (void)pthread_barrier_wait(my_barrier) : (void)0)
 #define THREAD my_thread
 #define THREADS my_threads
@@ -215,17 +215,17 @@ APART Said said_again(u32 k0, u32 k1, u32 counter) {
 #define TOGETHER (PER <= 2 ? 2 : 1)  // nodes of a turn of two whose noise is drawn side by side
 
 // Of S nodes at counters c, c + threads, ...: no branches, so that their long chains of operations run side by side.
-template <int S>
-INSIDE void normals_of(const u32 keys[S][2], u32 c, u32 step, float out[S][PER][2]) {
-  u32 w[S][PER][2], least = 0xffffffffu;
+template <int S, int Q = PER>
+INSIDE void normals_of(const u32 keys[S][2], u32 c, u32 step, float out[S][Q][2]) {
+  u32 w[S][Q][2], least = 0xffffffffu;
 #pragma unroll
   for (int p = 0; p < S; p++)
 #pragma unroll
-    for (int k = 0; k < PER; k++) threefry(keys[p][0], keys[p][1], c + (u32)k * step, 0u, w[p][k][0], w[p][k][1]);
+    for (int k = 0; k < Q; k++) threefry(keys[p][0], keys[p][1], c + (u32)k * step, 0u, w[p][k][0], w[p][k][1]);
 #pragma unroll
   for (int p = 0; p < S; p++)
 #pragma unroll
-    for (int k = 0; k < PER; k++) {
+    for (int k = 0; k < Q; k++) {
       float x, y, radius = radius_of(w[p][k][0]);
       direction_of(w[p][k][1], x, y);
       out[p][k][0] = radius * x;
@@ -236,7 +236,7 @@ INSIDE void normals_of(const u32 keys[S][2], u32 c, u32 step, float out[S][PER][
 #pragma unroll
     for (int p = 0; p < S; p++)
 #pragma unroll
-      for (int k = 0; k < PER; k++) {
+      for (int k = 0; k < Q; k++) {
         Said again = said_again(keys[p][0], keys[p][1], c + (u32)k * step);
         out[p][k][0] = again.x;
         out[p][k][1] = again.y;
@@ -270,6 +270,7 @@ struct Place {
   i64 first;                   // ... whose rows begin here among the picks
   u32 k0, k1;                  // of its noise
   i64 row;                     // of its first record, or -1
+  int turn, unused;            // which turn it is in
 };
 
 struct Look {
@@ -409,7 +410,7 @@ struct Turning {
   i64 rounds, each, together, paired, speakers, crowd;  // `together`: turns of a round, where all have as many
   const int *starts, *heads, *pattern, *flat;
   const i64 *groups, *corners;
-  const Place* places;
+  Place* places;
   Turn* turns;
 };
 
@@ -428,8 +429,10 @@ KERNEL turn(const Turning* all) {  // those of a round, one thread a round
       turn.flat = w.flat[which];
       turn.corner = w.corners[which] + (i64)g * size * size;
       turn.pair = size == 2 && w.paired ? 1 : size <= w.crowd ? 2 : 0;
-      for (int p = 0; p < size; p++)
+      for (int p = 0; p < size; p++) {
+        w.places[turn.first + p].turn = (int)head + g;
         if (w.places[turn.first + p].count > 1) turn.pair = 0;
+      }
       turn.unused = 0;
       w.turns[head + g] = turn;
     }
@@ -499,8 +502,7 @@ struct Run {
 #define ONLY_FEW 0  // whether all turns are
 #endif
 INSIDE float soft(float z, float threshold) {  // of -z
-  float below = threshold - z, above = -threshold - z;
-  return (below < 0.0f ? below : 0.0f) + (above > 0.0f ? above : 0.0f);
+  return fminf(fmaxf(z, -threshold), threshold) - z;
 }
 
 INSIDE float bounded(float x, float lo, float hi) {
@@ -1581,32 +1583,46 @@ KERNEL averages(const Averages* given) {
 }
 
 #ifndef __CUDACC__
-// ---- blocks on the host
+// ---- blocks on the host, those of a cluster at once
 
 typedef void (*Kernel)(const void*);
-struct Worker { Kernel kernel; const void* given; int thread, threads; i64 block, blocks; float* room; pthread_barrier_t* barrier; };
+struct Worker {
+  Kernel kernel;
+  const void* given;
+  int thread, threads;
+  i64 block, blocks, cluster, room_bytes;
+  float* room;
+  pthread_barrier_t *barrier, *cluster_barrier;
+};
 
 static void* work(void* given) {
   Worker* w = (Worker*)given;
-  my_thread = w->thread; my_threads = w->threads; my_block = w->block; my_blocks = w->blocks;
-  my_room = w->room; my_barrier = w->barrier;
+  my_thread = w->thread; my_threads = w->threads; my_block = w->block; my_blocks = w->blocks; my_cluster = w->cluster;
+  my_room = w->room; my_room_bytes = w->room_bytes; my_barrier = w->barrier; my_cluster_barrier = w->cluster_barrier;
   w->kernel(w->given);
   return 0;
 }
 
-extern "C" int launch(Kernel kernel, i64 blocks, int threads, i64 room_bytes, const void* given) {
-  if (threads < 1 || threads > 64) return 1;
-  float* memory = (float*)malloc((size_t)room_bytes + 64);
-  for (i64 block = 0; block < blocks; block++) {
-    Worker workers[64];
-    pthread_t ids[64];
-    pthread_barrier_t barrier;
-    pthread_barrier_init(&barrier, 0, (unsigned)threads);
-    for (int t = 0; t < threads; t++) workers[t] = {kernel, given, t, threads, block, blocks, memory, &barrier};
-    for (int t = 1; t < threads; t++) pthread_create(&ids[t], 0, work, &workers[t]);
+extern "C" int launch(Kernel kernel, i64 blocks, int threads, i64 room_bytes, const void* given, int cluster) {
+  if (threads < 1 || threads > 64 || cluster < 1 || cluster > 8) return 1;
+  room_bytes = (room_bytes + 63) / 64 * 64;
+  float* memory = (float*)malloc((size_t)(room_bytes * cluster) + 64);
+  for (i64 first = 0; first < blocks; first += cluster) {
+    Worker workers[8 * 64];
+    pthread_t ids[8 * 64];
+    pthread_barrier_t barriers[8], all;
+    pthread_barrier_init(&all, 0, (unsigned)(threads * cluster));
+    for (int b = 0; b < cluster; b++) pthread_barrier_init(&barriers[b], 0, (unsigned)threads);
+    for (int t = 0; t < threads * cluster; t++) {
+      int b = t / threads;
+      float* room = (float*)((char*)memory + b * room_bytes);
+      workers[t] = {kernel, given, t % threads, threads, first + b, blocks, cluster, room_bytes, room, &barriers[b], &all};
+    }
+    for (int t = 1; t < threads * cluster; t++) pthread_create(&ids[t], 0, work, &workers[t]);
     work(&workers[0]);
-    for (int t = 1; t < threads; t++) pthread_join(ids[t], 0);
-    pthread_barrier_destroy(&barrier);
+    for (int t = 1; t < threads * cluster; t++) pthread_join(ids[t], 0);
+    for (int b = 0; b < cluster; b++) pthread_barrier_destroy(&barriers[b]);
+    pthread_barrier_destroy(&all);
   }
   free(memory);
   return 0;

@@ -21,6 +21,7 @@ from sottovoce import rows
 from sottovoce._types import Array, IntArray
 from sottovoce.algorithm.method import Method, State
 from sottovoce.engine.compiled import parts
+from sottovoce.engine.gpu.clusters import run_clusters
 from sottovoce.engine.gpu.machine import SHORT, Machine
 from sottovoce.engine.gpu.source import code_of, filled, struct
 from sottovoce.engine.gpu.spans import crews_of, run_spans, suits
@@ -430,11 +431,16 @@ def _go(
     said = machine.xp.empty((len(z), max(looked.widest for looked in lookups), m), np.float32)
     for name, values in {"z": z, "total": total, "pulls": pulls, "said": said}.items():
         runs[name] = _each(machine, values) if values.size else 0
-    if records.sparse and not options["ON_CHIP"]:
-        mine = [runs[whose == k] for k in range(len(casts))]
-        crews = [c for r, looked in zip(mine, lookups, strict=True) for c in crews_of(r, looked.turns, looked.places)]
-        if suits(options, crews) and run_spans(machine, crews, z, total, records.indptr, options):
+    mine = [runs[whose == k] for k in range(len(casts))]
+    crews = [c for r, looked in zip(mine, lookups, strict=True) for c in crews_of(r, looked.turns, looked.places)]
+    widest = max(float(_sizes(cast).max()) for cast in casts)
+    if not records.sparse and _one_each(casts) and widest <= FEW:
+        sizes = {"UPTO": 2 if widest <= 2 else FEW, "COORDINATES": m, "FEATURES": records.features}
+        if run_clusters(machine, crews, options | sizes):
             return
+    sparse = records.sparse and not options["ON_CHIP"]
+    if sparse and suits(options, crews) and run_spans(machine, crews, z, total, records.indptr, options):
+        return
     machine.launch("rounds", len(runs), threads, room, _with_self(machine, runs), options, long=True)
 
 
@@ -506,8 +512,12 @@ def _ways(casts: Sequence[Cast]) -> dict[str, int]:
     """Which turns the kernel has to know: of how many nodes, and whether of few alone."""
     sizes = np.concatenate([_sizes(cast) for cast in casts])
     upto = FEW if np.any((sizes > 2) & (sizes <= FEW)) and not casts[0].model.after else 2
-    one = all(cast.noise.sampler in (FIXED, CYCLIC) and np.all(cast.noise.batch == 1) for cast in casts)
-    return {"UPTO": upto, "ONLY_FEW": int(one and bool(np.all((sizes >= 2) & (sizes <= upto))))}
+    return {"UPTO": upto, "ONLY_FEW": int(_one_each(casts) and bool(np.all((sizes >= 2) & (sizes <= upto))))}
+
+
+def _one_each(casts: Sequence[Cast]) -> bool:
+    """Whether a node has one record, or none, in every round."""
+    return all(cast.noise.sampler in (FIXED, CYCLIC) and np.all(cast.noise.batch == 1) for cast in casts)
 
 
 def _sizes(cast: Cast) -> Any:

@@ -22,8 +22,9 @@ PLAIN = {"int": np.int32, "u32": np.uint32, "float": np.float32, "i64": np.int64
 def source() -> str:
     """All of it, with the slopes of the table."""
     folder = files("sottovoce.engine.gpu")
-    rounds, spans, products = ((folder / f"{name}.cu").read_text("utf-8") for name in ("rounds", "spans", "products"))
-    text = f"{rounds}#ifndef DENSE\n{spans}#endif\n{products}"
+    names = ("rounds", "clusters", "spans", "products")
+    rounds, clusters, spans, products = ((folder / f"{name}.cu").read_text("utf-8") for name in names)
+    text = f"{rounds}{clusters}#ifndef DENSE\n{spans}#endif\n{products}"
     head = "".join(f"#define SAMPLER_{name} {code}\n" for name, code in SAMPLERS.items())
     head += "#if defined(SPARSE) && !SPARSE\n#define DENSE  // no spans, which take a while to compile\n#endif\n"
     return head + text.replace("//FORMULAS", slopes(RUNGS))
@@ -41,7 +42,7 @@ def struct(name: str) -> np.dtype[np.void]:
     Examples
     --------
     >>> struct("Place").itemsize, struct("Numbers").names
-    (40, ('scale', 'threshold', 'weight', 'push'))
+    (48, ('scale', 'threshold', 'weight', 'push'))
     """
     found = re.search(rf"struct {name} {{(.*?)}};", source(), re.DOTALL)
     assert found is not None

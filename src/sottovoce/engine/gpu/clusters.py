@@ -1,0 +1,122 @@
+"""Runs over dense rows whose turns have few nodes: crews in clusters of thread blocks (`clusters.cu`).
+
+A crew is the runs that share schedule, draws and steps. It is laid out over as many blocks as its states need chips,
+and over more where there are blocks to spare; a crew that is too large for a cluster is cut. How it is laid out changes
+no bit.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+
+from sottovoce.engine.gpu.machine import Machine
+from sottovoce.engine.gpu.source import filled, struct
+from sottovoce.engine.gpu.spans import Crew
+
+DEPTH, MIXED, BYGONE = 8, 4, 128
+"""Places that wait on the chip, nodes of a turn, both at the most, and rounds of the tables that wait there."""
+WARPS, HELPERS = (12, 16), (2, 4)
+"""Warps of a block, for which there are registers; and how many of them bring things, at the least and at the most."""
+
+
+class Layout(NamedTuple):
+    """How runs stand in a cluster."""
+
+    blocks: int
+    seats: int
+    """Runs."""
+    tiles: int
+    """Warps of a run in each block."""
+    helpers: int
+    depth: int
+    """Places that wait on the chip."""
+    room: int
+
+    @property
+    def warps(self) -> int:
+        """Of a block."""
+        return self.seats * self.tiles + self.helpers
+
+
+def layout(machine: Machine, n: int, m: int, sizes: Sequence[int], upto: int, linear: bool) -> Layout | None:
+    """For crews of these sizes with turns of up to so many nodes; None where not even one run has room."""
+    whole = -(-((m + 1) // 2) // (4 * machine.lanes))
+    fitting = []
+    for blocks in range(1, machine.cluster + 1):
+        tiles = -(-whole // blocks)
+        if -(-whole // tiles) < blocks:  # as many tiles a block in fewer blocks
+            continue
+        for seats, depth in product(range(max(sizes), 0, -1), range(DEPTH, upto, -1)):
+            room = _room(machine, n, blocks, seats, tiles, depth, linear)
+            helpers = min(depth, _helpers(seats * tiles))  # a gate knows of two times that it opens, not of three
+            if helpers and room <= machine.room:
+                fitting.append(Layout(blocks, seats, tiles, helpers, depth, room))
+                break
+    if not fitting:
+        return None
+    most = max(each.seats for each in fitting)
+    wanted = [each for each in fitting if each.seats == most]
+    spare = [each for each in wanted if each.blocks * sum(-(-size // most) for size in sizes) <= machine.blocks]
+    return spare[-1] if spare else wanted[0]
+
+
+def _helpers(players: int) -> int:
+    """How many warps bring what so many others need; 0 where these are too many."""
+    for warps in WARPS:
+        if players + HELPERS[0] <= warps:
+            return min(HELPERS[1], warps - players)
+    return 0
+
+
+def _room(machine: Machine, n: int, blocks: int, seats: int, tiles: int, depth: int, linear: bool) -> int:
+    """Bytes of a block on the chip."""
+    told = sum(struct(name).itemsize for name in ("Place", "Numbers", "Slept", "About", "Turn")) + 4 * MIXED * (
+        MIXED + 1
+    )
+    wide = 2 * tiles * 4 * machine.lanes
+    words = seats * 8 * (blocks * tiles + 1) + -(-(2 * seats + 1) * n // 4) * 4 + (2 * depth + seats * n) * wide
+    return depth * (16 + told) + 16 * seats + 4 * words + (0 if linear else 24 * BYGONE)
+
+
+def run_clusters(machine: Machine, crews: Sequence[Crew], options: Mapping[str, int]) -> bool:
+    """All turns of all crews; False, and nothing is done, where they are too large for it."""
+    crews = [crew for crew in crews if len(crew.turns)]
+    if not crews:
+        return True
+    n, m = (int(crews[0].runs[0][name]) for name in ("n", "m"))
+    shape = layout(machine, n, m, [len(crew.runs) for crew in crews], options["UPTO"], bool(options["LINEAR"]))
+    if shape is None:
+        return False
+    runs = np.concatenate([crew.runs for crew in crews])
+    there = machine.xp.empty(runs.nbytes, np.uint8)
+    at = machine.address(there) + np.arange(len(runs), dtype=np.uint64) * np.uint64(runs.itemsize)
+    runs["self"] = at
+    there[...] = machine.put(runs.view(np.uint8))
+    parts = [
+        part for crew in crews for part in np.array_split(np.arange(len(crew.runs)), -(-len(crew.runs) // shape.seats))
+    ]
+    given = filled("Cluster", len(parts))
+    given["runs"] = [len(part) for part in parts]
+    given["run"] = at[np.cumsum(given["runs"]) - given["runs"]]
+    for name in ("seats", "tiles", "helpers", "depth"):
+        given[name] = getattr(shape, name)
+    threads = shape.warps * machine.lanes
+    options = {
+        **options,
+        "SHORT": 1,
+        "CLUSTER": shape.blocks,
+        "TILES": shape.tiles,
+        "DEPTH": shape.depth,
+        "MOST": threads,
+    }
+    on_machine = machine.put(given.view(np.uint8))
+    machine.launch("clusters", shape.blocks * len(parts), threads, shape.room, on_machine, options, long=True)
+    return True
+
+
+def _parts(runs: int, seats: int) -> list[int]:
+    """Sizes of the parts of a crew, as alike as possible."""
+    count = -(-runs // seats)
+    return [(runs + k) // count for k in range(count)]
