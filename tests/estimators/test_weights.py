@@ -4,9 +4,10 @@ import warnings
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import balanced_accuracy_score
+from sklearn.metrics import balanced_accuracy_score, roc_auc_score
 
 from sottovoce import PrivateClassifier
 from sottovoce.errors import DataError, PrivacyError, PrivacyLeakWarning, SpecError
@@ -97,7 +98,7 @@ def test_a_prior_starts_the_constant_term_at_its_log_odds(rare):
         fitted = model(loss=loss, prior=PRIOR, rounds=1, epsilon=1e-2, alpha=0.0).fit(X[:2000], y[:2000])
         assert fitted.intercept_[0] == pytest.approx(np.log(0.08 / 0.92), abs=1.5)
     assert model(prior=(0.92, 0.08), **few).fit(X, y).spec_ == model(prior=PRIOR, **few).fit(X, y).spec_
-    balanced = model(prior=PRIOR, class_weight="balanced")
+    balanced = model(prior=PRIOR, class_weight="balanced", shape=False)  # whole weights leave even odds
     assert balanced._started(balanced._prepare(X, y, None, None).spec).algorithm.distance.centre is None
     three = model(classes=(0, 1, 2), prior=(0.5, 0.25, 0.25), **few).fit(X, y)
     assert three.spec_.algorithm.distance.centre is not None and np.all(np.isfinite(three.coef_))
@@ -221,3 +222,29 @@ def test_a_further_fit_is_balanced_anew(drowned):
     first = again.to_result().public["moved"]
     assert again.fit(X[:6000], y[:6000]).to_result().public["moved"] != first
     assert again.spent_.epsilon > again.privacy_.epsilon and lifted(again, drowned) > 0.6
+
+
+def test_the_constant_term_starts_where_half_of_the_weights_leave_it(drowned):
+    """From 0 the common class would pull at what all records share, which costs order where that is not taken off."""
+    X, y = drowned
+    fitted = model(**BALANCED)
+    spec = fitted._started(fitted._prepare(X[:6000], y[:6000], None, None).spec)
+    first, second = spec.privacy.balance.weights
+    odds = spec.algorithm.distance.centre[-1] * spec.problem.intercept
+    assert odds == pytest.approx(np.log(0.04 * second / (0.96 * first))) == pytest.approx(np.log(0.04 / 0.96) / 2)
+
+
+@pytest.mark.parametrize("stored", [np.asarray, csr_array])
+def test_records_of_zeros_and_ones_keep_their_order(stored):
+    rng = np.random.default_rng(3)
+    Z = rng.random((16_000, 12)) < rng.uniform(0.05, 0.8, 12)
+    score = Z @ rng.normal(size=12)
+    y = (rng.random(len(Z)) < expit(4 * (score - np.quantile(score, 0.96)))).astype(int)
+    X, held = stored(Z[:8000] / np.sqrt(12)), stored(Z[8000:] / np.sqrt(12))
+    settings = BALANCED | {"prior": (1 - y.mean(), y.mean())}
+    areas = [
+        np.mean([roc_auc_score(y[8000:], model(shape=shape, random_state=seed, **settings).fit(X, y[:8000])
+                               .decision_function(held)) for seed in (0, 1)])
+        for shape in (False, "auto")
+    ]  # fmt: skip
+    assert areas[1] > areas[0] - 0.01, areas

@@ -17,6 +17,7 @@ from sottovoce.privacy.accounting import price
 from sottovoce.privacy.balance import BALANCES, STEPS, WIDTH, Balance
 from sottovoce.privacy.calibration import single
 from sottovoce.privacy.compound import read_event
+from sottovoce.privacy.quantiles import CELLS
 from sottovoce.problem.objective import Problem
 from sottovoce.run.balance import Scores, threshold
 from sottovoce.run.build import prepare
@@ -64,7 +65,7 @@ def heard(balance, some, scores):
     parts = asked.where(some, scores, Streams(0), None), asked.by_class(some, scores, EDGES, Streams(0), None)
     cell = np.searchsorted(EDGES, scores, side="right") + WIDTH // 2 * (some.shards.y > 0)
     grid = sums_grid(8)
-    kinds = (balance.where.factor, cells(scores), (4, 16, 64, 256, 1024)), (balance.factor, [cell], (WIDTH,))
+    kinds = (balance.where.factor, cells(scores), CELLS), (balance.factor, [cell], (WIDTH,))
     whole = [exact_shares(factor, some.shards, places, widths, grid)[0] * grid for factor, places, widths in kinds]
     return np.concatenate([part[0] for part in parts]) * some.shards.sizes[0], np.concatenate(whole)
 
@@ -123,7 +124,7 @@ def test_noise_is_as_large_as_is_accounted_and_no_other_scale_passes(secret):
     asked = Scores(SOME, release, some.shards.sizes, 12)
     cell = np.searchsorted(EDGES, scores, side="right") + WIDTH // 2
     still = (
-        mean_shares(SOME.where.factor, some.shards, cells(scores), (4, 16, 64, 256, 1024)),
+        mean_shares(SOME.where.factor, some.shards, cells(scores), CELLS),
         mean_shares(SOME.factor, some.shards, [cell], (WIDTH,)),
     )
     sigma = single(2.0, 1e-5) / 300
@@ -177,6 +178,9 @@ def test_a_run_is_moved_kept_and_verified(tmp_path, more):
     kept = {name: value for name, value in read.public.items() if name != "moved"}
     with pytest.raises(PrivacyError, match="scores are moved if"):
         replace(read, public=kept).verify()
+    for wrong in ("x", float("nan"), float("inf"), [0.1, 0.2], True, 1):  # no place to hide anything in
+        with pytest.raises(PrivacyError, match="one finite number"):
+            replace(read, public=kept | {"moved": wrong}).verify()
     plain = solve(SPEC.but(privacy__balance="none"), data())
     with pytest.raises(PrivacyError, match="scores are moved if"):
         replace(plain, public=plain.public | {"moved": 0.3}).verify()
@@ -225,6 +229,24 @@ def test_a_resumed_run_ends_as_if_it_had_never_stopped(tmp_path):
 
 
 # --- what is made of them
+
+
+@pytest.mark.parametrize("middle", [-0.5, 0.0, 0.1, 0.25, 0.5])
+@pytest.mark.parametrize("epsilon", [1.0, 8.0])
+def test_edges_are_about_the_scores_also_where_these_lie_at_the_end_of_public_cells(middle, epsilon):
+    """Scores of centred records have their median at 0, which is an end of cells of every size."""
+    records, spread, balance = 10_000, 0.04, Balance(0.04, 0.03)
+    quiet = prepare(SPEC, data()).job.release.before
+    asked = Scores(balance, replace(quiet, sigma=(1.0,)), np.array([records]), 12)
+    noise = single(epsilon, 1e-5) / records
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        scores = rng.normal(middle, spread, records).clip(-1, 1)
+        counted = [np.bincount(each, minlength=k) / records for each, k in zip(cells(scores), CELLS, strict=True)]
+        first = np.concatenate(counted) * balance.where.factor
+        edges = asked.edges((first + noise * rng.normal(size=len(first)))[None])
+        assert abs(edges[len(edges) // 2] - middle) < spread / 2
+        assert 0.5 * spread < (edges[-1] - edges[0]) / 4 < 1.7 * spread
 
 
 def counts(shift, records=10_000, prior=0.03, noise=0.0, rng=None):

@@ -177,7 +177,8 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
         units : whose life each record is part of, a column of ids: a person's rows at a node are drawn, averaged and
             clipped together, and the guarantee is for the whole person. Without it every record is a unit of its own.
         sample_weight : what each record counts, as private as the record; not negative, clipped to `max_weight`. A
-            record of weight 0 still counts as one of the records that there are, whose number is public.
+            record of weight 0 still counts as one of the records that there are, whose number is public, and as one
+            of those whose scores are counted, where that balances a rare class (`class_weight`).
         """
         return self._fit(X, y, nodes, units, sample_weight)
 

@@ -195,14 +195,12 @@ class Weighing:
         return np.asarray((self.weights / self.weights.max())[np.asarray(numbers).astype(int)])
 
     def started(self, spec: Spec, features: int) -> Spec:
-        """With a prior the constant terms start at the log-odds of each class, as the weights leave them.
-
-        Not where a release sets the constant after the rounds: from 0 on, the common class pulls at first as much as it
-        can, and what it has in common, which is known well, is told from the rare one by that.
-        """
-        shares = self.shares
-        if shares is None or not spec.problem.intercept or spec.privacy.balance != NO_BALANCE:
+        """With a prior the constant terms start at the log-odds of each class, as the rounds' weights leave them."""
+        shares, balance = self.shares, spec.privacy.balance
+        if shares is None or not spec.problem.intercept:
             return spec
+        if balance != NO_BALANCE:  # weights go half of the way
+            shares = np.array([(1.0 - balance.prior) * balance.weights[0], balance.prior * balance.weights[1]])
         odds = np.log(shares[1:] / shares[:1]) if len(shares) == 2 else np.log(shares / (1 - shares))
         if spec.problem.loss.name == "softmax":
             odds = np.log(shares) - np.mean(np.log(shares))

@@ -23,12 +23,12 @@ import scipy  # not its parts: they load when first used
 from sottovoce._types import Array, IntArray
 from sottovoce.algorithm.method import State
 from sottovoce.privacy.balance import STEPS, WIDTH, Balance
-from sottovoce.privacy.quantiles import CELLS
+from sottovoce.privacy.quantiles import BRANCHES, CELLS
 from sottovoce.privacy.release import Release
 from sottovoce.problem.objective import Problem
 from sottovoce.run.build import Prepared
 from sottovoce.run.shape import Keys, let_out
-from sottovoce.run.targets import cells, exact_shares, mean_shares, walk
+from sottovoce.run.targets import cells, exact_shares, mean_shares
 from sottovoce.secure.generator import fresh
 from sottovoce.streams import Streams
 
@@ -150,9 +150,18 @@ class Scores:
 
 
 def _quantile(levels: list[Array], share: float) -> float:
-    """Where a share of all scores lies below, in [0, 1], from noisy shares in cells of each size."""
-    end = walk(levels, 0.0, share, share)
-    return (end.outer + end.inner) / 2.0
+    """Where a share of all scores lies below, in [0, 1], from noisy shares in cells of each size.
+
+    Into the first cell with which the sum reaches it, and so on in that cell's own cells. Where by their noise none of
+    these does, it is the last of them: what is looked for lies at their end, not in their middle.
+    """
+    cell, before = 0, 0.0
+    for shares in levels:
+        own = shares[cell * BRANCHES : (cell + 1) * BRANCHES]
+        sums = before + np.cumsum(own)
+        place = int(np.argmax(sums >= share)) if np.any(sums >= share) else BRANCHES - 1
+        cell, before = cell * BRANCHES + place, float(sums[place] - own[place])
+    return (cell + 0.5) / CELLS[-1]
 
 
 def balanced(prepared: Prepared, state: State, secure: bool = True) -> Prepared:

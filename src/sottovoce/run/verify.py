@@ -59,8 +59,11 @@ def verify(spec: Spec, public: Public, statement: PrivacyStatement, environment:
             raise
         raise PrivacyError(f"this spec and these public numbers make no run: {error}") from None
     _check_range(spec, public)
-    if (public.get("moved") is None) != (spec.privacy.balance == NO_BALANCE):
+    moved: Any = public.get("moved")
+    if (moved is None) != (spec.privacy.balance == NO_BALANCE):
         raise PrivacyError("scores are moved if, and only if, a run lets out counts of them, not here")
+    if moved is not None and not (isinstance(moved, float) and math.isfinite(moved)):
+        raise PrivacyError(f"scores are moved by {_short(moved)}, and should be by one finite number")
     for name in NUMBERS:
         if name in public:
             _refuse_unless_alike(f"the public number {name}", public.get(name), made.public.get(name))
