@@ -1,9 +1,9 @@
 """A share of the budget for the threshold between two classes: how many of either have scores where, after the rounds.
 
-Weights that balance a rare class against the rest leave of the others' records what the rare ones' say, and that
-drowns where they are few. The other way to balance is to weigh nothing in the rounds and to answer with the rare class
-from another score on; which one, nothing public says. So of every unit's score under the model, which is public by
-then, two things are let out, one after the other:
+Weights that balance a rare class against the rest leave the others as little to say as the rare ones have, and that
+drowns where these are few. So weights go half of the way in the rounds, and the rest is done by answering with the rare
+class from another score on; which one, nothing public says. So of every unit's score under the model, which is public
+by then, two things are let out, one after the other:
 
     in which of 4, 16, …, 1,024 nested public cells it is, as of a regression's targets (`privacy.quantiles`);
     then its class and in which of 10 cells it is, whose edges were made from the first: √(s₂/2) e(class, cell)
