@@ -861,7 +861,7 @@ INSIDE float pulled(const Run& run, const Turn& turn, const float* loudness, con
 INSIDE void margins_of_crowd(const Run& run, const Turn& turn, const Own& own, const float* Z, const float* loudness,
                              float* partial, Stage* stage) {
   int m = own.m, half = own.half, size = turn.size;
-  if (SPARSE || half > PER * THREADS) {  // a warp each
+  if (SPARSE) {  // a warp each
     for (int p = WARP; p < size; p += WARPS) {
       i64 row = stage->place[p].row;
       float u = row >= 0 ? margin(run, own, stage->at[p], Z + (i64)stage->place[p].node * own.wide, row) : 0.0f;
@@ -871,19 +871,20 @@ INSIDE void margins_of_crowd(const Run& run, const Turn& turn, const Own& own, c
   }
   for (int first = 0; first < size; first += 4) {  // all threads, four at a time
     float u[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+    for (int tile = THREAD; tile < half; tile += PER * THREADS)
 #pragma unroll
-    for (int q = 0; q < 4; q++) {
-      int p = first + q < size ? first + q : first;
-      i64 row = stage->place[p].row;
-      const float* z = Z + (i64)stage->place[p].node * own.wide;
+      for (int q = 0; q < 4; q++) {
+        int p = first + q < size ? first + q : first;
+        i64 row = first + q < size ? stage->place[p].row : -1;
+        const float* z = Z + (i64)stage->place[p].node * own.wide;
 #pragma unroll
-      for (int k = 0; k < PER; k++)
+        for (int k = 0; k < PER; k++)
 #pragma unroll
-        for (int side = 0; side < 2; side++) {
-          int c = THREAD + k * THREADS, j = c + side * half;
-          if (row >= 0 && c < half && j < m) u[q] += entry(run, row, j) * primal(run, stage->at[p], z[c + side * own.far]);
-        }
-    }
+          for (int side = 0; side < 2; side++) {
+            int c = tile + k * THREADS, j = c + side * half;
+            if (row >= 0 && c < half && j < m) u[q] += entry(run, row, j) * primal(run, stage->at[p], z[c + side * own.far]);
+          }
+      }
 #pragma unroll
     for (int q = 0; q < 4; q++) {
       u[q] = warp_sum(u[q]);
