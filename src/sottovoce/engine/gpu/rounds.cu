@@ -364,7 +364,8 @@ KERNEL look(const Look* all) {
 struct float4_ { float a, b, c, d; };
 struct Numbers { float scale, threshold, weight, push; };
 // Between two waking rounds; numbers of 48 bits are in two parts, so that one product and one sum lose nothing.
-struct Slept { float rise, rise_less, fixed, fixed_less, near_by, far_off; i64 unused; };
+// `beyond` is what a coordinate at `far_off` adds that was awake in all of them.
+struct Slept { float rise, rise_less, fixed, fixed_less, near_by, far_off, beyond; int unused; };
 
 struct Steps {
   i64 places, descent, frozen, linear;
@@ -396,6 +397,7 @@ KERNEL numbers(const Steps* all) {
     slept.fixed_less = (float)(fixed - slept.fixed);
     slept.near_by = (float)(w.phi * w.s[before < t ? before : t - 1]);
     slept.far_off = (float)(w.phi * w.s[t - 1]);
+    slept.beyond = (float)(rise * (w.phi * w.s[t - 1]) - fixed);
     slept.unused = 0;
     w.slept[p] = slept;
   }

@@ -436,6 +436,8 @@ def _go(
     widest = max(float(_sizes(cast).max()) for cast in casts)
     if not records.sparse and _one_each(casts) and widest <= FEW:
         sizes = {"UPTO": 2 if widest <= 2 else FEW, "COORDINATES": m, "FEATURES": records.features}
+        if all(np.all(cast.plan.flat) for cast in casts):
+            sizes["FLAT"] = 1
         if run_clusters(machine, crews, options | sizes):
             return
     sparse = records.sparse and not options["ON_CHIP"]
