@@ -12,9 +12,12 @@
 #if !defined(__CUDACC__) || defined(CLUSTER)
 
 #define TILE (4 * LANES)
-#define TABLED 128   // rounds of the tables that wait on the chip
+#define BYGONE 128   // rounds of the tables that wait on the chip
 #define MIXED 4      // nodes of a turn
 #define SPREAD 16    // tiles whose sums every lane adds up by itself
+#ifndef UPTO
+#define UPTO MIXED            // nodes of the turns that there are, at the most
+#endif
 #ifndef FLAT
 #define FLAT first.turn.flat  // whether a turn is a plain mean
 #endif
@@ -158,7 +161,7 @@ struct alignas(16) Told {
 };
 #define PIECES 9  // of sixteen bytes, before the weights
 
-struct Tabled { double s, P, Q; };
+struct Bygone { double s, P, Q; };
 
 struct Player {  // a warp
   int m, half, n, features;
@@ -168,7 +171,7 @@ struct Player {  // a warp
   bool first;         // of its run's in the block
   Gate *full, *empty;
   Told* told;
-  Tabled* bygone;
+  Bygone* bygone;
   float *rows, *noise;  // at this lane's place
   float *z, *loudness;  // of its run
   Gate* heard;          // two, by turns
@@ -195,16 +198,16 @@ INSIDE void store_eight(float* to, int side, const float v[8]) {
 }
 
 // What the rounds slept add to the sum of a coordinate that became 0, or was no more, in one of them: `searched`, on chip.
-INSIDE float fell_asleep(const Run& run, const Player& me, const Place& place, float z) {
-  if (BOXED || place.before <= place.t + (int)DEPTH - TABLED) return searched(run.self, z, place.before, place.t);
+INSIDE float fallen_asleep(const Run& run, const Player& me, const Place& place, float z) {
+  if (BOXED || place.before <= place.t + (int)DEPTH - BYGONE) return searched(run.self, z, place.before, place.t);
   double size = fabs((double)z), phi = run.phi;
   int low = place.before, high = place.t;
   while (low < high) {
     int middle = (low + high) / 2;
-    if (me.bygone[middle & (TABLED - 1)].s * phi < size) low = middle + 1;
+    if (me.bygone[middle & (BYGONE - 1)].s * phi < size) low = middle + 1;
     else high = middle;
   }
-  const Tabled &end = me.bygone[low & (TABLED - 1)], &begin = me.bygone[place.before & (TABLED - 1)];
+  const Bygone &end = me.bygone[low & (BYGONE - 1)], &begin = me.bygone[place.before & (BYGONE - 1)];
   double part = size * (end.P - begin.P) - phi * (end.Q - begin.Q);
   return (float)(z > 0.0f ? -part : part);
 }
@@ -223,7 +226,7 @@ INSIDE void add_gains(const Run& run, const Player& me, const Told& told, int no
 #pragma unroll
     for (int e = 0; e < 8; e++) {
       float over = soft(z[e], slept.far_off);
-      float more = of_bits(bits_of(slept.beyond) | (bits_of(over) & 0x80000000u));  // with its sign
+      float more = of_bits(bits_of(told.at.weight) | (bits_of(over) & 0x80000000u));  // with its sign
       gain[e] = over == 0.0f ? 0.0f : fmaf(over, slept.rise, more);
       nearest = fminf(nearest, fabsf(fabsf(z[e]) - middle));
     }
@@ -235,7 +238,7 @@ INSIDE void add_gains(const Run& run, const Player& me, const Told& told, int no
         for (int e = 0; e < 8; e++) mine = which == e ? z[e] : mine;
         float size = fabsf(mine);
         if (!BOXED && !(size > slept.near_by && size <= slept.far_off)) continue;
-        float found = fell_asleep(run, me, told.place, mine);
+        float found = fallen_asleep(run, me, told.place, mine);
 #pragma unroll
         for (int e = 0; e < 8; e++) gain[e] = which == e ? found : gain[e];
       }
@@ -462,13 +465,13 @@ INSIDE void turn_ahead(const Run& run, const int* noisy, Coming& of, i64 place) 
 }
 
 // Tables of the rounds up to t; `known` is the last round that this warp asked for.
-INSIDE void ask_tables(const Run& run, const Player& me, int t, int& known) {
-  int from = known > t - TABLED ? known : t - TABLED;
+INSIDE void ask_bygone(const Run& run, const Player& me, int t, int& known) {
+  int from = known > t - BYGONE ? known : t - BYGONE;
   from = from < -1 ? -1 : from;
   for (int k = LANE; k < 6 * (t - from); k += LANES) {
     int round = from + 1 + k / 6, which = k % 6;
     const double* table = which < 2 ? run.s : which < 4 ? run.P : run.Q;
-    ask_word((u32*)&me.bygone[round & (TABLED - 1)] + which, (const u32*)(table + round) + which % 2);
+    ask_word((u32*)&me.bygone[round & (BYGONE - 1)] + which, (const u32*)(table + round) + which % 2);
   }
   known = t;
 }
@@ -531,7 +534,7 @@ INSIDE void provide(const Run& run, const Player& me, const int* noisy, i64 begi
         of.size = from_lane(now.size, lane);
         of.corner = from_lane(now.corner, lane);
         ask_told(run, me.told + at.slot, of, begin + i);
-        if (!LINEAR && !FROZEN && !BOXED) ask_tables(run, me, from_lane(now.t, lane), known);
+        if (!LINEAR && !FROZEN && !BOXED) ask_bygone(run, me, from_lane(now.t, lane), known);
       }
       arrive_when_here(me.full + at.slot);
       if (of.speaks) {
@@ -569,8 +572,8 @@ KERNEL CLUSTERED BOUNDED clusters(const Cluster* all) {
   int depth = (int)DEPTH, wide = (2 * n * seats + n + 3) / 4 * 4;
   me.c = rank * me.side + begins;
   me.told = (Told*)ROOM;
-  me.bygone = (Tabled*)(me.told + depth);
-  me.full = (Gate*)(me.bygone + (LINEAR ? 0 : TABLED));
+  me.bygone = (Bygone*)(me.told + depth);
+  me.full = (Gate*)(me.bygone + (LINEAR ? 0 : BYGONE));
   me.empty = me.full + depth;
   Gate* heard = me.empty + depth;
   float *sums = (float*)(heard + 2 * seats), *loudness = sums + seats * of_sums, *rows = loudness + wide;

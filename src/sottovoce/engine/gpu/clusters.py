@@ -97,23 +97,16 @@ def run_clusters(machine: Machine, crews: Sequence[Crew], options: Mapping[str, 
     at = machine.address(there) + np.arange(len(runs), dtype=np.uint64) * np.uint64(runs.itemsize)
     runs["self"] = at
     there[...] = machine.put(runs.view(np.uint8))
-    parts = [
-        part for crew in crews for part in np.array_split(np.arange(len(crew.runs)), -(-len(crew.runs) // shape.seats))
-    ]
+    parts = [part for crew in crews for part in _parts(len(crew.runs), shape.seats)]
     given = filled("Cluster", len(parts))
-    given["runs"] = [len(part) for part in parts]
+    given["runs"] = parts
     given["run"] = at[np.cumsum(given["runs"]) - given["runs"]]
     for name in ("seats", "tiles", "helpers", "depth"):
         given[name] = getattr(shape, name)
     threads = shape.warps * machine.lanes
-    options = {
-        **options,
-        "SHORT": 1,
-        "CLUSTER": shape.blocks,
-        "TILES": shape.tiles,
-        "DEPTH": shape.depth,
-        "MOST": threads,
-    }
+    most = min(warps for warps in WARPS if warps >= shape.warps) * machine.lanes
+    options = {**options, "SHORT": 1, "PER": 1, "MOST": most}
+    options |= {"CLUSTER": shape.blocks, "TILES": shape.tiles, "DEPTH": shape.depth}
     on_machine = machine.put(given.view(np.uint8))
     machine.launch("clusters", shape.blocks * len(parts), threads, shape.room, on_machine, options, long=True)
     return True

@@ -46,7 +46,7 @@ class Machine(Protocol):
     """Of a warp."""
     least: int
     per: int
-    """Counters that one of them has in a turn of two nodes, at the least and at the most."""
+    """Counters that one of them has registers for, at the least and at the most."""
     room: int
     """Bytes on the chip that a block may have."""
     blocks: int
