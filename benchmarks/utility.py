@@ -36,6 +36,8 @@ TABLE, PAGE, FIGURE = (
     HERE.parent / "docs/images/utility.png",
 )
 EPSILONS, SEEDS = (0.2, 0.5, 1.0, 2.0, 4.0), 10
+USUAL = 100
+"""Seeds of most cells, which the page says once for all."""
 CELLS = {"a9a": (EPSILONS, (20, 100)), "mushrooms": (EPSILONS, (20, 100)), "epsilon-like": (EPSILONS, (20,))}
 """ε and nodes of a set, unless others are asked for; of large sets there are fewer."""
 FEWER = (0.2, 1.0), (20,)
@@ -193,7 +195,7 @@ class Gain(NamedTuple):
     def __str__(self) -> str:
         """+0.24 ± 0.17 / +0.25 ± 0.19 (10)."""
         each = (f"{i.mean:+.2f} ± {i.half:.2f}" if i.seeds > 1 else f"{i.mean:+.2f}" for i in self)
-        return f"{' / '.join(each)} ({self.accuracy.seeds})".replace("-", "−")
+        return (" / ".join(each) + counted(self.accuracy)).replace("-", "−")
 
 
 def gains(found: list[Row], one: str, other: str) -> dict[tuple[str, int, float], Gain]:
@@ -254,11 +256,19 @@ def groups(found: list[Row], figure: str = "accuracy") -> dict[tuple[str, str, i
 
 
 def cell(values: list[float] | None) -> str:
-    """0.842 ± 0.001 (10): mean, interval, seeds."""
+    """0.842 ± 0.001 (10): mean, interval, seeds; a narrow interval has a digit more."""
     if not values:
         return "–"
     found = Interval.of(values)
-    return f"{found.mean:.3f}" if found.seeds == 1 else f"{found.mean:.3f} ± {found.half:.3f} ({found.seeds})"
+    if found.seeds == 1:
+        return f"{found.mean:.3f}"
+    digits = 3 if found.half >= 0.001 else 4
+    return f"{found.mean:.{digits}f} ± {found.half:.{digits}f}{counted(found)}"
+
+
+def counted(found: Interval) -> str:
+    """How many seeds, where it is not the usual number."""
+    return "" if found.seeds == USUAL else f" ({found.seeds})"
 
 
 def table(found: list[Row], figure: str = "accuracy") -> str:

@@ -20,6 +20,7 @@ from sottovoce.privacy.events import FullEvent
 from sottovoce.privacy.pairs import PairsLaw
 from sottovoce.privacy.release import SecretPairs, Setting
 from sottovoce.privacy.sampling import Full
+from sottovoce.run.balance import Scores
 from sottovoce.run.build import make_problem, prepare
 from sottovoce.run.shape import Look, look_release
 from sottovoce.run.targets import count
@@ -275,6 +276,30 @@ def test_counts_whose_noise_pairs_share_keep_what_is_stated_by_all_nodes_release
     event = seen.release.event(0, 12, 1)
     found = attacked(event, DELTA, played, runs=300, seed=3)
     assert not found.broken and 0.4 * found.stated < found.at_least < found.stated, found.verdict()
+    assert attacked(noisier(event, 2.0), DELTA, played, runs=300, seed=3).broken
+
+
+def test_counts_of_scores_whose_noise_pairs_share_keep_what_is_stated_by_all_nodes_releases_together():
+    spec, sizes, worlds = SCORES.but(privacy__noise="private(24)", **PAIRS), np.full(3, 12), []
+    for first in (-1.0, 1.0):
+        y = np.append(first, np.full(35, -1.0))
+        worlds.append(make_problem(spec.problem, Shards.of(np.zeros((36, 1)), y, 12 * np.arange(4))))
+    release = look_release(spec, sizes, 1, spec.network.graph(3))
+    asked, edges = Scores(spec.privacy.balance, release, sizes, 2), np.linspace(-0.5, 0.5, 9)
+
+    def heard(world, seed):
+        scores = worlds[world].shards.y  # either class at its end
+        first = asked.where(worlds[world], scores, Streams(seed), None)
+        return np.concatenate([first, asked.by_class(worlds[world], scores, edges, Streams(seed), None)], axis=1)
+
+    together = by_all_nodes(release, (heard(1, 0) - heard(0, 0))[0])
+
+    def played(which, key):
+        return np.array([together(heard(k, key % 2**30 + i)) for i, k in enumerate(which)])
+
+    event = release.event(0, 12, 1)
+    found = attacked(event, DELTA, played, runs=300, seed=3)
+    assert not found.broken and 0.3 * found.stated < found.at_least < found.stated, found.verdict()
     assert attacked(noisier(event, 2.0), DELTA, played, runs=300, seed=3).broken
 
 

@@ -98,15 +98,19 @@ def test_what_cannot_be_audited_is_one_sentence(arguments, message):
 
 
 def test_what_is_let_out_once_is_attacked_too():
-    """The look at the shape of the data beside the rounds, and statistics in their place."""
+    """The looks at the shape of the data and at scores beside the rounds, and statistics in their place."""
     spec = Spec(AlgorithmSpec(1), seed=1).but(
         privacy__noise="private(8)", privacy__sampling="full", network__activation="everyone"
     )
     aim = verb.Target("a test", spec, np.array([12]), 3)
     options = {"runs": 300, "confidence": 0.95, "seed": 1}
-    assert verb._before(aim, spec, **options) is None
-    found = verb._before(aim, spec.but(privacy__moments="moments(0, 0.4)"), **options)
-    assert found is not None and not found.broken and 1.0 < found.at_least < found.stated < 8.0
+    assert verb._once(aim, spec, **options) == {}
+    scores = {"privacy__balance": "balance(0.4, 0.1)", "problem__intercept": 0.25}
+    for when, changes in {"before": {"privacy__moments": "moments(0, 0.4)"}, "after": scores}.items():
+        (found,) = verb._once(aim, spec.but(**changes), **options).items()
+        assert found[0] == when and not found[1].broken and 1.0 < found[1].at_least < found[1].stated < 8.0
+    both = spec.but(privacy__moments="moments(0, 0.1)", **scores)
+    assert verb._once(aim, both, **options).keys() == {"before", "after"}
     statistics = spec.but(algorithm__method="statistics", problem__loss="squared")
     found = verb._run(aim, True, spec=statistics, attack="transcript", engine="reference", **options)
     assert not found.broken and 2.0 < found.at_least < found.stated == pytest.approx(8.0)

@@ -177,6 +177,15 @@ def test_everybody_by_products(case, machine, make_shards):
     assert difference(found, reference.run(job, job.start(), 1, 40)) < 1e-5
 
 
+@pytest.mark.parametrize("sampling", ["poisson(3)", "fixed(3)"])
+def test_marks_of_few_rounds_at_a_time_change_nothing(sampling, machine, make_shards, monkeypatch):
+    engine, job = engine_on(machine), job_of(EVERYBODY | {"sampling": sampling}, make_shards, rounds=10)
+    (whole,) = engine.run([job], [job.start()], 1, 10)
+    monkeypatch.setattr("sottovoce.engine.gpu.products.MARKED", (3 * len(job.problem.shards.y), 1.0))
+    (cut,) = engine.run([job], [job.start()], 1, 10)
+    assert all(np.array_equal(a, b) for a, b in zip(whole, cut, strict=True))
+
+
 def test_noise_of_pairs_is_gone_from_the_mean(machine, make_shards):
     law = {"privacy__law": "pairs(2)", "privacy__adversary": "secret_pairs"}
     job = job_of(EVERYBODY | {"sampling": "full"}, make_shards, rounds=20, **law)

@@ -53,11 +53,13 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
     on_violation : "clip" scales a row over the bound down to it, in `fit` and `predict`; "raise" refuses it
     fit_intercept : whether there is a constant term
     shape : "auto" spends a share of the budget on the shape of the data where public numbers say that it pays: noisy
-        means by which rows are centred, scaled and brought to a common length; False spends all on the model
+        means by which rows are centred, scaled and brought to a common length, and counts of scores by which a rare
+        class is balanced; False spends all on the model
     classes : the labels there may be, public. Inferred from the data, with a warning, where not given
     class_weight : what a record of each class counts, {class: number over 0}, public; or "balanced": by the `prior`
         all classes count the same together. The largest weight counts as 1 in the mechanism, so that weights change no
-        ε: they lower what the others say beside the same noise
+        ε: they lower what the others say beside the same noise. Where a rare class would drown by that, weights go
+        half of the way, and noisy counts of scores after the rounds move the constant term
     prior : how likely each class is, {class: share} or shares in the order of `classes`, public. With it the plan
         knows what is left of the data's weight beside the noise, and the constant term starts at its log-odds
     max_weight : a public bound on `sample_weight` in `fit`, clipped to it. Without it 1, with a warning

@@ -23,12 +23,12 @@ import scipy  # not its parts: they load when first used
 from sottovoce._types import Array, IntArray
 from sottovoce.algorithm.method import State
 from sottovoce.privacy.balance import STEPS, WIDTH, Balance
-from sottovoce.privacy.quantiles import CELLS
+from sottovoce.privacy.quantiles import BRANCHES, CELLS
 from sottovoce.privacy.release import Release
 from sottovoce.problem.objective import Problem
 from sottovoce.run.build import Prepared
 from sottovoce.run.shape import Keys, let_out
-from sottovoce.run.targets import cells, exact_shares, mean_shares, walk
+from sottovoce.run.targets import cells, exact_shares, mean_shares
 from sottovoce.secure.generator import fresh
 from sottovoce.streams import Streams
 
@@ -150,9 +150,18 @@ class Scores:
 
 
 def _quantile(levels: list[Array], share: float) -> float:
-    """Where a share of all scores lies below, in [0, 1], from noisy shares in cells of each size."""
-    end = walk(levels, 0.0, share, share)
-    return (end.outer + end.inner) / 2.0
+    """Where a share of all scores lies below, in [0, 1], from noisy shares in cells of each size.
+
+    Of a cell that holds the place by its own count, the last part does where the parts' counts do not add up to it:
+    scores without their constant have their median at 0, as a rule, which is an end of cells of every size.
+    """
+    cell, below = 0, 0.0
+    for shares in levels:
+        first = BRANCHES * cell
+        sums = below + np.cumsum(shares[first : first + BRANCHES - 1])
+        part = int(np.argmax(np.append(sums >= share, True)))
+        cell, below = first + part, float(sums[part - 1]) if part else below
+    return (cell + 0.5) / CELLS[-1]
 
 
 def balanced(prepared: Prepared, state: State, secure: bool = True) -> Prepared:
