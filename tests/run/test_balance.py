@@ -293,6 +293,18 @@ def test_without_anything_to_see_it_is_a_guess_between_the_classes():
     assert 0.2 < blind < 0.8  # every AUC is as likely: Δ is 0.95 or less half of the time
 
 
+@pytest.mark.parametrize("middle", [0.0, 0.01, 0.1, -0.3])
+def test_noise_does_not_take_the_edges_away_from_the_scores(middle):
+    """Least of all where the median is an end of cells of every size, as 0 is."""
+    rng, sizes = np.random.default_rng(0), np.array([5000])
+    release = replace(prepare(SPEC, data(n=1, q=100)).job.release.before, sigma=(single(1.0, 1e-5) / 5000,))
+    asked = Scores(Balance(0.04, 0.03), release, sizes, 12)
+    for seed in range(40):
+        scores = rng.normal(middle, 0.04, 5000)
+        edges = asked.edges(asked.where(problem(np.ones(5000)), scores, Streams(seed), None))
+        assert abs(edges[4] - middle) < 0.04 and 0.015 < (edges[8] - edges[0]) / 4 < 0.1
+
+
 # --- where the planner spends on it
 
 RARE = {"features": 50, "epsilon": 1.0, "delta": 1e-5, "intercept": 0.25, "shape": True, "free": ("loss", "penalty")}

@@ -152,15 +152,15 @@ class Scores:
 def _quantile(levels: list[Array], share: float) -> float:
     """Where a share of all scores lies below, in [0, 1], from noisy shares in cells of each size.
 
-    Into the first cell with which the sum reaches it, and so on in that cell's own cells. Where by their noise none of
-    these does, it is the last of them: what is looked for lies at their end, not in their middle.
+    Of a cell that holds the place by its own count, the last part does where the parts' counts do not add up to it:
+    scores without their constant have their median at 0, as a rule, which is an end of cells of every size.
     """
-    cell, before = 0, 0.0
+    cell, below = 0, 0.0
     for shares in levels:
-        own = shares[cell * BRANCHES : (cell + 1) * BRANCHES]
-        sums = before + np.cumsum(own)
-        place = int(np.argmax(sums >= share)) if np.any(sums >= share) else BRANCHES - 1
-        cell, before = cell * BRANCHES + place, float(sums[place] - own[place])
+        first = BRANCHES * cell
+        sums = below + np.cumsum(shares[first : first + BRANCHES - 1])
+        part = int(np.argmax(np.append(sums >= share, True)))
+        cell, below = first + part, float(sums[part - 1]) if part else below
     return (cell + 0.5) / CELLS[-1]
 
 

@@ -12,9 +12,15 @@
 #if !defined(__CUDACC__) || defined(CLUSTER)
 
 #define TILE (4 * LANES)
-#define TABLED 128   // rounds of the tables that wait on the chip
+#define BYGONE 128   // rounds of the tables that wait on the chip
 #define MIXED 4      // nodes of a turn
 #define SPREAD 16    // tiles whose sums every lane adds up by itself
+#ifndef UPTO
+#define UPTO MIXED            // nodes of the turns that there are, at the most
+#endif
+#ifndef FLAT
+#define FLAT first.turn.flat  // whether a turn is a plain mean
+#endif
 #ifndef DEPTH
 #define DEPTH ((u32)me.depth)  // places that wait on the chip
 #endif
@@ -25,7 +31,6 @@
 #ifdef __CUDACC__
 #define TOGETHER_BLOCKS CLUSTER
 #define CLUSTERED __cluster_dims__(CLUSTER, 1, 1)
-#define BY_LANES(k, few) for (int k = (int)(threadIdx.x & 31u), more = 1; more && k < (few); more = 0)
 struct Gate { u64 word; };
 struct alignas(16) Quad { float x, y, z, w; };
 INSIDE u32 on_chip_at(const void* p) { return (u32)__cvta_generic_to_shared(p); }
@@ -41,8 +46,10 @@ INSIDE void gate_for(Gate* gate, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(on_chip_at(gate)), "r"(arrivals) : "memory");
 }
 INSIDE void gates_are_made() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
-INSIDE void arrive(Gate* gate) {
-  asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];" ::"r"(on_chip_at(gate)) : "memory");
+// By those lanes that are to: without a branch, so that the compiler may order all of a turn as it likes.
+INSIDE void arrive(Gate* gate, bool wanted) {
+  asm volatile("{\n.reg .pred p;\nsetp.ne.u32 p, %1, 0;\n@p mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];\n}" ::"r"(
+                   on_chip_at(gate)), "r"((u32)wanted) : "memory");
 }
 INSIDE void arrive_when_here(Gate* gate) {  // when all that this thread has asked for is there
   asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(on_chip_at(gate)) : "memory");
@@ -53,8 +60,9 @@ INSIDE void pass(Gate* gate, u32 parity) {
       "@!open bra WAIT;\n}" ::"r"(on_chip_at(gate)), "r"(parity) : "memory");
 }
 #define GATE_OF_SUMS(voices) 1
-INSIDE void expect(Gate* gate, int bytes) {  // the gate opens when so much was sent
-  asm volatile("mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [%0], %1;" ::"r"(on_chip_at(gate)), "r"(bytes) : "memory");
+INSIDE void expect(Gate* gate, int bytes, bool wanted) {  // the gate opens when so much was sent
+  asm volatile("{\n.reg .pred p;\nsetp.ne.u32 p, %2, 0;\n@p mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [%0], %1;\n}" ::
+                   "r"(on_chip_at(gate)), "r"(bytes), "r"((u32)wanted) : "memory");
 }
 typedef u32 Way;  // to another block's chip
 INSIDE Way way_to(int rank) {
@@ -62,84 +70,77 @@ INSIDE Way way_to(int rank) {
   asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(here), "r"(rank < CLUSTER ? rank : 0));
   return there - here;
 }
-INSIDE void send_two(Way way, float* to, Gate* gate, const float u[2]) {
-  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(
-                   way + on_chip_at(to)), "f"(u[0]), "f"(u[1]), "r"(way + on_chip_at(gate)) : "memory");
+INSIDE void send(Way way, float* to, Gate* gate, float x, bool wanted) {
+  asm volatile("{\n.reg .pred p;\nsetp.ne.u32 p, %3, 0;\n"
+               "@p st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.f32 [%0], %1, [%2];\n}" ::"r"(
+                   way + on_chip_at(to)), "f"(x), "r"(way + on_chip_at(gate)), "r"((u32)wanted) : "memory");
 }
-INSIDE void send_four(Way way, float* to, Gate* gate, const float u[4]) {
-  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(
-                   way + on_chip_at(to)), "f"(u[0]), "f"(u[1]), "f"(u[2]), "f"(u[3]), "r"(way + on_chip_at(gate)) : "memory");
-}
-INSIDE void add_four(float* to, const float v[4]) {
-  asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(v[0]), "f"(v[1]), "f"(v[2]), "f"(v[3]) : "memory");
+INSIDE void add_four(float* to, const float v[4], bool wanted) {
+  asm volatile("{\n.reg .pred p;\nsetp.ne.u32 p, %5, 0;\n@p red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};\n}" ::"l"(
+                   to), "f"(v[0]), "f"(v[1]), "f"(v[2]), "f"(v[3]), "r"((u32)wanted) : "memory");
 }
 INSIDE void warp_is_here() { __syncwarp(); }
 template <typename T>
 INSIDE T from_lane(T mine, int lane) { return __shfl_sync(0xffffffffu, mine, lane); }
 
+// Sums of S numbers over the warp, one after the other beside each other in every block; a lane sends one to one block.
 template <int S>
-INSIDE void warp_sums(float u[4]) {  // of S numbers, to all lanes
+INSIDE void tell(Way way, const float u[4], float* to, Gate* gate) {
   const unsigned all = 0xffffffffu;
-  if (S == 1) {
-    u[0] = warp_sum(u[0]);
-    return;
+  int lane = threadIdx.x & 31, which = S == 1 ? lane >> 5 : S == 2 ? lane >> 4 : lane >> 3;
+  bool high = (lane & 16) != 0, upper = (lane & 8) != 0;
+  float sum = S == 1 ? u[0] + __shfl_xor_sync(all, u[0], 16)
+                     : (high ? u[S > 2 ? 2 : 1] : u[0]) + __shfl_xor_sync(all, high ? u[0] : u[S > 2 ? 2 : 1], 16);
+  if (S > 2) {
+    float other = (high ? u[3] : u[1]) + __shfl_xor_sync(all, high ? u[1] : u[3], 16);
+    sum = (upper ? other : sum) + __shfl_xor_sync(all, upper ? sum : other, 8);
+  } else {
+    sum += __shfl_xor_sync(all, sum, 8);
   }
-  bool high = (threadIdx.x & 16) != 0, upper = (threadIdx.x & 8) != 0;
-  if (S == 2) {
-    float mine = (high ? u[1] : u[0]) + __shfl_xor_sync(all, high ? u[0] : u[1], 16);
-    for (int step = 8; step > 0; step >>= 1) mine += __shfl_xor_sync(all, mine, step);
-    float other = __shfl_xor_sync(all, mine, 16);
-    u[0] = high ? other : mine;
-    u[1] = high ? mine : other;
-    return;
-  }
-  float a = (high ? u[2] : u[0]) + __shfl_xor_sync(all, high ? u[0] : u[2], 16);
-  float b = (high ? u[3] : u[1]) + __shfl_xor_sync(all, high ? u[1] : u[3], 16);
-  float mine = (upper ? b : a) + __shfl_xor_sync(all, upper ? a : b, 8);
-  for (int step = 4; step > 0; step >>= 1) mine += __shfl_xor_sync(all, mine, step);
 #pragma unroll
-  for (int p = 0; p < 4; p++) u[p] = __shfl_sync(all, mine, p * 8 == 8 ? 8 : p == 2 ? 16 : p == 3 ? 24 : 0);
+  for (int step = 4; step > 0; step >>= 1) sum += __shfl_xor_sync(all, sum, step);
+  bool sends = which < S && (S > 2 || !upper) && (S > 1 || !high) && (lane & 7) < CLUSTER;
+  send(way, to + which, gate, sum, sends);
 }
 #else
 #include <sched.h>
 #define TOGETHER_BLOCKS my_cluster
 #define CLUSTERED
-#define BY_LANES(k, few) for (int k = 0; k < (few); k++)
 struct Gate { u64 word; };  // how many must arrive, how many still must, and whether it has opened an odd number of times
 struct alignas(16) Quad { float x, y, z, w; };
 INSIDE int rank_of_block() { return (int)(my_block % my_cluster); }
 INSIDE void cluster_barrier() { pthread_barrier_wait(my_cluster_barrier); }
 INSIDE void gate_for(Gate* gate, int arrivals) { gate->word = (u64)arrivals << 16 | (u64)arrivals; }
 INSIDE void gates_are_made() {}
-INSIDE void arrive(Gate* gate) {
+INSIDE void arrive(Gate* gate, bool wanted) {
+  if (!wanted) return;
   u64 was = __atomic_load_n(&gate->word, __ATOMIC_SEQ_CST), next;
   do {
     next = was - 1;
     if ((next & 0xffff) == 0) next = (next ^ (1ull << 32)) | ((next >> 16) & 0xffff);
   } while (!__atomic_compare_exchange_n(&gate->word, &was, next, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST));
 }
-INSIDE void arrive_when_here(Gate* gate) { arrive(gate); }
+INSIDE void arrive_when_here(Gate* gate) { arrive(gate, true); }
 INSIDE void pass(Gate* gate, u32 parity) {
   while ((u32)(__atomic_load_n(&gate->word, __ATOMIC_SEQ_CST) >> 32) == parity) sched_yield();
 }
 #define GATE_OF_SUMS(voices) (voices)
-INSIDE void expect(Gate*, int) {}  // everybody who sends arrives
+INSIDE void expect(Gate*, int, bool) {}  // everybody who sends arrives
 typedef i64 Way;
 INSIDE Way way_to(int rank) { return (rank - rank_of_block()) * my_room_bytes; }
-INSIDE void send_two(Way way, float* to, Gate* gate, const float u[2]) {
-  memcpy((char*)to + way, u, 8);
-  arrive((Gate*)((char*)gate + way));
+INSIDE void add_four(float* to, const float v[4], bool wanted) {
+  for (int e = 0; wanted && e < 4; e++) to[e] += v[e];
 }
-INSIDE void send_four(Way way, float* to, Gate* gate, const float u[4]) {
-  memcpy((char*)to + way, u, 16);
-  arrive((Gate*)((char*)gate + way));
-}
-INSIDE void add_four(float* to, const float v[4]) { for (int e = 0; e < 4; e++) to[e] += v[e]; }
 INSIDE void warp_is_here() {}
 template <typename T>
 INSIDE T from_lane(T mine, int) { return mine; }
 template <int S>
-INSIDE void warp_sums(float*) {}
+INSIDE void tell(Way, const float u[4], float* to, Gate* gate) {
+  for (int rank = 0; rank < my_cluster; rank++) {
+    memcpy((char*)to + way_to(rank), u, 4 * S);
+    arrive((Gate*)((char*)gate + way_to(rank)), true);
+  }
+}
 #endif
 
 
@@ -160,7 +161,7 @@ struct alignas(16) Told {
 };
 #define PIECES 9  // of sixteen bytes, before the weights
 
-struct Tabled { double s, P, Q; };
+struct Bygone { double s, P, Q; };
 
 struct Player {  // a warp
   int m, half, n, features;
@@ -170,7 +171,7 @@ struct Player {  // a warp
   bool first;         // of its run's in the block
   Gate *full, *empty;
   Told* told;
-  Tabled* bygone;
+  Bygone* bygone;
   float *rows, *noise;  // at this lane's place
   float *z, *loudness;  // of its run
   Gate* heard;          // two, by turns
@@ -197,48 +198,55 @@ INSIDE void store_eight(float* to, int side, const float v[8]) {
 }
 
 // What the rounds slept add to the sum of a coordinate that became 0, or was no more, in one of them: `searched`, on chip.
-INSIDE float fell_asleep(const Run& run, const Player& me, const Place& place, float z) {
-  if (BOXED || place.before <= place.t + (int)DEPTH - TABLED) return searched(run.self, z, place.before, place.t);
+INSIDE float fallen_asleep(const Run& run, const Player& me, const Place& place, float z) {
+  if (BOXED || place.before <= place.t + (int)DEPTH - BYGONE) return searched(run.self, z, place.before, place.t);
   double size = fabs((double)z), phi = run.phi;
   int low = place.before, high = place.t;
   while (low < high) {
     int middle = (low + high) / 2;
-    if (me.bygone[middle & (TABLED - 1)].s * phi < size) low = middle + 1;
+    if (me.bygone[middle & (BYGONE - 1)].s * phi < size) low = middle + 1;
     else high = middle;
   }
-  const Tabled &end = me.bygone[low & (TABLED - 1)], &begin = me.bygone[place.before & (TABLED - 1)];
+  const Bygone &end = me.bygone[low & (BYGONE - 1)], &begin = me.bygone[place.before & (BYGONE - 1)];
   double part = size * (end.P - begin.P) - phi * (end.Q - begin.Q);
   return (float)(z > 0.0f ? -part : part);
 }
 
-INSIDE void add_gains(const Run& run, const Player& me, const Told& told, const float z[8]) {
+INSIDE void add_gains(const Run& run, const Player& me, const Told& told, int node, const float z[8]) {
   float gain[8];
-  u32 todo = 0;  // coordinates that have to be looked for: few in a round
-  const Slept slept = told.slept;
+  if (LINEAR) {
 #pragma unroll
-  for (int e = 0; e < 8; e++) {
-    if (LINEAR) gain[e] = -told.at.weight * z[e];
-    else if (FROZEN) gain[e] = told.at.weight * primal(run, told.at, z[e]);
-    else {
-      float size = fabsf(z[e]), part = size <= slept.far_off ? 0.0f : awake(slept, size);
-      gain[e] = z[e] > 0.0f ? -part : part;
-      if (BOXED || (size > slept.near_by && size <= slept.far_off)) todo |= 1u << e;
+    for (int e = 0; e < 8; e++) gain[e] = fmaf(z[e], -told.at.weight, 0.0f);
+  } else if (FROZEN) {
+#pragma unroll
+    for (int e = 0; e < 8; e++) gain[e] = told.at.weight * primal(run, told.at, z[e]);
+  } else {
+    const Slept slept = told.slept;
+    float middle = 0.5f * (slept.near_by + slept.far_off), nearest = INFINITE;
+#pragma unroll
+    for (int e = 0; e < 8; e++) {
+      float over = soft(z[e], slept.far_off);
+      float more = of_bits(bits_of(told.at.weight) | (bits_of(over) & 0x80000000u));  // with its sign
+      gain[e] = over == 0.0f ? 0.0f : fmaf(over, slept.rise, more);
+      nearest = fminf(nearest, fabsf(fabsf(z[e]) - middle));
     }
-  }
-  for (int which = 0; todo; todo &= todo - 1u) {
-    while (!(todo >> which & 1u)) which++;
-    float mine = 0.0f;
+    if (BOXED || nearest <= 0.5001f * (slept.far_off - slept.near_by) + 1e-6f * middle)  // few coordinates in a round
+#pragma unroll 1
+      for (int which = 0; which < 8; which++) {
+        float mine = 0.0f;
 #pragma unroll
-    for (int e = 0; e < 8; e++) mine = which == e ? z[e] : mine;
-    float found = fell_asleep(run, me, told.place, mine);
+        for (int e = 0; e < 8; e++) mine = which == e ? z[e] : mine;
+        float size = fabsf(mine);
+        if (!BOXED && !(size > slept.near_by && size <= slept.far_off)) continue;
+        float found = fallen_asleep(run, me, told.place, mine);
 #pragma unroll
-    for (int e = 0; e < 8; e++) gain[e] = which == e ? found : gain[e];
+        for (int e = 0; e < 8; e++) gain[e] = which == e ? found : gain[e];
+      }
   }
-  float* total = run.total + (i64)told.place.node * me.m + me.c;
+  float* total = run.total + (i64)node * me.m + me.c;
   if (me.m % 8 == 0) {
-    if (me.c >= me.half) return;
-    add_four(total, gain);
-    add_four(total + me.half, gain + 4);
+    add_four(total, gain, me.c < me.half);
+    add_four(total + me.half, gain + 4, me.c < me.half);
     return;
   }
 #pragma unroll
@@ -257,7 +265,8 @@ INSIDE void margins_of_all(const Player& me, const float* sums, float u[4]) {  /
     for (int at = LANE; at < tiles; at += LANES)
 #pragma unroll
       for (int p = 0; p < S; p++) u[p] += sums[at * wide + p];
-    warp_sums<S>(u);
+#pragma unroll
+    for (int p = 0; p < S; p++) u[p] = warp_sum(u[p]);
     return;
   }
 #pragma unroll
@@ -306,42 +315,29 @@ INSIDE Next turn_of(const Run& run, const Player& me, Way way, const Next& now, 
 #pragma unroll
   for (int p = 0; p < S; p++) {
     const Numbers numbers = me.told[slot[p]].at;
+    auto part = [&](float v) {  // of x: but for a factor, where that can wait
+      return LINEAR ? v : BOXED ? primal(run, numbers, v) : soft(v, numbers.threshold);
+    };
     float far = 0.0f;
 #pragma unroll
     for (int e = 0; e < 4; e++) {
-      u[p] += row[p][e] * (LINEAR ? z[p][e] : primal(run, numbers, z[p][e]));
-      far += row[p][e + 4] * (LINEAR ? z[p][e + 4] : primal(run, numbers, z[p][e + 4]));
+      u[p] += row[p][e] * part(z[p][e]);
+      far += row[p][e + 4] * part(z[p][e + 4]);
     }
-    u[p] += far;
-    if (LINEAR) u[p] *= -numbers.scale;
+    u[p] = (u[p] + far) * (LINEAR ? -numbers.scale : BOXED ? 1.0f : numbers.scale);
   }
-  warp_sums<S>(u);
-  if (me.first && LANE == 0) expect(heard, 4 * wide * me.voices);
-  BY_LANES(to, TOGETHER_BLOCKS) {
-    if (LANES == 1) way = way_to(to);
-    if (wide == 2) send_two(way, sums + wide * me.voice, heard, u);
-    else send_four(way, sums + wide * me.voice, heard, u);
-  }
-
   const Told& first = me.told[at.slot];
   int speakers = first.turn.speakers;
-  bool flat = first.turn.flat && !AFTER;
-  float w[S * S], push[S], factor[solo];
+  bool flat = FLAT && !AFTER;
+  float w[S * S], push[S], loud[S], factor[solo];
   About about[solo];
 #pragma unroll
   for (int k = 0; k < S * S; k++) w[k] = first.w[k];
 #pragma unroll
   for (int p = 0; p < S; p++) {
-    const Told& told = me.told[slot[p]];
-    push[p] = told.at.push;
-    add_gains(run, me, told, z[p]);
-    load_eight(me.noise + slot[p] * 2 * me.side, me.side, noise[p]);
-    float loud = p < speakers ? push[p] * me.loudness[now.nodes[p]] : 0.0f;
-#pragma unroll
-    for (int e = 0; e < 8; e++) {
-      noise[p][e] *= loud;
-      if (!AFTER) z[p][e] += noise[p][e];
-    }
+    push[p] = me.told[slot[p]].at.push;
+    loud[p] = p < speakers ? push[p] * me.loudness[now.nodes[p]] : 0.0f;
+    if (S <= 2) load_eight(me.noise + slot[p] * 2 * me.side, me.side, noise[p]);  // while there are registers
   }
 #pragma unroll
   for (int k = 0; k < solo; k++) {
@@ -350,8 +346,25 @@ INSIDE Next turn_of(const Run& run, const Player& me, Way way, const Next& now, 
     about[k] = told.about;
     factor[k] = told.place.count > 0 ? told.at.push * me.loudness[me.n + told.place.node] : 0.0f;
   }
+  expect(heard, 4 * S * me.voices, me.first && LANE == 0);
+  tell<S>(way, u, sums + wide * me.voice, heard);
+
+#pragma unroll
+  for (int p = 0; p < S; p++) {
+    add_gains(run, me, me.told[slot[p]], now.nodes[p], z[p]);
+    if (S > 2) load_eight(me.noise + slot[p] * 2 * me.side, me.side, noise[p]);
+#pragma unroll
+    for (int e = 0; e < 8; e++) {
+      noise[p][e] *= loud[p];
+      if (!AFTER) z[p][e] += noise[p][e];
+    }
+  }
   warp_is_here();
-  BY_LANES(p, S) arrive(me.empty + after(me, at, p).slot);
+#pragma unroll
+  for (int k = 0; k < solo; k++) {
+    int p = LANES > 1 ? LANE : k;
+    arrive(me.empty + after(me, at, p < S ? p : 0).slot, p < S);
+  }
   if (flat) {
 #pragma unroll
     for (int e = 0; e < 8; e++) {
@@ -420,7 +433,7 @@ INSIDE Next turn_of(const Run& run, const Player& me, Way way, const Next& now, 
 }
 
 INSIDE void play(const Run& run, const Player& me, u32 places) {  // all turns of a run
-  Way way = way_to(LANE);
+  Way way = way_to(LANE & 7);
   Waiting at = {0u, 0u};
   Next now = who_is_next(me, at);
   for (u32 i = 0, number = 0; i < places; number++) {
@@ -452,13 +465,13 @@ INSIDE void turn_ahead(const Run& run, const int* noisy, Coming& of, i64 place) 
 }
 
 // Tables of the rounds up to t; `known` is the last round that this warp asked for.
-INSIDE void ask_tables(const Run& run, const Player& me, int t, int& known) {
-  int from = known > t - TABLED ? known : t - TABLED;
+INSIDE void ask_bygone(const Run& run, const Player& me, int t, int& known) {
+  int from = known > t - BYGONE ? known : t - BYGONE;
   from = from < -1 ? -1 : from;
   for (int k = LANE; k < 6 * (t - from); k += LANES) {
     int round = from + 1 + k / 6, which = k % 6;
     const double* table = which < 2 ? run.s : which < 4 ? run.P : run.Q;
-    ask_word((u32*)&me.bygone[round & (TABLED - 1)] + which, (const u32*)(table + round) + which % 2);
+    ask_word((u32*)&me.bygone[round & (BYGONE - 1)] + which, (const u32*)(table + round) + which % 2);
   }
   known = t;
 }
@@ -521,7 +534,7 @@ INSIDE void provide(const Run& run, const Player& me, const int* noisy, i64 begi
         of.size = from_lane(now.size, lane);
         of.corner = from_lane(now.corner, lane);
         ask_told(run, me.told + at.slot, of, begin + i);
-        if (!LINEAR && !FROZEN && !BOXED) ask_tables(run, me, from_lane(now.t, lane), known);
+        if (!LINEAR && !FROZEN && !BOXED) ask_bygone(run, me, from_lane(now.t, lane), known);
       }
       arrive_when_here(me.full + at.slot);
       if (of.speaks) {
@@ -533,7 +546,7 @@ INSIDE void provide(const Run& run, const Player& me, const int* noisy, i64 begi
         store_eight(me.noise + to, me.side, out);
       }
       warp_is_here();
-      if (LANE == 0) arrive(me.full + at.slot);
+      arrive(me.full + at.slot, LANE == 0);
     }
   }
   asked_is_here();
@@ -559,8 +572,8 @@ KERNEL CLUSTERED BOUNDED clusters(const Cluster* all) {
   int depth = (int)DEPTH, wide = (2 * n * seats + n + 3) / 4 * 4;
   me.c = rank * me.side + begins;
   me.told = (Told*)ROOM;
-  me.bygone = (Tabled*)(me.told + depth);
-  me.full = (Gate*)(me.bygone + (LINEAR ? 0 : TABLED));
+  me.bygone = (Bygone*)(me.told + depth);
+  me.full = (Gate*)(me.bygone + (LINEAR ? 0 : BYGONE));
   me.empty = me.full + depth;
   Gate* heard = me.empty + depth;
   float *sums = (float*)(heard + 2 * seats), *loudness = sums + seats * of_sums, *rows = loudness + wide;

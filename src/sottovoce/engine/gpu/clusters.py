@@ -17,8 +17,8 @@ from sottovoce.engine.gpu.spans import Crew
 
 DEPTH, MIXED, BYGONE = 8, 4, 128
 """Places that wait on the chip, nodes of a turn, both at the most, and rounds of the tables that wait there."""
-WARPS, HELPERS = (12, 16), (2, 4)
-"""Warps of a block, for which there are registers; and how many of them bring things, at the least and at the most."""
+WARPS, HELPERS = (12, 16), 2
+"""Warps of a block, for which there are registers; and how many of them bring things, at the least."""
 
 
 class Layout(NamedTuple):
@@ -50,7 +50,9 @@ def layout(machine: Machine, n: int, m: int, sizes: Sequence[int], upto: int, li
             continue
         for seats, depth in product(range(max(sizes), 0, -1), range(DEPTH, upto, -1)):
             room = _room(machine, n, blocks, seats, tiles, depth, linear)
-            helpers = min(depth, _helpers(seats * tiles))  # a gate knows of two times that it opens, not of three
+            helpers = min(
+                depth * tiles, _helpers(seats, tiles)
+            )  # a gate knows of two times that it opens, not of three
             if helpers and room <= machine.room:
                 fitting.append(Layout(blocks, seats, tiles, helpers, depth, room))
                 break
@@ -62,11 +64,12 @@ def layout(machine: Machine, n: int, m: int, sizes: Sequence[int], upto: int, li
     return spare[-1] if spare else wanted[0]
 
 
-def _helpers(players: int) -> int:
-    """How many warps bring what so many others need; 0 where these are too many."""
+def _helpers(seats: int, tiles: int) -> int:
+    """How many warps draw a place's tiles and bring its row; 0 where there are too many others."""
     for warps in WARPS:
-        if players + HELPERS[0] <= warps:
-            return min(HELPERS[1], warps - players)
+        free = warps - seats * tiles
+        if free >= max(HELPERS, tiles) or (free >= HELPERS and warps == WARPS[-1]):
+            return min(free, max(HELPERS, tiles))
     return 0
 
 
@@ -94,23 +97,16 @@ def run_clusters(machine: Machine, crews: Sequence[Crew], options: Mapping[str, 
     at = machine.address(there) + np.arange(len(runs), dtype=np.uint64) * np.uint64(runs.itemsize)
     runs["self"] = at
     there[...] = machine.put(runs.view(np.uint8))
-    parts = [
-        part for crew in crews for part in np.array_split(np.arange(len(crew.runs)), -(-len(crew.runs) // shape.seats))
-    ]
+    parts = [part for crew in crews for part in _parts(len(crew.runs), shape.seats)]
     given = filled("Cluster", len(parts))
-    given["runs"] = [len(part) for part in parts]
+    given["runs"] = parts
     given["run"] = at[np.cumsum(given["runs"]) - given["runs"]]
     for name in ("seats", "tiles", "helpers", "depth"):
         given[name] = getattr(shape, name)
     threads = shape.warps * machine.lanes
-    options = {
-        **options,
-        "SHORT": 1,
-        "CLUSTER": shape.blocks,
-        "TILES": shape.tiles,
-        "DEPTH": shape.depth,
-        "MOST": threads,
-    }
+    most = min(warps for warps in WARPS if warps >= shape.warps) * machine.lanes
+    options = {**options, "SHORT": 1, "PER": 1, "MOST": most}
+    options |= {"CLUSTER": shape.blocks, "TILES": shape.tiles, "DEPTH": shape.depth}
     on_machine = machine.put(given.view(np.uint8))
     machine.launch("clusters", shape.blocks * len(parts), threads, shape.room, on_machine, options, long=True)
     return True

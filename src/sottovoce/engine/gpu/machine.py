@@ -6,6 +6,7 @@ Each thread of the host has a stream of its own on the device, so that groups of
 
 import atexit
 import ctypes
+import os
 import shutil
 import subprocess
 import tempfile
@@ -24,6 +25,11 @@ from sottovoce.errors import SottovoceError
 
 SHORT = {"PER": 1, "MOST": 512, "SHORT": 1}
 """What all kernels but those of long rounds are compiled for, once: they look up as they run what a run needs."""
+STREAMS = {"working": -2, "beside": -2, "reading": -2, "blocks": -1, "clusters": 0}
+"""What a thread asks for, and how late it comes. What is short goes first. A cluster needs several chips near each
+other at once: single blocks that end at different times would leave it none; those of one launch end together."""
+CONNECTIONS = "CUDA_DEVICE_MAX_CONNECTIONS", "32"
+"""Streams beyond these wait for each other; a device has 8, unless it is told before it is first used."""
 LARGE = 1 << 26
 """Bytes from which on an array is not copied to pinned memory first."""
 ADVICE = "install it with pip install 'sottovoce[gpu]', on a machine with an NVIDIA device and its driver"
@@ -40,7 +46,7 @@ class Machine(Protocol):
     """Of a warp."""
     least: int
     per: int
-    """Counters that one of them has in a turn of two nodes, at the least and at the most."""
+    """Counters that one of them has registers for, at the least and at the most."""
     room: int
     """Bytes on the chip that a block may have."""
     blocks: int
@@ -99,6 +105,7 @@ class Cuda:
     least, per = 1, 4
 
     def __init__(self, special: bool = True) -> None:
+        os.environ.setdefault(*CONNECTIONS)
         import cupy
 
         self._special = special
@@ -147,7 +154,8 @@ class Cuda:
             function.max_dynamic_shared_size_bytes = room
         if not long:
             return function((blocks,), (threads,), (given,), shared_mem=room)
-        mine, other = self.xp.cuda.get_current_stream(), self._streams()[4 if "CLUSTER" in options else 1]
+        mine = self.xp.cuda.get_current_stream()
+        other = self._stream("clusters" if kernel == "clusters" else "blocks")
         other.wait_event(mine.record())
         with other:
             function((blocks,), (threads,), (given,), shared_mem=room)
@@ -178,32 +186,29 @@ class Cuda:
         """The thread's stream waits for the event."""
         self.xp.cuda.get_current_stream().wait_event(mark)
 
-    def _streams(self) -> Any:
-        """The thread's own: for what is short, which goes first, for what takes long, beside it, and for reading.
-
-        And for clusters, which need several neighbours at once and never get them if those go to others one by one.
-        """
-        if not hasattr(self._mine, "streams"):
-            cuda = self.xp.cuda
-            self._mine.streams = [cuda.Stream(non_blocking=True, priority=priority) for priority in (-2, 0, -2, -2, -1)]
-        return self._mine.streams
+    def _stream(self, name: str) -> Any:
+        """The thread's own, made when it is first used."""
+        mine = self._mine.__dict__
+        if name not in mine:
+            mine[name] = self.xp.cuda.Stream(non_blocking=True, priority=STREAMS[name])
+        return mine[name]
 
     @contextmanager
     def working(self) -> Iterator[None]:
         """In a stream of the thread's own."""
-        with self._streams()[0]:
+        with self._stream("working"):
             yield
 
     @contextmanager
     def beside(self) -> Iterator[None]:
         """In another one."""
-        with self._streams()[2]:
+        with self._stream("beside"):
             yield
 
     @contextmanager
     def reading(self) -> Iterator[None]:
         """In a third."""
-        with self._streams()[3]:
+        with self._stream("reading"):
             yield
 
     def room_left(self) -> int:

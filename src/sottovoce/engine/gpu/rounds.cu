@@ -7,7 +7,7 @@
 //
 // Numbers of a run are float32; sums over rounds come from float64 tables. A thread owns counters c, c + threads, ... and
 // with each of them coordinates c and half + c of all nodes, the two normals of one block of Threefry. Coordinates meet
-// in margins alone, so that a round of dense rows needs one barrier.
+// in margins alone. Turns of few nodes with dense rows are those of `clusters.cu`, if a device has clusters.
 
 typedef unsigned char u8;
 typedef unsigned int u32;
@@ -32,18 +32,6 @@ INSIDE u32 turned(u32 x, int by) { return __funnelshift_l(x, x, by); }
 INSIDE float warp_sum(float v) {
   for (int step = 16; step > 0; step >>= 1) v += __shfl_xor_sync(0xffffffffu, v, step);
   return v;
-}
-INSIDE void sums_of_two(float a, float b, float* out) {  // over the warp, with the steps of one
-  bool low = (threadIdx.x & 16) == 0;
-  float mine = (low ? a : b) + __shfl_xor_sync(0xffffffffu, low ? b : a, 16);
-  for (int step = 8; step > 0; step >>= 1) mine += __shfl_xor_sync(0xffffffffu, mine, step);
-  if ((threadIdx.x & 15) == 0) out[low ? 0 : 1] = mine;
-}
-INSIDE void exchanged(const float mine[2], float both[2]) {  // numbers of even lanes, and of odd ones
-  bool odd = (threadIdx.x & 1) != 0;
-  float other = __shfl_xor_sync(0xffffffffu, mine[0], 1);
-  both[0] = odd ? other : mine[0];
-  both[1] = odd ? mine[0] : other;
 }
 INSIDE void sums_of_eight(float u[8], float* out, int stride, int count) {  // to out, out + stride, ...
   int lane = threadIdx.x & 31;
@@ -71,14 +59,11 @@ INSIDE void ask_four(u32* to, const u32* from) {  // sixteen bytes, past the nea
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((u32)__cvta_generic_to_shared(to)), "l"(from) : "memory");
 }
 INSIDE void asked_is_here() { asm volatile("cp.async.wait_all;" ::: "memory"); }
-INSIDE void asked_together() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-INSIDE void asked_before_is_here() { asm volatile("cp.async.wait_group 1;" ::: "memory"); }  // all but the last together
 #ifndef MOST
 #define MOST 512
 #endif
 #define BOUNDED __launch_bounds__(MOST, 1)
 #define STRIDE MOST  // threads, as the compiler knows them
-#define ALL_WARPS (MOST / 32)
 #else
 #include <math.h>
 #include <pthread.h>
@@ -102,8 +87,6 @@ INSIDE float of_bits(u32 w) { float x; memcpy(&x, &w, 4); return x; }
 INSIDE u32 bits_of(float x) { u32 w; memcpy(&w, &x, 4); return w; }
 INSIDE u32 turned(u32 x, int by) { return (x << by) | (x >> (32 - by)); }
 INSIDE float warp_sum(float v) { return v; }
-INSIDE void sums_of_two(float a, float b, float* out) { out[0] = a; out[1] = b; }
-INSIDE void exchanged(const float mine[2], float both[2]) { both[0] = mine[0]; both[1] = mine[1]; }
 INSIDE void sums_of_eight(float u[8], float* out, int stride, int count) {
   for (int q = 0; q < count; q++) out[q * stride] = u[q];
 }
@@ -115,11 +98,8 @@ INSIDE void ask_four(u32* to, const u32* from) {
   memcpy(to, from, 16);
 }
 INSIDE void asked_is_here() {}
-INSIDE void asked_together() {}
-INSIDE void asked_before_is_here() {}
 #define BOUNDED
 #define STRIDE my_threads
-#define ALL_WARPS WARPS
 #endif
 
 #define INFINITE of_bits(0x7f800000u)
@@ -212,7 +192,6 @@ APART Said said_again(u32 k0, u32 k1, u32 counter) {
 #ifndef PER
 #define PER 2  // counters of a thread that are worked on together
 #endif
-#define TOGETHER (PER <= 2 ? 2 : 1)  // nodes of a turn of two whose noise is drawn side by side
 
 // Of S nodes at counters c, c + threads, ...: no branches, so that their long chains of operations run side by side.
 template <int S, int Q = PER>
@@ -362,6 +341,7 @@ KERNEL look(const Look* all) {
 // ---- eq. (6), and what its numbers are in a round
 
 struct float4_ { float a, b, c, d; };
+// `weight`: of z, or with as_written of x, in its running sum; else what a coordinate at the threshold that was never 0 adds.
 struct Numbers { float scale, threshold, weight, push; };
 // Between two waking rounds; numbers of 48 bits are in two parts, so that one product and one sum lose nothing.
 struct Slept { float rise, rise_less, fixed, fixed_less, near_by, far_off; i64 unused; };
@@ -386,10 +366,11 @@ KERNEL numbers(const Steps* all) {
     found.threshold = w.descent ? 0.0f : (float)(w.s[at] * w.phi);
     found.push = (float)w.push[t - 1];
     found.weight = (float)(w.frozen ? (w.linear ? scale * dA : dA) : w.P[t] - w.P[before]);
+    double rise = w.P[t] - w.P[before], fixed = w.phi * (w.Q[t] - w.Q[before]);
+    if (!w.linear && !w.frozen) found.weight = (float)(rise * (w.phi * w.s[t - 1]) - fixed);
     w.numbers[p] = found;
     if (w.linear || w.frozen) continue;
     Slept slept;
-    double rise = w.P[t] - w.P[before], fixed = w.phi * (w.Q[t] - w.Q[before]);
     slept.rise = (float)rise;
     slept.rise_less = (float)(rise - slept.rise);
     slept.fixed = (float)fixed;
@@ -494,12 +475,6 @@ struct Run {
 #endif
 #ifndef FEATURES
 #define FEATURES ((int)run.features)
-#endif
-#ifndef UPTO
-#define UPTO 4  // nodes of a turn that is gone through as one of few
-#endif
-#ifndef ONLY_FEW
-#define ONLY_FEW 0  // whether all turns are
 #endif
 INSIDE float soft(float z, float threshold) {  // of -z
   return fminf(fmaxf(z, -threshold), threshold) - z;
@@ -730,32 +705,21 @@ INSIDE void general(const Run& run, const Own& own, const Turn& turn, float* Z) 
 
 #ifndef SHORT  // what only `rounds` needs, and takes long to compile
 
-// ---- few nodes with a dense row each
+// ---- two nodes with sparse rows
 //
 // What a turn needs is asked for ahead of time, because a chain of loads takes longer than the turn: which turn it is
-// seven turns before, who it is and with which numbers five, and the rows of two three. All of it waits on the chip, in
-// rings; what was asked for in a turn is there for all threads after the barrier of the next turn but one.
-//
-// Until the barrier a thread has all but the margins of others: it draws the noise and mixes, and after the barrier adds
-// the rows.
+// seven turns before, who it is and with which numbers five. All of it waits on the chip, in rings; what was asked for in
+// a turn is there for all threads after the barrier of the next turn but one.
 
-#define FEW 4
-#define BYGONE 128  // rounds of the tables that wait on the chip
-struct Slot { Place place[FEW]; Numbers at[FEW]; Slept slept[FEW]; float w[FEW * FEW]; };
-struct Bygone { double s, P, Q; };
+struct Slot { Place place[2]; Numbers at[2]; Slept slept[2]; float w[4]; };
 struct alignas(16) Rings {
   Run run;
   Turn turns[8];
   Slot slots[8];
-  About about[4][FEW];
-  Bygone bygone[BYGONE];
   int alike;
 };
 
-INSIDE int few(const Run& run, const Turn& turn) {  // how many nodes, or 0 where it is no such turn
-  if (turn.pair == 1) return 2;
-  return !SPARSE && !AFTER && FETCHED && turn.pair == 2 && turn.size >= 3 && turn.size <= UPTO ? turn.size : 0;
-}
+INSIDE bool streamed(const Run& run, const Turn& turn) { return SPARSE && turn.pair == 1; }
 
 INSIDE void ask_words(void* to, const void* from, int words) {
   for (int w = THREAD; w < words; w += THREADS) ask_word((u32*)to + w, (const u32*)from + w);
@@ -772,82 +736,17 @@ INSIDE void ask_turn(const Run& run, i64 at, Rings* rings) {
 
 INSIDE void ask_slot(const Run& run, i64 at, Rings* rings) {
   const Turn& turn = rings->turns[at & 7];
-  int size = few(run, turn);
+  if (!streamed(run, turn)) return;
   Slot* slot = &rings->slots[at & 7];
-  ask_few(slot->place, run.places + turn.first, size * (int)(sizeof(Place) / 4));
-  ask_few(slot->at, run.numbers + turn.first, size * (int)(sizeof(Numbers) / 4));
-  ask_few(slot->w, run.weights + turn.corner, size * size);
-  if (!LINEAR && !FROZEN) ask_few(slot->slept, run.slept + turn.first, size * (int)(sizeof(Slept) / 4));
+  ask_few(slot->place, run.places + turn.first, 2 * (int)(sizeof(Place) / 4));
+  ask_few(slot->at, run.numbers + turn.first, 2 * (int)(sizeof(Numbers) / 4));
+  ask_few(slot->w, run.weights + turn.corner, 4);
+  if (!LINEAR && !FROZEN) ask_few(slot->slept, run.slept + turn.first, 2 * (int)(sizeof(Slept) / 4));
 }
 
-INSIDE float* row_on_chip(float* rows, i64 at, int which) {  // those of three turns of two
-  return rows + (int)((u32)at % 3u * 2u + (u32)which) * ROW;
-}
-
-INSIDE void ask_rows(const Run& run, i64 at, int half, float* rows, Rings* rings) {
-  if (rings->turns[at & 7].pair != 1) return;
-  const Slot& slot = rings->slots[at & 7];
-  float* to = row_on_chip(rows, at, 0);
-  const bool by_fours = SIDE % 4 == 0 && FEATURES % 4 == 0 && half % 4 == 0;
-  const int step = by_fours ? 4 : 1, pieces = FEATURES / step;
-#pragma unroll
-  for (int k = 0; k < (by_fours ? PER : 4 * PER); k++) {  // pieces of both rows, one after the other
-    int piece = THREAD + k * STRIDE, which = piece >= pieces ? 1 : 0, j = (piece - which * pieces) * step;
-    i64 row = slot.place[which].row;
-    if (piece >= 2 * pieces || row < 0) continue;
-    float* place = to + which * ROW + (j < half ? j : j - half + SIDE);
-    const float* from = run.X + row * FEATURES + j;
-    if (by_fours) ask_four((u32*)place, (const u32*)from);
-    else ask_word((u32*)place, (const u32*)from);
-  }
-}
-
-INSIDE void ask_about(const Run& run, i64 at, Rings* rings) {
-  int size = few(run, rings->turns[at & 7]);
-  for (int w = LANE; w < 4 * size; w += LANES) {
-    i64 row = rings->slots[at & 7].place[w / 4].row;
-    if (row >= 0) ask_word((u32*)&rings->about[at & 3][w / 4] + w % 4, (const u32*)(run.about + row) + w % 4);
-  }
-}
-
-// Tables of the rounds up to that of a turn; `known` is the last round that was asked for.
-INSIDE void ask_bygone(const Run& run, i64 at, Rings* rings, int& known) {
-  if (LINEAR || FROZEN || BOXED || !few(run, rings->turns[at & 7])) return;
-  int t = rings->slots[at & 7].place[0].t;
-  int from = known > t - BYGONE ? known : t - BYGONE;
-  from = from < -1 ? -1 : from;
-  for (int w = THREAD; w < 6 * (t - from); w += THREADS) {
-    int round = from + 1 + w / 6, which = w % 6;
-    const double* table = which < 2 ? run.s : which < 4 ? run.P : run.Q;
-    ask_word((u32*)&rings->bygone[round & (BYGONE - 1)] + which, (const u32*)(table + round) + which % 2);
-  }
-  known = t;
-}
-
-INSIDE void ask_ahead(const Run& run, i64 at, int half, float* rows, Rings* rings, int& known) {
+INSIDE void ask_ahead(const Run& run, i64 at, Rings* rings) {
   if (WARP == 0) ask_slot(run, at + 5, rings);
-  if (WARP == (WARPS > 1 ? 1 : 0)) {
-    ask_turn(run, at + 7, rings);
-    ask_about(run, at + 3, rings);
-  }
-  if (!SPARSE) ask_rows(run, at + 3, half, rows, rings);
-  if (!SPARSE) ask_bygone(run, at + 3, rings, known);
-  asked_together();
-}
-
-// What the rounds slept add to the sum of a coordinate that became 0, or was no more, in one of them: `searched`, on chip.
-INSIDE float fallen_asleep(const Run& run, const Rings* rings, int known, const Place& place, float z) {
-  if (place.before <= known - BYGONE) return searched(run.self, z, place.before, place.t);
-  double size = fabs((double)z), phi = run.phi;
-  int low = place.before, high = place.t;
-  while (low < high) {
-    int middle = (low + high) / 2;
-    if (rings->bygone[middle & (BYGONE - 1)].s * phi < size) low = middle + 1;
-    else high = middle;
-  }
-  const Bygone &end = rings->bygone[low & (BYGONE - 1)], &begin = rings->bygone[place.before & (BYGONE - 1)];
-  double part = size * (end.P - begin.P) - phi * (end.Q - begin.Q);
-  return (float)(z > 0.0f ? -part : part);
+  if (WARP == (WARPS > 1 ? 1 : 0)) ask_turn(run, at + 7, rings);
 }
 
 template <int S>
@@ -870,248 +769,9 @@ INSIDE void noise_of(const float loud[S], const Place* place, int c, float out[S
     for (int k = 0; k < PER; k++) out[p][k][0] = out[p][k][1] = 0.0f;
 }
 
-// What sleeping nodes add to their sums, all coordinates of one node: a weight times numbers.
-INSIDE float gains(const Run& run, const Rings* rings, int known, const Place& place, const Numbers& at,
-                   const Slept& slept, const float z[PER][2], float gain[PER][2]) {
-  bool some = false;
-#pragma unroll
-  for (int k = 0; k < PER; k++)
-#pragma unroll
-    for (int side = 0; side < 2; side++) {
-      float v = z[k][side], size = fabsf(v);
-      if (LINEAR) {
-        gain[k][side] = v;
-      } else if (FROZEN || BOXED) {
-        gain[k][side] = caught_up(run, place, at, slept, v);
-      } else {
-        float part = size <= slept.far_off ? 0.0f : awake(slept, size);
-        gain[k][side] = v > 0.0f ? -part : part;
-        some = some || (size > slept.near_by && size <= slept.far_off);
-      }
-    }
-  for (int which = 0; some && which < 2 * PER; which++) {  // few coordinates in a round: one place for all of them
-    float mine = 0.0f;
-#pragma unroll
-    for (int k = 0; k < PER; k++)
-#pragma unroll
-      for (int side = 0; side < 2; side++) mine = which == 2 * k + side ? z[k][side] : mine;
-    float size = fabsf(mine);
-    if (!(size > slept.near_by && size <= slept.far_off)) continue;
-    float found = fallen_asleep(run, rings, known, place, mine);
-#pragma unroll
-    for (int k = 0; k < PER; k++)
-#pragma unroll
-      for (int side = 0; side < 2; side++) gain[k][side] = which == 2 * k + side ? found : gain[k][side];
-  }
-  return LINEAR ? -at.weight : 1.0f;
-}
-
-INSIDE bool is_mine(const Run& run, const Own& own, int k, int side) {
-  int c = THREAD + k * STRIDE;
-  return padded(run) || (c < own.half && c + side * own.half < own.m);
-}
-
-INSIDE void load_own(const Run& run, const Own& own, const float* z, float out[PER][2]) {
-#pragma unroll
-  for (int k = 0; k < PER; k++)
-#pragma unroll
-    for (int side = 0; side < 2; side++)
-      out[k][side] = is_mine(run, own, k, side) ? z[THREAD + k * STRIDE + side * own.far] : 0.0f;
-}
-
-INSIDE void load_sums(const Run& run, const Own& own, int node, float out[PER][2]) {
-  const float* total = run.total + (i64)node * own.m + THREAD;
-#pragma unroll
-  for (int k = 0; k < PER; k++)
-#pragma unroll
-    for (int side = 0; side < 2; side++) {
-      int c = THREAD + k * STRIDE;
-      bool mine = c < own.half && c + side * own.half < own.m;
-      out[k][side] = mine ? once(total + k * STRIDE + side * own.half) : 0.0f;
-    }
-}
-
-INSIDE void store_sums(const Run& run, const Own& own, int node, float weight, const float gain[PER][2],
-                       const float old[PER][2]) {
-  float* total = run.total + (i64)node * own.m + THREAD;
-#pragma unroll
-  for (int k = 0; k < PER; k++)
-#pragma unroll
-    for (int side = 0; side < 2; side++) {
-      int c = THREAD + k * STRIDE;
-      bool mine = c < own.half && c + side * own.half < own.m;
-      if (mine) total[k * STRIDE + side * own.half] = old[k][side] + weight * gain[k][side];
-    }
-}
-
-struct alignas(16) Partial { float x, y, z, w; };  // of two warps
-
-INSIDE void turn_of_two(const Run& run, i64 number, const Own& own, float* rows, float* Z, const float* loudness,
-                        float* partial, Rings* rings, int& known) {
-  const Slot& slot = rings->slots[number & 7];
-  const Turn& turn = rings->turns[number & 7];
-  float *mine[2], z[2][PER][2], c[2][PER][2], noise[2][PER][2], u[2], loud[2];
-  float weight[2], gain[2][PER][2], old[2][PER][2];
-#pragma unroll
-  for (int p = 0; p < 2; p++) {
-    int node = slot.place[p].node;
-    loud[p] = p < turn.speakers ? slot.at[p].push * loudness[node] : 0.0f;
-    mine[p] = Z + node * own.wide;
-    load_own(run, own, mine[p], z[p]);
-    load_sums(run, own, node, old[p]);
-    const float* row = row_on_chip(rows, number, p) + THREAD;
-    u[p] = 0.0f;
-#pragma unroll
-    for (int k = 0; k < PER; k++)
-#pragma unroll
-      for (int side = 0; side < 2; side++) {
-        c[p][k][side] = row[k * STRIDE + side * SIDE];
-        u[p] += c[p][k][side] * primal(run, slot.at[p], z[p][k][side]);
-      }
-  }
-  sums_of_two(u[0], u[1], partial + 2 * WARP);
-#pragma unroll
-  for (int p = 0; p < 2; p++)
-    weight[p] = gains(run, rings, known, slot.place[p], slot.at[p], slot.slept[p], z[p], gain[p]);
-#pragma unroll
-  for (int p = 0; p < 2; p++) {
-    if (p % TOGETHER == 0) noise_of<TOGETHER>(loud + p, slot.place + p, THREAD, noise + p);
-#pragma unroll
-    for (int k = 0; k < PER && !AFTER; k++) {
-      z[p][k][0] += loud[p] * noise[p][k][0];
-      z[p][k][1] += loud[p] * noise[p][k][1];
-    }
-  }
-#pragma unroll
-  for (int p = 0; p < 2; p++) store_sums(run, own, slot.place[p].node, weight[p], gain[p], old[p]);
-  float w[4] = {slot.w[0], slot.w[1], slot.w[2], slot.w[3]};
-#pragma unroll
-  for (int k = 0; k < PER; k++)
-#pragma unroll
-    for (int side = 0; side < 2; side++) {
-      float x = z[0][k][side], y = z[1][k][side];
-      z[0][k][side] = w[0] * x + w[1] * y;
-      z[1][k][side] = w[2] * x + w[3] * y;
-      if (AFTER) {
-        z[0][k][side] += loud[0] * noise[0][k][side];
-        z[1][k][side] += loud[1] * noise[1][k][side];
-      }
-    }
-  asked_before_is_here();
-  BARRIER();
-  ask_ahead(run, number, own.half, rows, rings, known);
-  float x[2] = {0.0f, 0.0f}, y[2] = {0.0f, 0.0f};
-#pragma unroll
-  for (int at = 0; at < ALL_WARPS; at += 2) {
-    Partial two = ((const Partial*)partial)[at / 2];
-    x[0] += two.x; y[0] += two.y;
-    if (at + 1 < ALL_WARPS) { x[1] += two.z; y[1] += two.w; }
-  }
-  u[0] = x[0] + x[1];
-  u[1] = y[0] + y[1];
-  float pull[2];
-#pragma unroll
-  for (int k = 0; k < 2; k += LANES > 1 ? 2 : 1) {  // one node by one lane, the other by the next
-    int p = LANES > 1 ? LANE & 1 : k;
-    float factor = slot.at[p].push * loudness[run.n + slot.place[p].node];
-    pull[k] = slot.place[p].count > 0 ? factor * clipped(run, p ? u[1] : u[0], rings->about[number & 3][p]) : 0.0f;
-  }
-  exchanged(pull, u);
-#pragma unroll
-  for (int q = 0; q < 2; q++) {
-    float share_x = AFTER ? (q == 0 ? u[0] : 0.0f) : w[2 * q] * u[0];
-    float share_y = AFTER ? (q == 1 ? u[1] : 0.0f) : w[2 * q + 1] * u[1];
-#pragma unroll
-    for (int k = 0; k < PER; k++)
-#pragma unroll
-      for (int side = 0; side < 2; side++) {
-        float found = z[q][k][side] + share_x * c[0][k][side] + share_y * c[1][k][side];
-        if (DESCENT && q < turn.speakers) found = shrunk(run, -slot.at[q].push, found);
-        if (is_mine(run, own, k, side)) mine[q][THREAD + k * STRIDE + side * own.far] = found;
-      }
-  }
-}
-
-// Three or four nodes, one after another until the barrier: what they say waits in z.
-INSIDE void turn_of_several(const Run& run, i64 number, const Own& own, float* rows, float* Z, const float* loudness,
-                            float* partial, Rings* rings, int& known) {
-  const Slot& slot = rings->slots[number & 7];
-  const Turn& turn = rings->turns[number & 7];
-  int size = turn.size;
-  float row[PER][2];
-  auto take_row = [&](int p) {
-#pragma unroll
-    for (int k = 0; k < PER; k++)
-#pragma unroll
-      for (int side = 0; side < 2; side++) {
-        int at = THREAD + k * STRIDE, j = at + side * own.half;
-        bool some = slot.place[p].count > 0 && at < own.half && j < own.m;
-        row[k][side] = some ? entry(run, slot.place[p].row, j) : 0.0f;
-      }
-  };
-#pragma unroll 1
-  for (int p = 0; p < size; p++) {
-    int node = slot.place[p].node;
-    float* mine = Z + node * own.wide;
-    float z[PER][2], noise[1][PER][2], gain[PER][2], old[PER][2], u = 0.0f;
-    float loud[1] = {p < turn.speakers ? slot.at[p].push * loudness[node] : 0.0f};
-    load_own(run, own, mine, z);
-    load_sums(run, own, node, old);
-    take_row(p);
-    float weight = gains(run, rings, known, slot.place[p], slot.at[p], slot.slept[p], z, gain);
-    noise_of<1>(loud, slot.place + p, THREAD, noise);
-    store_sums(run, own, node, weight, gain, old);
-#pragma unroll
-    for (int k = 0; k < PER; k++)
-#pragma unroll
-      for (int side = 0; side < 2; side++) {
-        u += row[k][side] * primal(run, slot.at[p], z[k][side]);
-        float said = z[k][side] + loud[0] * noise[0][k][side];
-        if (is_mine(run, own, k, side)) mine[THREAD + k * STRIDE + side * own.far] = said;
-      }
-    u = warp_sum(u);
-    if (LANE == 0) partial[WARPS * p + WARP] = u;
-  }
-  asked_before_is_here();
-  BARRIER();
-  ask_ahead(run, number, own.half, rows, rings, known);
-  float mixed[FEW][PER][2];
-#pragma unroll
-  for (int q = 0; q < FEW; q++)
-#pragma unroll
-    for (int k = 0; k < PER; k++) mixed[q][k][0] = mixed[q][k][1] = 0.0f;
-#pragma unroll 1
-  for (int p = 0; p < size; p++) {
-    float u = 0.0f, z[PER][2], factor = slot.at[p].push * loudness[run.n + slot.place[p].node];
-    take_row(p);
-    load_own(run, own, Z + slot.place[p].node * own.wide, z);
-    for (int w = 0; w < ALL_WARPS; w++) u += partial[WARPS * p + w];
-    u = slot.place[p].count > 0 ? factor * clipped(run, u, rings->about[number & 3][p]) : 0.0f;
-#pragma unroll
-    for (int q = 0; q < FEW; q++) {
-      float w = q < size ? slot.w[q * size + p] : 0.0f;
-#pragma unroll
-      for (int k = 0; k < PER; k++)
-#pragma unroll
-        for (int side = 0; side < 2; side++) mixed[q][k][side] += w * (z[k][side] + u * row[k][side]);
-    }
-  }
-#pragma unroll
-  for (int q = 0; q < FEW; q++)
-#pragma unroll
-    for (int k = 0; k < PER; k++)
-#pragma unroll
-      for (int side = 0; side < 2; side++) {
-        float found = mixed[q][k][side];
-        if (DESCENT && q < turn.speakers) found = shrunk(run, -slot.at[q].push, found);
-        if (q < size && is_mine(run, own, k, side))
-          Z[slot.place[q].node * own.wide + THREAD + k * STRIDE + side * own.far] = found;
-      }
-}
-
-// Two nodes whose rows are sparse, or longer than a thread has registers for: z and sums stream by, a tile at a time.
+// z and sums stream by, a tile at a time.
 INSIDE void stream(const Run& run, i64 number, const Own& own, float* Z, const float* loudness, float* partial,
-                   Rings* rings, int& known) {
+                   Rings* rings) {
   int m = own.m, half = own.half, n = (int)run.n;
   const Slot& slot = rings->slots[number & 7];
   const Numbers at_a = slot.at[0], at_b = slot.at[1];
@@ -1130,7 +790,7 @@ INSIDE void stream(const Run& run, i64 number, const Own& own, float* Z, const f
     if (LANE == 0) partial[1] = row_b >= 0 ? at_b.push * loudness[n + b] * clipped(run, u, run.about[row_b]) : 0.0f;
   }
   BARRIER();
-  ask_ahead(run, number, half, 0, rings, known);
+  ask_ahead(run, number, rings);
   float w00 = slot.w[0], w01 = slot.w[1], w10 = slot.w[2], w11 = slot.w[3];
   for (int first = THREAD; first < half; first += PER * THREADS) {
     float va[PER][2], vb[PER][2], oa[PER][2], ob[PER][2], noise[2][PER][2];
@@ -1201,7 +861,7 @@ INSIDE float pulled(const Run& run, const Turn& turn, const float* loudness, con
 INSIDE void margins_of_crowd(const Run& run, const Turn& turn, const Own& own, const float* Z, const float* loudness,
                              float* partial, Stage* stage) {
   int m = own.m, half = own.half, size = turn.size;
-  if (SPARSE || half > PER * THREADS) {  // a warp each
+  if (SPARSE) {  // a warp each
     for (int p = WARP; p < size; p += WARPS) {
       i64 row = stage->place[p].row;
       float u = row >= 0 ? margin(run, own, stage->at[p], Z + (i64)stage->place[p].node * own.wide, row) : 0.0f;
@@ -1211,19 +871,20 @@ INSIDE void margins_of_crowd(const Run& run, const Turn& turn, const Own& own, c
   }
   for (int first = 0; first < size; first += 4) {  // all threads, four at a time
     float u[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+    for (int tile = THREAD; tile < half; tile += PER * THREADS)
 #pragma unroll
-    for (int q = 0; q < 4; q++) {
-      int p = first + q < size ? first + q : first;
-      i64 row = stage->place[p].row;
-      const float* z = Z + (i64)stage->place[p].node * own.wide;
+      for (int q = 0; q < 4; q++) {
+        int p = first + q < size ? first + q : first;
+        i64 row = first + q < size ? stage->place[p].row : -1;
+        const float* z = Z + (i64)stage->place[p].node * own.wide;
 #pragma unroll
-      for (int k = 0; k < PER; k++)
+        for (int k = 0; k < PER; k++)
 #pragma unroll
-        for (int side = 0; side < 2; side++) {
-          int c = THREAD + k * THREADS, j = c + side * half;
-          if (row >= 0 && c < half && j < m) u[q] += entry(run, row, j) * primal(run, stage->at[p], z[c + side * own.far]);
-        }
-    }
+          for (int side = 0; side < 2; side++) {
+            int c = tile + k * THREADS, j = c + side * half;
+            if (row >= 0 && c < half && j < m) u[q] += entry(run, row, j) * primal(run, stage->at[p], z[c + side * own.far]);
+          }
+      }
 #pragma unroll
     for (int q = 0; q < 4; q++) {
       u[q] = warp_sum(u[q]);
@@ -1386,12 +1047,12 @@ INSIDE i64 chorus(const Run& run, i64 at, const Own& own, float* Z, Choir* choir
   const bool by_fours = SIDE % 4 == 0 && FEATURES % 4 == 0 && half % 4 == 0;
   const int step = by_fours ? 4 : 1, pieces = FEATURES / step;
   float z[PER][2], total[PER][2];
-  load_own(run, own, Z, z);
 #pragma unroll
   for (int k = 0; k < PER; k++)
 #pragma unroll
     for (int side = 0; side < 2; side++) {
       int c = THREAD + k * STRIDE, j = c + side * half;
+      z[k][side] = Z[c + side * SIDE];
       total[k][side] = c < half && j < m ? run.total[j] : 0.0f;
     }
   BARRIER();
@@ -1504,10 +1165,9 @@ KERNEL BOUNDED rounds(const Run* runs) {
   const Own own = own_of(run);
   int half = own.half, n = (int)run.n;
   Theatre* theatre = (Theatre*)(rings + 1);
-  float *partial = (float*)(theatre + 1), *loudness = partial + CROWD * WARPS, *rows = loudness + (2 * n + 3) / 4 * 4;
-  float* Z = ON_CHIP ? rows + (FETCHED ? 6 * ROW : 0) : run.z;
+  float *partial = (float*)(theatre + 1), *loudness = partial + CROWD * WARPS;
+  float* Z = ON_CHIP ? loudness + (2 * n + 3) / 4 * 4 : run.z;
   for (int i = THREAD; i < n; i += THREADS) { loudness[i] = run.loud[i]; loudness[n + i] = run.share[i]; }
-  for (int j = THREAD; FETCHED && j < 6 * ROW; j += THREADS) rows[j] = 0.0f;
   for (int i = 0; ON_CHIP && i < n; i++)
     for (int at = THREAD; at < own.wide; at += THREADS) {
       int side = at >= own.far ? 1 : 0, c = at - side * own.far, j = c + side * half;
@@ -1515,41 +1175,26 @@ KERNEL BOUNDED rounds(const Run* runs) {
     }
   BARRIER();
   i64 begin = run.turns_first;
-  if (!ONLY_FEW && begin < run.turns_last && in_chorus(run, run.turns[begin]) && all_alike(run, own, Z, rings))
+  if (begin < run.turns_last && in_chorus(run, run.turns[begin]) && all_alike(run, own, Z, rings))
     begin = chorus(run, begin, own, Z, theatre->choirs, loudness, partial);
 
-  int known = -1;
   for (int k = 0; k < 7 && WARP == 0; k++) ask_turn(run, begin + k, rings);
   asked_is_here();
   BARRIER();
   for (int k = 0; k < 5 && WARP == 0; k++) ask_slot(run, begin + k, rings);
   asked_is_here();
   BARRIER();
-  int last_side = own.m - 1 >= half ? 1 : 0;
-  for (int w = THREAD; FETCHED && run.features < run.m && w < 6; w += THREADS)
-    rows[w * ROW + last_side * SIDE + own.m - 1 - last_side * half] = (float)run.intercept;
-  for (int k = 0; k < 3 && !SPARSE; k++) {
-    ask_rows(run, begin + k, half, rows, rings);
-    if (WARP == 0) ask_about(run, begin + k, rings);
-    ask_bygone(run, begin + k, rings, known);
-  }
-  asked_is_here();
-  BARRIER();
-  for (i64 at = begin, last = run.turns_last; at < last;) {
-    for (int nodes; at < last && (nodes = few(run, rings->turns[at & 7])) > 0; at++) {
-      float* mine = partial + (at & 1) * FEW * WARPS;
-      if (SPARSE) stream(run, at, own, Z, loudness, partial, rings, known);
-      else if (nodes == 2) turn_of_two(run, at, own, rows, Z, loudness, mine, rings, known);
-      else if (UPTO > 2) turn_of_several(run, at, own, rows, Z, loudness, mine, rings, known);
+  for (i64 at = begin; at < run.turns_last; at++) {
+    const Turn turn = rings->turns[at & 7];
+    if (streamed(run, turn)) {
+      stream(run, at, own, Z, loudness, partial, rings);
+      continue;
     }
-    for (; !ONLY_FEW && at < last && few(run, rings->turns[at & 7]) == 0; at++) {
-      const Turn turn = rings->turns[at & 7];
-      asked_is_here();
-      BARRIER();  // and z of the last turn is here
-      ask_ahead(run, at, half, rows, rings, known);
-      if (turn.pair == 2) crowd(run, turn, own, Z, loudness, partial, &theatre->stage);
-      else general(run, own, turn, Z);
-    }
+    asked_is_here();
+    BARRIER();  // and z of the last turn is here
+    ask_ahead(run, at, rings);
+    if (turn.pair == 2) crowd(run, turn, own, Z, loudness, partial, &theatre->stage);
+    else general(run, own, turn, Z);
   }
   BARRIER();
   for (int i = 0; ON_CHIP && i < n; i++)

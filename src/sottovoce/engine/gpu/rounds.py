@@ -21,7 +21,7 @@ from sottovoce import rows
 from sottovoce._types import Array, IntArray
 from sottovoce.algorithm.method import Method, State
 from sottovoce.engine.compiled import parts
-from sottovoce.engine.gpu.clusters import run_clusters
+from sottovoce.engine.gpu.clusters import MIXED, run_clusters
 from sottovoce.engine.gpu.machine import SHORT, Machine
 from sottovoce.engine.gpu.source import code_of, filled, struct
 from sottovoce.engine.gpu.spans import crews_of, run_spans, suits
@@ -39,8 +39,6 @@ ROOM = 32
 """So much of the room that is left, one part of as many, may be taken by what is looked up at a time."""
 CROWD = 32
 """Nodes of a turn that the kernel has on its stage."""
-FEW, BYGONE = 4, 128
-"""Nodes of a turn that needs one barrier, and rounds of the tables that wait on the chip."""
 PLACES = 1 << 16
 """Places of a launch, at the most, where runs are on the chip: about a tenth of a second."""
 AHEAD = 4
@@ -263,7 +261,7 @@ def run_rounds(machine: Machine, jobs: Sequence[Job], states: Sequence[State], s
         total = stacked(machine, [states[place].total for place in order])
         first = start
         while first <= stop:
-            last = _looked_up(machine, records, casts, since, z.shape, first, stop)
+            last = _looked_up(machine, records, casts, since, first, stop)
             if not records.sparse:  # short launches: others wait for a place on the device
                 last = min(last, first - 1 + max(1, int(PLACES / _active(casts))))
             _go(machine, records, casts, z, total, first, last)
@@ -358,7 +356,6 @@ def _looked_up(
     records: Records,
     casts: Sequence[Cast],
     since: Sequence[IntArray],
-    shape: tuple[int, ...],
     first: int,
     stop: int,
 ) -> int:
@@ -371,7 +368,7 @@ def _looked_up(
             last = min(last, first - 1 + _rounds_at_once(machine, casts))
             for each, own in zip(casts, since, strict=True):
                 each.looked = None  # its room first
-                each.looked = _look(machine, records, each, own, first, last, shape[2], linear)
+                each.looked = _look(machine, records, each, own, first, last, linear)
             break
     return min(stop, *(cast.looked.last for cast in casts if cast.looked is not None))
 
@@ -410,14 +407,14 @@ def _go(
 ) -> None:
     """Rounds first … last of all casts in one launch; z and total are updated in place."""
     _, n, m = z.shape
-    fetched = _paired(machine, records, m) and not records.sparse
+    fetched = _fetched(machine, records, m)
     threads, per = _shape(machine, m) if fetched else (max(1, min(machine.threads, _up((m + 1) // 2, 32))), 2)
     wide = 2 * per * threads if fetched else m  # of a row on the chip
     options = _options(records, casts, per, threads)
-    room = _beside(n, -(-threads // machine.lanes), 6 * wide if fetched else 0)
+    room = _beside(n, -(-threads // machine.lanes))
     options["FETCHED"], options["ON_CHIP"] = int(fetched), int(room + 4 * n * wide <= machine.room)
     if fetched:
-        options |= _ways(casts) | {"COORDINATES": m, "FEATURES": records.features}
+        options |= {"COORDINATES": m, "FEATURES": records.features}
     room += 4 * n * wide * options["ON_CHIP"]
     lookups = [cast.looked for cast in casts if cast.looked is not None]
     runs = np.concatenate([looked.runs for looked in lookups])
@@ -434,8 +431,10 @@ def _go(
     mine = [runs[whose == k] for k in range(len(casts))]
     crews = [c for r, looked in zip(mine, lookups, strict=True) for c in crews_of(r, looked.turns, looked.places)]
     widest = max(float(_sizes(cast).max()) for cast in casts)
-    if not records.sparse and _one_each(casts) and widest <= FEW:
-        sizes = {"UPTO": 2 if widest <= 2 else FEW, "COORDINATES": m, "FEATURES": records.features}
+    if not records.sparse and _one_each(casts) and widest <= MIXED:
+        sizes = {"UPTO": 2 if widest <= 2 else MIXED, "COORDINATES": m, "FEATURES": records.features}
+        if all(np.all(cast.plan.flat) for cast in casts):
+            sizes["FLAT"] = 1
         if run_clusters(machine, crews, options | sizes):
             return
     sparse = records.sparse and not options["ON_CHIP"]
@@ -461,9 +460,9 @@ def _options(records: Records, casts: Sequence[Cast], per: int, threads: int) ->
     }
 
 
-def _paired(machine: Machine, records: Records, m: int) -> bool:
-    """Whether turns of two nodes have a way of their own, for which a thread must have few coordinates."""
-    return records.sparse or -(-((m + 1) // 2) // machine.threads) <= machine.per
+def _fetched(machine: Machine, records: Records, m: int) -> bool:
+    """Whether a thread has registers for its coordinates of a dense row."""
+    return not records.sparse and -(-((m + 1) // 2) // machine.threads) <= machine.per
 
 
 def _with_self(machine: Machine, runs: Any) -> Any:
@@ -508,13 +507,6 @@ def _shape(machine: Machine, m: int) -> tuple[int, int]:
     return threads, max(machine.least, -(-half // threads))
 
 
-def _ways(casts: Sequence[Cast]) -> dict[str, int]:
-    """Which turns the kernel has to know: of how many nodes, and whether of few alone."""
-    sizes = np.concatenate([_sizes(cast) for cast in casts])
-    upto = FEW if np.any((sizes > 2) & (sizes <= FEW)) and not casts[0].model.after else 2
-    return {"UPTO": upto, "ONLY_FEW": int(_one_each(casts) and bool(np.all((sizes >= 2) & (sizes <= upto))))}
-
-
 def _one_each(casts: Sequence[Cast]) -> bool:
     """Whether a node has one record, or none, in every round."""
     return all(cast.noise.sampler in (FIXED, CYCLIC) and np.all(cast.noise.batch == 1) for cast in casts)
@@ -526,12 +518,12 @@ def _sizes(cast: Cast) -> Any:
     return np.sqrt(np.diff(np.append(plan.corners, len(plan.weights))) / plan.groups)
 
 
-def _beside(n: int, warps: int, rows: int) -> int:
-    """Bytes on the chip beside z: the rings, the theatre, partial sums of margins, two numbers a node, rows."""
+def _beside(n: int, warps: int) -> int:
+    """Bytes on the chip beside z: the rings, the theatre, partial sums of margins, two numbers a node."""
     place, numbers, slept, about, turn = (struct(s).itemsize for s in ("Place", "Numbers", "Slept", "About", "Turn"))
-    rings = 8 * (turn + FEW * (place + numbers + slept + 4 * FEW)) + 4 * FEW * about + BYGONE * 24 + 4
+    rings = 8 * (turn + 2 * (place + numbers + slept) + 16) + 4
     theatre = max(CROWD * (place + numbers + slept + about), 3 * (CROWD * (place + about) + numbers + slept))
-    return _up(struct("Run").itemsize + rings, 16) + _up(theatre, 16) + 4 * (CROWD * warps + _up(2 * n, 4) + rows)
+    return _up(struct("Run").itemsize + rings, 16) + _up(theatre, 16) + 4 * (CROWD * warps + _up(2 * n, 4))
 
 
 def _up(size: int, to: int) -> int:
@@ -579,12 +571,11 @@ class Looked:
 
 
 def _look(
-    machine: Machine, records: Records, cast: Cast, since: IntArray, first: int, last: int, m: int, linear: bool
+    machine: Machine, records: Records, cast: Cast, since: IntArray, first: int, last: int, linear: bool
 ) -> Looked:
     """Records, keys and turns of rounds first … last; of samples of a fixed size without waiting for anything."""
     plan, noise, kept, put, xp = cast.plan, cast.noise, cast.kept, machine.put, machine.xp
     shards, poisson = cast.problem.shards, noise.sampler == POISSON
-    paired = _paired(machine, records, m)
     begin, end = int(plan.starts[first - 1]), int(plan.starts[last])
     rounds, count = last - first + 1, end - begin
     sizes = np.diff(plan.starts[first - 1 : last + 1]) if len(plan.groups) > 1 else np.array([count // rounds])
@@ -635,7 +626,7 @@ def _look(
     on_machine = xp.zeros((turns + AHEAD, struct("Turn").itemsize), np.uint8)
     turning = filled("Turning")
     turning["rounds"], turning["each"], turning["together"] = rounds, each, together
-    turning["paired"], turning["speakers"], turning["crowd"] = paired, plan.speakers, CROWD
+    turning["paired"], turning["speakers"], turning["crowd"] = records.sparse, plan.speakers, CROWD
     own = {"pattern": put(plan.pattern[first - 1 : last], np.int32), "flat": put(plan.flat, np.int32)}
     own |= {"groups": put(plan.groups, np.int64), "corners": put(plan.corners, np.int64)}
     own |= {} if each else {"starts": arrays["starts"]}
@@ -652,7 +643,7 @@ def _look(
     runs["turns"], runs["picks"] = machine.address(on_machine), machine.address(picks)
     wide = _sizes(cast)
     most = min(int(wide.max()) * max(1, largest), base + max(1, picks.size))
-    mixed = cast.model.after or not (np.all(plan.flat) or (paired and largest <= 1 and np.all(wide == 2)))
+    mixed = cast.model.after or not (np.all(plan.flat) or (records.sparse and largest <= 1 and np.all(wide == 2)))
     widest = int(wide.max()) if mixed else 0
     alive = arrays, own, picks, numbers
     return Looked(first, last, since.copy(), linear, runs, most, widest, together, heads, places, on_machine, alive)

@@ -25,6 +25,8 @@ MASK = ir.VectorType(ir.IntType(1), WIDTH)
 WORD, HALF_WORD = ir.IntType(64), ir.IntType(32)
 NOTHING = ir.Constant(DOUBLES, [0.0] * WIDTH)
 LIBERTIES = ("reassoc", "contract", "nsz")
+NEXT = 2
+"""What LLVM calls the cache after the nearest one: what is asked for must not drive out what is worked on."""
 
 
 class _Rows:
@@ -203,7 +205,7 @@ def ask(typing, row, first):
         hint = builder.module.declare_intrinsic("llvm.prefetch", [byte], shape)
         for at in range(0, COLUMNS + line, line):
             place = builder.bitcast(builder.gep(row.pointer, [builder.add(arguments[1], WORD(at))]), byte)
-            builder.call(hint, [place, HALF_WORD(0), HALF_WORD(3), HALF_WORD(1)])
+            builder.call(hint, [place, HALF_WORD(0), HALF_WORD(NEXT), HALF_WORD(1)])
         return context.get_dummy_value()
 
     return (types.void(row, types.int64), code) if _known(row) else None
