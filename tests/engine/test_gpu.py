@@ -3,7 +3,6 @@
 import gc
 import shutil
 import subprocess
-import threading
 from dataclasses import replace
 from functools import partial
 from weakref import ref
@@ -21,7 +20,7 @@ from sottovoce.engine.gpu.judge import judge_on
 from sottovoce.engine.gpu.machine import SHORT, device
 from sottovoce.engine.gpu.minimise import minimise_on
 from sottovoce.engine.gpu.products import fits
-from sottovoce.engine.gpu.rounds import Stack, averages, cast_of, run_rounds
+from sottovoce.engine.gpu.rounds import averages, cast_of, run_rounds
 from sottovoce.engine.gpu.runs import run_on
 from sottovoce.engine.gpu.source import filled, source
 from sottovoce.errors import SpecError
@@ -255,22 +254,6 @@ def test_a_sweep_is_its_runs_and_says_on_what(who, machine, make_shards, monkeyp
         assert one.environment["device"] == machine.name and one.environment["runs"] == 4
     with pytest.raises(SpecError, match="the reference engine runs side by side what has the same seed"):
         together(grid, shards, execution=Execution("reference"))
-
-
-def test_who_asks_is_let_go_before_anything_is_waited_for(machine, make_shards, monkeypatch):
-    """So that another thread prepares its runs while the device is at these."""
-    lock, waited = threading.Lock(), []
-
-    def here(stack):
-        waited.append(lock.locked())
-        return machine.get(stack.values)
-
-    mine = replace(engine_on(machine), judge=partial(judge_on, machine), look=partial(averages, machine))
-    monkeypatch.setitem(ENGINES, "gpu", mine)
-    monkeypatch.setattr(Stack, "here", property(here))
-    specs = [Spec(AlgorithmSpec(30), seed=seed) for seed in (0, 1)]
-    together(specs, make_shards(), execution=Execution("gpu", 3), asking=lock)
-    assert waited and not any(waited) and not lock.locked()
 
 
 @pytest.mark.parametrize("h", ["l2(0.05)", "l1(0.02)", "elastic_net(0.01, 0.02)", "box(-0.5, 0.5)"])

@@ -7,7 +7,6 @@ and the paper's experiments go through it.
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -143,15 +142,12 @@ def together(
     secure: bool = True,
     allow: Allow | None = None,
     schedules: Mapping[int | None, Schedule] | None = None,
-    asking: AbstractContextManager[Any] | None = None,
 ) -> list[Run]:
     """`simulate` for those who ask many runs how they ended, and few what they guarantee: accounting takes longer.
 
     The same records may be dealt out anew for every seed; then there are as many shards as specs.
 
-    `schedules` are those of these very specs by their seeds, where they are drawn already. `asking` is entered while
-    runs are prepared and asked for, and left before they are waited for, where an engine does not wait: threads that
-    share a lock come one after the other, and a device begins with the first of them at once.
+    `schedules` are those of these very specs by their seeds, where they are drawn already.
     """
     execution = execution or Execution()
     if len({alike(spec, seeds=True) for spec in specs}) != 1:
@@ -167,57 +163,56 @@ def together(
         raise SpecError(
             "runs that let out moments, or quantiles, map their records, and share them with none; run them one by one"
         )
-    with asking or nullcontext():
-        drawn = {} if schedules is None else dict(schedules)
-        first = prepare(specs[0], dealt[0], drawn.get(specs[0].seed), secure, unmapped)
-        firsts = {(specs[0].seed, id(dealt[0])): first}
-        prepared = [first]
-        for spec, mine in zip(specs[1:], dealt[1:], strict=True):
-            like = firsts.get((spec.seed, id(mine)))
-            other = None if like is None else renoised(like, spec)
-            if other is None:
-                schedule = drawn.get(spec.seed) if like is None else like.job.schedule
-                other = prepare(spec, mine, schedule, secure, unmapped, first)
-            prepared.append(other)
-            firsts.setdefault((spec.seed, id(mine)), other)
-        if "schedule_seed" in first.public:  # one schedule for all of them
-            for each in prepared[1:]:
-                each.public["schedule_seed"] = first.public["schedule_seed"]
-        if allow is not None:
-            for each in prepared:
-                allow(each.statement)
-        optima = [float("nan")] * len(specs) if f_star is None else f_star
-        jobs, T, looks = [p.job for p in prepared], specs[0].algorithm.rounds, execution.observations
-        engine = choose(execution.engine, jobs[0], execution.runs)
-        if len(firsts) > 1 and not engine.seeds:
-            raise SpecError(f"the {engine.name} engine runs side by side what has the same seed; run a sweep")
-        histories = [History() for _ in specs]
-        t, states = 0, [job.start() for job in jobs]
+    drawn = {} if schedules is None else dict(schedules)
+    first = prepare(specs[0], dealt[0], drawn.get(specs[0].seed), secure, unmapped)
+    firsts = {(specs[0].seed, id(dealt[0])): first}
+    prepared = [first]
+    for spec, mine in zip(specs[1:], dealt[1:], strict=True):
+        like = firsts.get((spec.seed, id(mine)))
+        other = None if like is None else renoised(like, spec)
+        if other is None:
+            schedule = drawn.get(spec.seed) if like is None else like.job.schedule
+            other = prepare(spec, mine, schedule, secure, unmapped, first)
+        prepared.append(other)
+        firsts.setdefault((spec.seed, id(mine)), other)
+    if "schedule_seed" in first.public:  # one schedule for all of them
+        for each in prepared[1:]:
+            each.public["schedule_seed"] = first.public["schedule_seed"]
+    if allow is not None:
+        for each in prepared:
+            allow(each.statement)
+    optima = [float("nan")] * len(specs) if f_star is None else f_star
+    jobs, T, looks = [p.job for p in prepared], specs[0].algorithm.rounds, execution.observations
+    engine = choose(execution.engine, jobs[0], execution.runs)
+    if len(firsts) > 1 and not engine.seeds:
+        raise SpecError(f"the {engine.name} engine runs side by side what has the same seed; run a sweep")
+    histories = [History() for _ in specs]
+    t, states = 0, [job.start() for job in jobs]
+    if keeper is not None:
+        t, kept, histories[0] = keeper.read()
+        states = states if kept is None else [kept]
+        prepared = _settled(prepared, states, t, secure)
+    seen: list[Seen] = []
+
+    def tell() -> None:
+        for one in seen:
+            for history, row in zip(histories, observations(prepared, one, optima), strict=True):
+                history.rows.append(row)
+        seen.clear()
+
+    for stop in [T] if looks is None else observation_rounds(T, looks).tolist():
+        if stop <= t:
+            continue
+        states, t = engine.run(jobs, states, t + 1, stop), stop
+        prepared = _settled(prepared, states, t, secure)
+        if looks is not None:
+            seen.append(look(prepared, states, t, test, engine))
+        if keeper is not None or progress is not None or engine.look is None:
+            tell()  # else the engine goes on, and is asked at the end what it saw
         if keeper is not None:
-            t, kept, histories[0] = keeper.read()
-            states = states if kept is None else [kept]
-            prepared = _settled(prepared, states, t, secure)
-        seen: list[Seen] = []
-
-        def tell() -> None:
-            for one in seen:
-                for history, row in zip(histories, observations(prepared, one, optima), strict=True):
-                    history.rows.append(row)
-            seen.clear()
-
-        for stop in [T] if looks is None else observation_rounds(T, looks).tolist():
-            if stop <= t:
-                continue
-            states, t = engine.run(jobs, states, t + 1, stop), stop
-            prepared = _settled(prepared, states, t, secure)
-            if looks is not None:
-                seen.append(look(prepared, states, t, test, engine))
-            if keeper is not None or progress is not None or engine.look is None:
-                tell()  # else the engine goes on, and is asked at the end what it saw
-            if keeper is not None:
-                keeper.write(t, states[0], histories[0])
-            if progress and len(histories[0]):
-                progress(t, T, histories[0].last)
+            keeper.write(t, states[0], histories[0])
+        if progress and len(histories[0]):
+            progress(t, T, histories[0].last)
     tell()
     made = zip(prepared, states, histories, strict=True)
     return [Run(p, state, history, engine.name) for p, state, history in made]

@@ -25,9 +25,9 @@ from sottovoce.errors import SottovoceError
 
 SHORT = {"PER": 1, "MOST": 512, "SHORT": 1}
 """What all kernels but those of long rounds are compiled for, once: they look up as they run what a run needs."""
-STREAMS = {"working": -2, "beside": -2, "reading": -2, "blocks": -1, "clusters": 0}
-"""What a thread asks for, and how late it comes. What is short goes first. A cluster needs several chips near each
-other at once: single blocks that end at different times would leave it none; those of one launch end together."""
+STREAMS = {"working": -2, "beside": -2, "reading": -2, "clusters": -1, "blocks": 0}
+"""What a thread asks for, and how late it comes. What is short goes first; and a cluster, which needs several chips
+near each other at once, before single blocks that would take them one by one."""
 CONNECTIONS = "CUDA_DEVICE_MAX_CONNECTIONS", "32"
 """Streams beyond these wait for each other; a device has 8, unless it is told before it is first used."""
 LARGE = 1 << 26

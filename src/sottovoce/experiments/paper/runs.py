@@ -10,11 +10,10 @@ import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from threading import Event, Semaphore
+from threading import Event
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -54,8 +53,6 @@ REGULARISERS = {"l2": (paper_l2, tuple(SCHEMES)), "l1": (paper_l1, ("edges(1)", 
 
 GAPS = {"tiny": 1e-6, "small": 1e-5, "full": 1e-4}
 LOOKS = {"tiny": 16, "small": 20, "full": 12}
-ASKING = 2
-"""So many groups at a time are prepared and asked for, where a device runs them: it has enough with the first ones."""
 REHEARSED = 200
 """Rounds before the runs, while these are accounted: enough for every shape of a round to come up."""
 KEY = ("data", "size", "h", "scheme", "noise", "epsilon", "seed")
@@ -169,9 +166,7 @@ def collect(
                 pointed.wait()  # the device is for the runs
             else:
                 best.result()  # before the runs want the processors
-            run = partial(
-                run_groups, dataset, shards, noises, best, engine, accounts, Semaphore(ASKING) if device else None
-            )
+            run = partial(run_groups, dataset, shards, noises, best, engine, accounts)
             kept.fill(works, run, jobs=cores, threads=True, done=done)
     return read(kept, dataset, wanted)
 
@@ -234,8 +229,7 @@ def crowds(missing: Sequence[Group], engine: str) -> list[tuple[Group, ...]]:
     alike: dict[tuple[str, str], list[Group]] = {}
     for group in missing:
         alike.setdefault((group.h, group.scheme), []).append(group)
-    order = sorted(alike, key=lambda one: one[1] != "everyone")  # what needs a device's chips one by one comes first
-    return [tuple(alike[one]) for one in order]
+    return [tuple(some) for some in alike.values()]
 
 
 def rehearse(
@@ -258,7 +252,6 @@ def run_groups(
     f_star: "Future[dict[str, float]]",
     engine: str,
     accounts: Accounts | None,
-    asking: AbstractContextManager[Any] | None,
     crowd: tuple[Group, ...],
 ) -> list[Row]:
     """All runs of some groups that are the same but for their seeds, side by side: a row for each look at each."""
@@ -272,7 +265,7 @@ def run_groups(
     drawn: dict[int | None, Schedule] = {}
     if accounts:
         drawn = {group.seed: accounts[group.scheme, group.seed].schedule for group in crowd}
-    runs = together(specs, shards, test=dataset.test, execution=how, schedules=drawn, asking=asking)
+    runs = together(specs, shards, test=dataset.test, execution=how, schedules=drawn)
     about = environment(runs[0].engine, time.perf_counter() - began, len(runs))
     best = f_star.result()[crowd[0].h]
     rows = []
