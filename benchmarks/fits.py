@@ -71,10 +71,10 @@ def _sets(quick: bool) -> Iterator[Set]:
     yield Set("a9a", _real("a9a"), 4.0, threads=True)
     yield Set("CSR, 37,000 × 300", lambda: sparse_text(37_000, 300, 14, seed=0), 1.0, threads=True)
     yield Set("mushrooms", _real("mushrooms"), 5.0)
-    yield Set("rcv1", _real("rcv1"), 1.0)
-    yield Set("MNIST, softmax", _real("mnist"), 10.0)
+    yield Set("rcv1", _real("rcv1"), 1.0, threads=True)
+    yield Set("MNIST, softmax", _real("mnist"), 10.0, threads=True)
     yield Set("dense, 10,000 × 2,000", _wide(10_000), 1.0, threads=True)
-    yield Set("covtype", _real("covtype"), 8000.0, once=quick)
+    yield Set("covtype", _real("covtype"), 8000.0, once=quick, threads=not quick)
     yield Set("dense, 100,000 × 2,000", _wide(100_000), 1.0, once=True, owners=False)
 
 

@@ -111,14 +111,8 @@ def test_no_person_moves_them_further_however_many_rows_are_theirs(people, share
 # --- their noise, and its price
 
 
-def scale_of(draws, sigma):
-    """Whether so many draws have that deviation, as far as 1 in 10⁶ chance lets one say."""
-    low, high = scipy.stats.chi2(draws.size).ppf([5e-7, 1 - 5e-7])
-    return low < float(np.sum(draws**2)) / sigma**2 < high
-
-
 @pytest.mark.parametrize("secret", [False, True])
-def test_noise_is_as_large_as_is_accounted_and_no_other_scale_passes(secret):
+def test_noise_is_as_large_as_is_accounted_and_no_other_scale_passes(secret, scale_of):
     some, scores = problem(np.ones(600), n=2), np.linspace(-1, 1, 600)
     release = prepare(SPEC, some.shards).job.release.before
     asked = Scores(SOME, release, some.shards.sizes, 12)

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -120,14 +119,8 @@ def test_cells_are_public_and_nested():
 # --- their noise, and its price
 
 
-def scale_of(draws, sigma):
-    """Whether so many draws have that deviation, as far as 1 in 10⁶ chance lets one say."""
-    low, high = scipy.stats.chi2(draws.size).ppf([5e-7, 1 - 5e-7])
-    return low < float(np.sum(draws**2)) / sigma**2 < high
-
-
 @pytest.mark.parametrize("secret", [False, True])
-def test_noise_is_as_large_as_is_accounted_and_no_other_scale_passes(secret):
+def test_noise_is_as_large_as_is_accounted_and_no_other_scale_passes(secret, scale_of):
     shards = data(n=2, q=300)
     counted = count(SPEC, shards, SPEC.network.graph(2))
     problem, still = prepare(SPEC.but(privacy__quantiles="none"), shards).job.problem, means(SOME, shards)
