@@ -28,7 +28,7 @@ from sottovoce.privacy.balance import NO_BALANCE, STEPS
 from sottovoce.privacy.events import Priced
 from sottovoce.privacy.moments import NO_MOMENTS, Moments
 from sottovoce.privacy.quantiles import NO_QUANTILES
-from sottovoce.privacy.release import Gaussian
+from sottovoce.privacy.release import Gaussian, Release
 from sottovoce.privacy.statistics import Products
 from sottovoce.problem.moments import packed_moments
 from sottovoce.problem.shards import Shards
@@ -109,6 +109,14 @@ def attacked(
     return concluded(event, delta, wrong, counted, confidence, **(test | told))
 
 
+def _attackable(spec: Spec, sizes: IntArray, features: int) -> tuple[Release, int]:
+    """What a run lets out once, and the node to attack: all are as well hidden; where runs are the least work."""
+    release = look_release(spec, sizes, features, spec.network.graph(len(sizes)))
+    if not isinstance(release.law, Gaussian):
+        raise SpecError("a release whose noise nodes share is not attacked by itself; audit one of noise of nodes' own")
+    return release, int(np.argmin(sizes))
+
+
 # -- the look at the shape of the data --
 
 
@@ -134,10 +142,7 @@ def audit_look(spec: Spec, sizes: IntArray, features: int, *, stated: Priced | N
     moments, sizes = spec.privacy.moments, np.asarray(sizes)
     if moments == NO_MOMENTS:
         raise SpecError("this run takes no look at the shape of its data, and there is nothing to audit before it")
-    release = look_release(spec, sizes, features, spec.network.graph(len(sizes)))
-    if not isinstance(release.law, Gaussian):
-        raise SpecError("a look whose noise nodes share is not attacked by itself; audit one of noise of nodes' own")
-    node = int(np.argmin(sizes))  # all are as well hidden; here runs are the least work
+    release, node = _attackable(spec, sizes, features)
     q, bound = int(sizes[node]), spec.problem.row_norm
     rows = bound * _worst_rows(moments, features)
     means = statistic(moments, rows, bound) / q
@@ -199,10 +204,7 @@ def audit_targets(spec: Spec, sizes: IntArray, *, stated: Priced | None = None, 
     quantiles, sizes = spec.privacy.quantiles, np.asarray(sizes)
     if quantiles == NO_QUANTILES:
         raise SpecError("this run counts no targets, and there is nothing to audit before it")
-    release = look_release(spec, sizes, 1, spec.network.graph(len(sizes)))
-    if not isinstance(release.law, Gaussian):
-        raise SpecError("counts whose noise nodes share are not attacked by themselves; audit noise of nodes' own")
-    node = int(np.argmin(sizes))  # all are as well hidden; here runs are the least work
+    release, node = _attackable(spec, sizes, 1)
     q, numbers = int(sizes[node]), (spec.problem.row_norm, spec.problem.intercept)
     y = np.array([-1.0, 1.0])  # in other cells of all sizes
     one, other = (quantile_means(quantiles, _alike(np.zeros((2, 1)), y, np.full(1, kind), 1)) / q for kind in (0, 1))
@@ -249,10 +251,7 @@ def audit_balance(spec: Spec, sizes: IntArray, *, stated: Priced | None = None, 
     balance, sizes = spec.privacy.balance, np.asarray(sizes)
     if balance == NO_BALANCE:
         raise SpecError("this run counts no scores, and there is nothing to audit after it")
-    release = look_release(spec, sizes, 1, spec.network.graph(len(sizes)))
-    if not isinstance(release.law, Gaussian):
-        raise SpecError("counts whose noise nodes share are not attacked by themselves; audit noise of nodes' own")
-    node = int(np.argmin(sizes))  # all are as well hidden; here runs are the least work
+    release, node = _attackable(spec, sizes, 1)
     q, ends = int(sizes[node]), np.array([-1.0, 1.0])  # scores in other cells of all sizes, of either class
     edges = np.linspace(-0.5, 0.5, len(STEPS))  # whatever the first part said
 

@@ -50,9 +50,8 @@ def layout(machine: Machine, n: int, m: int, sizes: Sequence[int], upto: int, li
             continue
         for seats, depth in product(range(max(sizes), 0, -1), range(DEPTH, upto, -1)):
             room = _room(machine, n, blocks, seats, tiles, depth, linear)
-            helpers = min(
-                depth * tiles, _helpers(seats, tiles)
-            )  # a gate knows of two times that it opens, not of three
+            # a gate knows of two times that it opens, not of three
+            helpers = min(depth * tiles, _helpers(seats, tiles))
             if helpers and room <= machine.room:
                 fitting.append(Layout(blocks, seats, tiles, helpers, depth, room))
                 break
@@ -75,9 +74,8 @@ def _helpers(seats: int, tiles: int) -> int:
 
 def _room(machine: Machine, n: int, blocks: int, seats: int, tiles: int, depth: int, linear: bool) -> int:
     """Bytes of a block on the chip."""
-    told = sum(struct(name).itemsize for name in ("Place", "Numbers", "Slept", "About", "Turn")) + 4 * MIXED * (
-        MIXED + 1
-    )
+    told = 4 * MIXED * (MIXED + 1)
+    told += sum(struct(name).itemsize for name in ("Place", "Numbers", "Slept", "About", "Turn"))
     wide = 2 * tiles * 4 * machine.lanes
     words = seats * 8 * (blocks * tiles + 1) + -(-(2 * seats + 1) * n // 4) * 4 + (2 * depth + seats * n) * wide
     return depth * (16 + told) + 16 * seats + 4 * words + (0 if linear else 24 * BYGONE)

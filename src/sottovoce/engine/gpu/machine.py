@@ -261,7 +261,7 @@ class Host:
         cluster = options.get("CLUSTER", 0)
         threads = threads if cluster else min(threads, self.threads)
         if self._library.launch(entry, blocks, threads, room, self.address(given), max(1, cluster)):
-            raise SottovoceError(f"a block of the host has 1 to 64 threads, not {self.threads}")
+            raise SottovoceError(f"a block of the host has 1 to 64 threads, not {threads}")
 
     def wait(self) -> None:
         """They have run."""
