@@ -135,7 +135,8 @@ def records_of(machine: Machine, shards: Shards) -> Records:
     place = id(machine), id(shards.reading)
     with _bringing:
         if place not in _records or _records[place][0]() is not shards.reading:
-            _records[place] = ref(shards.reading, lambda _: _records.pop(place, None)), _brought(machine, shards.X)
+            with machine.reading():
+                _records[place] = ref(shards.reading, lambda _: _records.pop(place, None)), _brought(machine, shards.X)
         return _records[place][1]
 
 
@@ -158,8 +159,9 @@ def shared(machine: Machine, of: Any, what: str, make: Callable[[], Any]) -> Any
     with _bringing:
         mine = _known.setdefault(of, {})
         if (id(machine), what) not in mine:
-            mine[id(machine), what] = make()
-            machine.wait()
+            with machine.reading():  # which waits for no round that the thread has asked for
+                mine[id(machine), what] = make()
+                machine.wait()
         return mine[id(machine), what]
 
 
