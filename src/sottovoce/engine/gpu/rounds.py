@@ -6,6 +6,7 @@ A turn is those of a round's nodes that hear each other. Runs of different seeds
 share their draws share what was looked up.
 """
 
+import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from sottovoce.algorithm.method import Method, State
 from sottovoce.engine.compiled import parts
 from sottovoce.engine.gpu.clusters import MIXED, run_clusters
 from sottovoce.engine.gpu.machine import SHORT, Machine
-from sottovoce.engine.gpu.source import code_of, filled, struct
+from sottovoce.engine.gpu.source import code_of, filled, joined, struct
 from sottovoce.engine.gpu.spans import crews_of, run_spans, suits
 from sottovoce.engine.job import Job
 from sottovoce.engine.kernel import CYCLIC, FIXED, FULL, POISSON
@@ -84,7 +85,7 @@ class Held(NDArrayOperatorsMixin):
     def __init__(self, stack: Stack, at: Any = ...) -> None:
         self.stack, self.at = stack, at
         self.shape: tuple[int, ...] = stack.values.shape[0 if at is ... else 1 :]
-        self.ndim, self.size = len(self.shape), int(np.prod(self.shape))
+        self.ndim, self.size = len(self.shape), math.prod(self.shape)
 
     @cached_property
     def _here(self) -> Array:
@@ -120,9 +121,9 @@ def stacked(machine: Machine, arrays: Sequence[Any]) -> Any:
             return whole.values.copy()
         return machine.xp.stack([a.stack.values[a.at] for a in arrays])
     found = machine.xp.zeros((len(arrays), *arrays[0].shape), np.float32)
-    for r, values in enumerate(map(np.asarray, arrays)):
-        if values.any():  # most runs begin with nothing, and large states take long to bring
-            found[r] = machine.put(values, np.float32)
+    for values in {id(a): a for a in arrays}.values():
+        if np.asarray(values).any():  # most runs begin with nothing, and large states take long to bring
+            found[[a is values for a in arrays]] = machine.put(values, np.float32)
     return found
 
 
@@ -183,6 +184,16 @@ class Cast:
     looked: "Looked | None" = None
     """What the rounds draw, as far as it was looked up last."""
 
+    @cached_property
+    def boxed(self) -> bool:
+        """Whether x is kept within bounds in any run."""
+        return bool(np.any(np.isfinite(self.model.lo)) or np.any(np.isfinite(self.model.hi)))
+
+    @cached_property
+    def linear(self) -> bool:
+        """Whether x(z) is a multiple of z in all runs."""
+        return self.model.descent or not (np.any(self.model.phi > 0) or self.boxed)
+
     @classmethod
     def of(cls, jobs: Sequence[Job], laid_out: tuple[Plan, Model, Steps, Noise], kept: dict[str, Any]) -> "Cast":
         """Of these jobs, which it does not hold: what is known of them goes when they do."""
@@ -241,10 +252,13 @@ def _some_take_all(noise: Noise, sizes: IntArray) -> bool:
 def groups_of(jobs: Sequence[Job]) -> list[list[int]]:
     """Places of jobs that share their draws, together."""
     found: dict[Any, list[int]] = {}
+    keys: dict[int, list[int]] = {}
     for place, job in enumerate(jobs):
         assert isinstance(job.draws, Draws)
-        keys = [int(word[0]) for purpose in Purpose for word in job.draws.streams.key(purpose)]
-        found.setdefault((id(job.schedule), *keys), []).append(place)
+        streams = job.draws.streams
+        if id(streams) not in keys:
+            keys[id(streams)] = [int(word[0]) for purpose in Purpose for word in streams.key(purpose)]
+        found.setdefault((id(job.schedule), *keys[id(streams)]), []).append(place)
     return list(found.values())
 
 
@@ -299,7 +313,7 @@ def averages(machine: Machine, jobs: Sequence[Job], states: Sequence[State], t: 
         z = stacked(machine, [states[place].z for place in order])
         total = stacked(machine, [states[place].total for place in order])
         records = records_of(machine, jobs[0].problem.shards)
-        linear = all(_linear(cast.model) for cast in casts)
+        linear = all(cast.linear for cast in casts)
         runs = filled("Run", len(order))
         since = np.concatenate([states[group[0]].since for group in groups])
         places = filled("Place", len(since))
@@ -362,7 +376,7 @@ def _looked_up(
     stop: int,
 ) -> int:
     """See to it that what rounds first … draw is looked up, of all casts; gives the last round to go to."""
-    linear = all(_linear(cast.model) for cast in casts)
+    linear = all(cast.linear for cast in casts)
     for cast, mine in zip(casts, since, strict=True):
         known = cast.looked
         if known is None or known.linear != linear or not _goes_on(cast.plan, known, mine, first):
@@ -419,7 +433,7 @@ def _go(
         options |= {"COORDINATES": m, "FEATURES": records.features}
     room += 4 * n * wide * options["ON_CHIP"]
     lookups = [cast.looked for cast in casts if cast.looked is not None]
-    runs = np.concatenate([looked.runs for looked in lookups])
+    runs = joined([looked.runs for looked in lookups])
     ends = [[looked.turns_before(t) for t in (first, last + 1)] for looked in lookups]
     whose = np.repeat(np.arange(len(casts)), [cast.count for cast in casts])
     runs["turns_first"], runs["turns_last"] = np.array(ends)[whose].T
@@ -450,8 +464,8 @@ def _options(records: Records, casts: Sequence[Cast], per: int, threads: int) ->
     model = casts[0].model
     return {
         "SPARSE": int(records.sparse),
-        "LINEAR": int(all(_linear(cast.model) for cast in casts)),
-        "BOXED": int(any(_boxed(cast.model) for cast in casts)),
+        "LINEAR": int(all(cast.linear for cast in casts)),
+        "BOXED": int(any(cast.boxed for cast in casts)),
         "FROZEN": int(model.frozen),
         "DESCENT": int(model.descent),
         "AFTER": int(model.after),
@@ -488,15 +502,30 @@ def _numbered(
 ) -> None:
     """Fill the structs of a cast's runs, and make the numbers of all places, once for all runs that share them.
 
-    The cast's own places begin at `at`.
+    What is a run's own, its arrays and turns, and what the kernel is compiled for is left to be filled. The cast's own
+    places begin at `at`.
     """
-    place, slept = struct("Place").itemsize, 0 if linear or cast.model.frozen else struct("Slept").itemsize
-    for r in range(cast.count):
-        q, phi, mu = int(cast.steps.which[r]), float(cast.model.phi[r]), float(cast.model.mu[r])
-        variant = *(id(cast.kept[name][q]) for name in TABLES), phi, mu
+    problem, model, kept, steps = cast.problem, cast.model, cast.kept, cast.steps
+    place, slept = struct("Place").itemsize, 0 if linear or model.frozen else struct("Slept").itemsize
+    runs["n"], runs["m"], runs["features"] = problem.shards.n, problem.m, records.features
+    for name in ("phi", "mu", "lo", "hi", "clip"):
+        runs[name] = getattr(model, name)
+    runs["parameter"], runs["intercept"] = model.parameter, problem.shards.intercept
+    arrays = {"weights": kept["weights"], "about": kept["about"]}
+    arrays |= {name: getattr(records, name) for name in ("X", "values", "indices", "indptr")}
+    for name, values in arrays.items():
+        runs[name] = machine.address(values)
+    for name in ("loud", "share"):
+        runs[name] = _each(machine, kept[name])
+    sets = list(zip(steps.which.tolist(), model.phi.tolist(), model.mu.tolist(), strict=True))
+    for q, phi, mu in dict.fromkeys(sets):
+        variant = *(id(kept[name][q]) for name in TABLES), phi, mu
         if variant not in variants:
             variants[variant] = _numbers(machine, cast, places, count, (q, phi, mu), linear)
-        _fill(machine, runs[r], records, cast, variants[variant], r)
+        mine = [one == (q, phi, mu) for one in sets]
+        made = {name: kept[name][q] for name in ("A", "P", "Q", "s", "gamma")}
+        for name, values in (made | dict(zip(("numbers", "slept"), variants[variant], strict=False))).items():
+            runs[name][mine] = machine.address(values)
     runs["places"] = machine.address(places) + at * place
     runs["numbers"] += np.uint64(at * struct("Numbers").itemsize)
     runs["slept"] += np.uint64(at * slept)
@@ -530,15 +559,6 @@ def _beside(n: int, warps: int) -> int:
 
 def _up(size: int, to: int) -> int:
     return -(-size // to) * to
-
-
-def _linear(model: Model) -> bool:
-    """Whether x(z) is a multiple of z in all runs."""
-    return model.descent or not (np.any(model.phi > 0) or _boxed(model))
-
-
-def _boxed(model: Model) -> bool:
-    return bool(np.any(np.isfinite(model.lo)) or np.any(np.isfinite(model.hi)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -667,18 +687,3 @@ def _numbers(machine: Machine, cast: Cast, places: Any, count: int, variant: tup
     given = machine.put(steps.view(np.uint8))
     machine.launch("numbers", max(1, min(4096, -(-count // LOOKING))), LOOKING, 0, given, SHORT)
     return numbers, slept, given
-
-
-def _fill(machine: Machine, run: Any, records: Records, cast: Cast, numbers: Any, r: int) -> None:
-    """A run's struct, but for its own arrays, its turns, and what the kernel is compiled for."""
-    problem, model, kept = cast.problem, cast.model, cast.kept
-    run["n"], run["m"], run["features"] = problem.shards.n, problem.m, records.features
-    for name in ("phi", "mu", "lo", "hi", "clip"):
-        run[name] = getattr(model, name)[r]
-    run["parameter"], run["intercept"] = model.parameter, problem.shards.intercept
-    arrays = {"numbers": numbers[0], "slept": numbers[1], "weights": kept["weights"], "about": kept["about"]}
-    arrays |= {name: getattr(records, name) for name in ("X", "values", "indices", "indptr")}
-    arrays |= {name: kept[name][r] for name in ("loud", "share")}
-    arrays |= {name: kept[name][int(cast.steps.which[r])] for name in ("A", "P", "Q", "s", "gamma")}
-    for name, values in arrays.items():
-        run[name] = machine.address(values)

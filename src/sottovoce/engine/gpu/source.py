@@ -1,6 +1,7 @@
 """The kernels' one source as text for either compiler, and its structs as NumPy's: the C says what is in them."""
 
 import re
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 
@@ -53,6 +54,11 @@ def struct(name: str) -> np.dtype[np.void]:
             address = "*" in each or "*" in kind
             fields.append((each.strip(" *"), np.uint64 if address else PLAIN[kind]))
     return np.dtype(fields, align=True)
+
+
+def joined(structs: Sequence[NDArray[np.void]]) -> NDArray[np.void]:
+    """Structs end to end; NumPy would go through their fields for each pair of arrays."""
+    return np.concatenate([each.view(np.uint8) for each in structs]).view(structs[0].dtype)
 
 
 def filled(name: str, count: int = 1) -> NDArray[np.void]:
