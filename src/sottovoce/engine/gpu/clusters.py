@@ -7,7 +7,7 @@ no bit.
 
 from collections.abc import Mapping, Sequence
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -87,12 +87,8 @@ def run_clusters(machine: Machine, crews: Sequence[Crew], options: Mapping[str, 
     shape = layout(machine, n, m, [len(crew.runs) for crew in crews], options["UPTO"], bool(options["LINEAR"]))
     if shape is None:
         return False
-    runs = joined([crew.runs for crew in crews])
-    there = machine.xp.empty(runs.nbytes, np.uint8)
-    at = machine.address(there) + np.arange(len(runs), dtype=np.uint64) * np.uint64(runs.itemsize)
-    runs["self"] = at
-    there[...] = machine.put(runs.view(np.uint8))
-    parts = [part for crew in crews for part in _parts(len(crew.runs), shape.seats)]
+    there, at = with_self(machine, joined([crew.runs for crew in crews]))
+    parts = [part for crew in crews for part in cut(len(crew.runs), shape.seats)]
     given = filled("Cluster", len(parts))
     given["runs"] = parts
     given["run"] = at[np.cumsum(given["runs"]) - given["runs"]]
@@ -104,10 +100,19 @@ def run_clusters(machine: Machine, crews: Sequence[Crew], options: Mapping[str, 
     options |= {"CLUSTER": shape.blocks, "TILES": shape.tiles, "DEPTH": shape.depth}
     on_machine = machine.put(given.view(np.uint8))
     machine.launch("clusters", shape.blocks * len(parts), threads, shape.room, on_machine, options, long=True)
+    del there  # it had to be there until now
     return True
 
 
-def _parts(runs: int, seats: int) -> list[int]:
+def with_self(machine: Machine, runs: Any) -> tuple[Any, Any]:
+    """The structs of runs on the machine, and where each lies, which it knows."""
+    there = machine.xp.empty(runs.nbytes, np.uint8)
+    runs["self"] = machine.address(there) + np.arange(len(runs), dtype=np.uint64) * np.uint64(runs.itemsize)
+    there[...] = machine.put(runs.view(np.uint8))
+    return there, runs["self"]
+
+
+def cut(runs: int, seats: int) -> list[int]:
     """Sizes of the parts of a crew, as alike as possible."""
     count = -(-runs // seats)
     return [(runs + k) // count for k in range(count)]

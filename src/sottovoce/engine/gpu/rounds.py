@@ -22,7 +22,8 @@ from sottovoce import rows
 from sottovoce._types import Array, IntArray
 from sottovoce.algorithm.method import Method, State
 from sottovoce.engine.compiled import parts
-from sottovoce.engine.gpu.clusters import MIXED, run_clusters
+from sottovoce.engine.gpu.chorus import CROWD, run_chorus
+from sottovoce.engine.gpu.clusters import MIXED, run_clusters, with_self
 from sottovoce.engine.gpu.machine import SHORT, Machine
 from sottovoce.engine.gpu.source import code_of, filled, joined, struct
 from sottovoce.engine.gpu.spans import crews_of, run_spans, suits
@@ -38,8 +39,6 @@ LOOKING = 256
 """Threads of a block that looks things up."""
 ROOM = 32
 """So much of the room that is left, one part of as many, may be taken by what is looked up at a time."""
-CROWD = 32
-"""Nodes of a turn that the kernel has on its stage."""
 PLACES = 1 << 16
 """Places of a launch, at the most, where runs are on the chip: about a tenth of a second."""
 AHEAD = 4
@@ -66,14 +65,16 @@ class Stack:
     What they are made of in another stream of the thread must live until then: its room would be given to others.
     """
 
-    def __init__(self, machine: Machine, values: Any, made_of: Any = None) -> None:
+    def __init__(self, machine: Machine, values: Any, made_of: Any = None, alike: bool = False) -> None:
         self.machine, self.values, self.made, self._made_of = machine, values, machine.mark(), made_of
+        self.alike = alike
+        """Whether all nodes of each run are known to have the same."""
 
     @cached_property
     def here(self) -> Any:
         """A copy in memory of the host."""
         with self.machine.reading():
-            self.machine.after(self.made)
+            self.machine.until(self.made)
             found = self.machine.get(self.values)
         self._made_of = None
         return found
@@ -125,6 +126,13 @@ def stacked(machine: Machine, arrays: Sequence[Any]) -> Any:
         if np.asarray(values).any():  # most runs begin with nothing, and large states take long to bring
             found[[a is values for a in arrays]] = machine.put(values, np.float32)
     return found
+
+
+def _alike(arrays: Sequence[Any]) -> bool:
+    """Whether all nodes of each run are known to have the same; what lies on a machine is not looked at."""
+    return all(
+        a.stack.alike if isinstance(a, Held) else bool((a == a[:1]).all()) for a in {id(a): a for a in arrays}.values()
+    )
 
 
 _records: dict[tuple[int, int], tuple[Any, Records]] = {}
@@ -275,15 +283,16 @@ def run_rounds(machine: Machine, jobs: Sequence[Job], states: Sequence[State], s
         casts = [cast_of(machine, [jobs[place] for place in group]) for group in groups]
         z = stacked(machine, [states[place].z for place in order])
         total = stacked(machine, [states[place].total for place in order])
+        chorus = _all_with_all(records, casts, since) and _alike([a for s in states for a in (s.z, s.total)])
         first = start
         while first <= stop:
             last = _looked_up(machine, records, casts, since, first, stop)
             if not records.sparse:  # short launches: others wait for a place on the device
                 last = min(last, first - 1 + max(1, int(PLACES / _active(casts))))
-            _go(machine, records, casts, z, total, first, last)
+            chorus = _go(machine, records, casts, z, total, first, last, chorus)
             since = [left(cast.plan, each, first, last) for cast, each in zip(casts, since, strict=True)]
             first = last + 1
-        ends = Stack(machine, z), Stack(machine, total)
+        ends = Stack(machine, z, alike=chorus), Stack(machine, total, alike=chorus)
     whose = [k for k, group in enumerate(groups) for _ in group]
     found = {
         place: State(
@@ -330,7 +339,7 @@ def averages(machine: Machine, jobs: Sequence[Job], states: Sequence[State], t: 
             if name.lower() in (runs.dtype.names or ()):
                 runs[name.lower()] = value
         out = machine.xp.empty(z.shape, np.float32)
-        given = _with_self(machine, runs)
+        given, _ = with_self(machine, runs)
         asked = filled("Averages")
         asked["runs"], asked["t"] = len(runs), t
         asked["all"], asked["out"] = machine.address(given), machine.address(out)
@@ -420,8 +429,12 @@ def _go(
     total: Any,
     first: int,
     last: int,
-) -> None:
-    """Rounds first … last of all casts in one launch; z and total are updated in place."""
+    chorus: bool,
+) -> bool:
+    """Rounds first … last of all casts in one launch; z and total are updated in place.
+
+    `chorus` is whether all nodes stand alike, and will: it gives whether they still do.
+    """
     _, n, m = z.shape
     fetched = _fetched(machine, records, m)
     threads, per = _shape(machine, m) if fetched else (max(1, min(machine.threads, _up((m + 1) // 2, 32))), 2)
@@ -446,17 +459,20 @@ def _go(
         runs[name] = _each(machine, values) if values.size else 0
     mine = [runs[whose == k] for k in range(len(casts))]
     crews = [c for r, looked in zip(mine, lookups, strict=True) for c in crews_of(r, looked.turns, looked.places)]
+    if chorus and fetched and run_chorus(machine, crews, options):
+        return True
     widest = max(float(_sizes(cast).max()) for cast in casts)
     if not records.sparse and _one_each(casts) and widest <= MIXED:
         sizes = {"UPTO": 2 if widest <= 2 else MIXED, "COORDINATES": m, "FEATURES": records.features}
         if all(np.all(cast.plan.flat) for cast in casts):
             sizes["FLAT"] = 1
         if run_clusters(machine, crews, options | sizes):
-            return
+            return False
     sparse = records.sparse and not options["ON_CHIP"]
     if sparse and suits(options, crews) and run_spans(machine, crews, z, total, records.indptr, options):
-        return
-    machine.launch("rounds", len(runs), threads, room, _with_self(machine, runs), options, long=True)
+        return False
+    machine.launch("rounds", len(runs), threads, room, with_self(machine, runs)[0], options, long=True)
+    return False
 
 
 def _options(records: Records, casts: Sequence[Cast], per: int, threads: int) -> dict[str, int]:
@@ -479,14 +495,6 @@ def _options(records: Records, casts: Sequence[Cast], per: int, threads: int) ->
 def _fetched(machine: Machine, records: Records, m: int) -> bool:
     """Whether a thread has registers for its coordinates of a dense row."""
     return not records.sparse and -(-((m + 1) // 2) // machine.threads) <= machine.per
-
-
-def _with_self(machine: Machine, runs: Any) -> Any:
-    """The structs on the machine; each knows where it lies."""
-    given = machine.xp.empty(runs.nbytes, np.uint8)
-    runs["self"] = machine.address(given) + np.arange(len(runs), dtype=np.uint64) * np.uint64(runs.itemsize)
-    given[...] = machine.put(runs.view(np.uint8))
-    return given
 
 
 def _numbered(
@@ -543,6 +551,16 @@ def _one_each(casts: Sequence[Cast]) -> bool:
     return all(cast.noise.sampler in (FIXED, CYCLIC) and np.all(cast.noise.batch == 1) for cast in casts)
 
 
+def _all_with_all(records: Records, casts: Sequence[Cast], since: Sequence[IntArray]) -> bool:
+    """Whether every round has everybody with a dense row each, slept as long, and all go where their mean is."""
+    if records.sparse or not _one_each(casts) or any(cast.model.after for cast in casts):
+        return False
+    n = casts[0].problem.shards.n
+    plans = [cast.plan for cast in casts]
+    whole = all(np.all(plan.flat) and np.all(plan.groups == 1) and plan.speakers >= n for plan in plans)
+    return n <= CROWD and whole and all(np.all(_sizes(c) == n) for c in casts) and not any(map(np.ptp, since))
+
+
 def _sizes(cast: Cast) -> Any:
     """Of the turns of each pattern: how many nodes."""
     plan = cast.plan
@@ -550,11 +568,11 @@ def _sizes(cast: Cast) -> Any:
 
 
 def _beside(n: int, warps: int) -> int:
-    """Bytes on the chip beside z: the rings, the theatre, partial sums of margins, two numbers a node."""
+    """Bytes on the chip beside z: the rings, the stage, partial sums of margins, two numbers a node."""
     place, numbers, slept, about, turn = (struct(s).itemsize for s in ("Place", "Numbers", "Slept", "About", "Turn"))
-    rings = 8 * (turn + 2 * (place + numbers + slept) + 16) + 4
-    theatre = max(CROWD * (place + numbers + slept + about), 3 * (CROWD * (place + about) + numbers + slept))
-    return _up(struct("Run").itemsize + rings, 16) + _up(theatre, 16) + 4 * (CROWD * warps + _up(2 * n, 4))
+    rings = 8 * (turn + 2 * (place + numbers + slept) + 16)
+    stage = CROWD * (place + numbers + slept + about)
+    return _up(struct("Run").itemsize + rings, 16) + _up(stage, 16) + 4 * (CROWD * warps + _up(2 * n, 4))
 
 
 def _up(size: int, to: int) -> int:

@@ -23,9 +23,9 @@ PLAIN = {"int": np.int32, "u32": np.uint32, "float": np.float32, "i64": np.int64
 def source() -> str:
     """All of it, with the slopes of the table."""
     folder = files("sottovoce.engine.gpu")
-    names = ("rounds", "clusters", "spans", "products")
-    rounds, clusters, spans, products = ((folder / f"{name}.cu").read_text("utf-8") for name in names)
-    text = f"{rounds}{clusters}#ifndef DENSE\n{spans}#endif\n{products}"
+    names = ("rounds", "chorus", "clusters", "spans", "products")
+    rounds, chorus, clusters, spans, products = ((folder / f"{name}.cu").read_text("utf-8") for name in names)
+    text = f"{rounds}{chorus}{clusters}#ifndef DENSE\n{spans}#endif\n{products}"
     head = "".join(f"#define SAMPLER_{name} {code}\n" for name, code in SAMPLERS.items())
     head += "#if defined(SPARSE) && !SPARSE\n#define DENSE  // no spans, which take a while to compile\n#endif\n"
     return head + text.replace("//FORMULAS", slopes(RUNGS))
