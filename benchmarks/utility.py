@@ -17,7 +17,9 @@ import argparse
 import os
 import time
 from collections import deque
+from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import nullcontext
 from dataclasses import replace
 from multiprocessing import get_context
 from multiprocessing.pool import ThreadPool
@@ -28,7 +30,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from sottovoce.engine.job import ENGINES
+from sottovoce.engine.gpu.products import fits
+from sottovoce.engine.job import ENGINES, Job
 from sottovoce.errors import SpecError
 from sottovoce.experiments.table import Row, Runs, save_rows
 from sottovoce.figure import Curve, Figure, Interval, Panel, draw
@@ -89,7 +92,7 @@ SAVED = 15.0  # seconds between writings of the table, which has many rows
 SOME = 15.0  # seconds that a processor's work beside a device is to take, if runs take as long as those that are kept
 FEW = 5  # runs of such a work, where nobody knows how long they take
 SHARED = 25  # runs of a method that minimises in one such work: they minimise the same
-DEVICE = 5  # processes that share a device: one has it, the others prepare cells and judge them
+DEVICE = 6  # processes that share a device: one has it, the others prepare cells and judge them
 ELSEWHERE = "diffprivlib"
 """What is not made beside a device."""
 Cell = tuple[str, str, int, float]
@@ -182,8 +185,8 @@ def together(missing: list[Row], arguments: argparse.Namespace, runs: Runs) -> N
 
     All seeds of a cell go together on the device; what it does not run, or not quicker, a processor makes, some seeds
     at a time. A few processes share the device, copies of this one, which has read the sets and dealt them out: one
-    has it at a time, while the others prepare and judge, which takes as long. All others are the processors'; who is
-    done with his own helps the processors. What takes longest is begun first.
+    has it at a time, while the others prepare and judge, which takes longer. The rest are the processors', and those
+    of the device help them when its cells are done. What takes longest is begun first.
     """
     began = kept = time.perf_counter()
     if any(row["method"] == ELSEWHERE for row in missing):
@@ -243,13 +246,13 @@ def together(missing: list[Row], arguments: argparse.Namespace, runs: Runs) -> N
 
 
 def in_turn(turn: Any) -> None:
-    """Begin a process that shares the device: its rounds wait until nobody else's are there."""
+    """Begin a process that shares the device: products, which fill it, wait until nobody else's are there."""
     alone_on_a_core()
     plain = ENGINES["gpu"]
 
-    def waiting(*given: Any) -> Any:
-        with turn:
-            return plain.together(*given)
+    def waiting(jobs: Sequence[Job], *given: Any) -> Any:
+        with turn if fits(jobs[0]) else nullcontext():
+            return plain.together(jobs, *given)
 
     ENGINES["gpu"] = replace(plain, together=waiting)
 
