@@ -13,6 +13,7 @@ from sottovoce.algorithm.descent import Descent
 from sottovoce.algorithm.dual_averaging import DualAveraging
 from sottovoce.algorithm.method import Released, State
 from sottovoce.algorithm.methods import Ingredients, make_method
+from sottovoce.algorithm.oneshot import OneShot
 from sottovoce.algorithm.statistics import Statistics
 from sottovoce.engine.job import Job, Mapped, Randomness
 from sottovoce.engine.secure import WORTH, SecureDraws, exact_sums, refusal
@@ -330,7 +331,7 @@ def prepare(
 def _kin(known: Prepared, spec: Spec, shards: Shards) -> bool:
     """Whether a run is like a prepared one in all but noise and seed, so that it may share problem and method."""
     same = known.spec.same_but_noise(spec)
-    stateless = known.shape is None and isinstance(known.job.method, DualAveraging | Descent)
+    stateless = known.shape is None and isinstance(known.job.method, DualAveraging | Descent | OneShot)
     return same and stateless and known.job.problem.shards is shards.with_intercept(spec.problem.intercept)
 
 
