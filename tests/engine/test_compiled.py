@@ -14,6 +14,7 @@ from sottovoce.algorithm.method import StepSizes
 from sottovoce.engine import compiled, reference
 from sottovoce.engine.kernel import SAMPLERS
 from sottovoce.engine.kernel import draws as noise
+from sottovoce.engine.kernel.arguments import LANES
 from sottovoce.engine.kernel.data import code_of, slope
 from sottovoce.engine.kernel.draws import ALL, draw_records
 from sottovoce.engine.kernel.rounds import run_rounds
@@ -123,11 +124,11 @@ def test_records_are_those_of_the_sampler(sampling):
     sampler, streams = SAMPLINGS.read(sampling), Streams(5)
     kind, q, b = SAMPLERS[type(sampler)], 64, sampler.size
     scale = 0.0 if b == q else 1 / np.log1p(-b / q)
-    records, taken = np.empty(q, np.int64), np.zeros(q, np.bool_)
+    records, taken, words = np.empty(q, np.int64), np.zeros(q, np.bool_), np.empty(LANES, np.uint32)
     draw = from_python(draw_records)
     for node in range(5):
         for t in range(1, 200):
-            count = draw(kind, key(streams, Purpose.RECORDS), node, t, q, b, scale, records, taken)
+            count = draw(kind, key(streams, Purpose.RECORDS), node, t, q, b, scale, records, taken, words)
 
             def uniforms(first, some, node=node, t=t):
                 return streams.uniforms(np.array([node]), t, first, some)[0]

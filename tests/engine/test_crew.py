@@ -2,6 +2,7 @@
 
 import math
 
+import numba
 import numpy as np
 import pytest
 from contract import BASE, difference, from_python, job_of, with_sigma
@@ -9,8 +10,9 @@ from contract import BASE, difference, from_python, job_of, with_sigma
 from sottovoce.engine import compiled, cores, reference
 from sottovoce.engine.kernel import POISSON
 from sottovoce.engine.kernel import crew as crews
+from sottovoce.engine.kernel.arguments import LANES
 from sottovoce.engine.kernel.crew import GONE, make_crew
-from sottovoce.engine.kernel.draws import _gaps, draw_records
+from sottovoce.engine.kernel.draws import DOUBT, SMALL, UNKNOWN, _gaps, _logarithm, draw_records
 from sottovoce.privacy.sampling import Poisson
 from sottovoce.streams import Purpose, Streams, threefry
 
@@ -123,20 +125,34 @@ def test_processors_are_those_that_were_given(monkeypatch):
 def test_records_made_side_by_side_are_those_of_the_sampler(q, b):
     streams, sampling, draw = Streams(3), Poisson(b), from_python(draw_records)
     key = np.concatenate(streams.key(Purpose.RECORDS))
-    records, taken = np.empty(q, np.int64), np.zeros(q, np.bool_)
+    records, taken, words = np.empty(q, np.int64), np.zeros(q, np.bool_), np.empty(LANES, np.uint32)
     for t in range(1, 6):
         expected = sampling.draw(lambda first, some, t=t: streams.uniforms(np.array([2]), t, first, some)[0], q, t)
-        count = draw(POISSON, key, 2, t, q, b, 1.0 / math.log1p(-b / q), records, taken)
+        count = draw(POISSON, key, 2, t, q, b, 1.0 / math.log1p(-b / q), records, taken, words)
         assert np.array_equal(records[:count], expected)
 
 
-def test_a_gap_is_the_library_s_or_in_doubt():
-    gaps, sure = np.empty(4096, np.int64), from_python(_gaps)
-    sure(np.uint32(5), np.uint32(9), 0, -3.0, gaps)
-    exact = [math.floor(-3.0 * math.log(from_uniform(5, 9, j))) for j in range(len(gaps))]
-    assert (
-        all(found in (-1, true) for found, true in zip(gaps.tolist(), exact, strict=True)) and np.mean(gaps < 0) < 0.01
-    )
+@pytest.mark.parametrize(("scale", "doubts"), [(-0.2, 0.001), (-3.0, 0.001), (-1000.0, 0.02), (-3e7, 1.0)])
+def test_a_gap_is_the_library_s_or_in_doubt(scale, doubts):
+    gaps, make, found = np.empty(LANES, np.uint32), from_python(_gaps), []
+    for first in range(0, 100 * LANES, LANES):
+        sure, total = make(np.uint32(5), np.uint32(9), first, scale, gaps)
+        assert sure == np.all(gaps != UNKNOWN) and (not sure or total == gaps.sum(dtype=np.uint32))
+        found += gaps.tolist()
+    exact = [math.floor(scale * math.log(from_uniform(5, 9, j))) for j in range(len(found))]
+    assert all(gap in (UNKNOWN, true) for gap, true in zip(found, exact, strict=True))
+    assert np.mean(np.array(found) == UNKNOWN) <= doubts
+
+
+def test_what_may_be_wrong_with_a_gap_is_less_than_its_doubt():
+    word = np.unique(np.geomspace(SMALL, 2**32 - 1, 100_000).astype(np.uint32))
+    word = np.concatenate([word, ~word[word < 2**31]])  # near 1, too
+    log = numba.njit(lambda w: _logarithm(w))
+    found = np.array([log(one) for one in word], np.float64)
+    left = 1.0 - word * 2.0**-32  # of a uniform that begins with this word there is at least 1 − left, and 2⁻³² more
+    least, most = -2.0 * np.log1p(2.0**-32 - left), -2.0 * np.log1p(-left)
+    margin = float(DOUBT) * (found + 1.0) - 2.0**-22 * found  # what is left of it for a product and its rounding
+    assert np.all(found - margin < least) and np.all(found + margin > most)
 
 
 def from_uniform(k0, k1, position):

@@ -150,7 +150,8 @@ def together(
     `schedules` are those of these very specs by their seeds, where they are drawn already.
     """
     execution = execution or Execution()
-    if len({alike(spec, seeds=True) for spec in specs}) != 1:
+    others = (spec for spec in specs[1:] if not specs[0].same_but_noise(spec))
+    if any(alike(spec, seeds=True) != alike(specs[0], seeds=True) for spec in others):
         raise SpecError("runs side by side differ in numbers only: step sizes, noise, clip, δ, those of h; run a sweep")
     if keeper is not None and len(specs) > 1:
         raise SpecError("runs side by side keep no checkpoint; run them one by one")
@@ -187,7 +188,8 @@ def together(
     if len(firsts) > 1 and not engine.seeds:
         raise SpecError(f"the {engine.name} engine runs side by side what has the same seed; run a sweep")
     histories = [History() for _ in specs]
-    t, states = 0, [job.start() for job in jobs]
+    starts = {id(job.method): job.start() for job in {id(job.method): job for job in jobs}.values()}
+    t, states = 0, [starts[id(job.method)] for job in jobs]  # which no engine writes to
     if keeper is not None:
         t, kept, histories[0] = keeper.read()
         states = states if kept is None else [kept]

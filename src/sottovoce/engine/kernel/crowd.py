@@ -180,6 +180,7 @@ def _pull(data, model, noise, t, i, r, factor, x, g, scratch):
         noise.gap_scale[i],
         scratch.records,
         scratch.taken,
+        scratch.words,
     )
     if not _simple(data, model):
         put(scratch.x, x)
@@ -246,6 +247,7 @@ def _pull_together(data, model, noise, t, picked, x, g, scratch):
             noise.gap_scale[i],
             scratch.records,
             scratch.taken,
+            scratch.words,
         )
         done, left = 0, q if drawn == ALL else drawn
         while left > 0:

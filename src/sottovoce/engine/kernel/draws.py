@@ -32,10 +32,14 @@ T0, T1, T2, T3, T4, T5, T6, T7 = ROTATIONS
 
 SQRT_HALF = f32(math.sqrt(0.5)).view(i32).item()  # its bits
 NEAR_ONE = math.ceil(math.sqrt(0.5) * 2**32)  # from this word on u has no exponent, and 1 − u is taken
-ROOT_HALF = np.float64(math.sqrt(0.5)).view(np.int64).item()
-LN2 = math.log(2.0)
-DOUBT = 1e-9
+DOUBT = f32(2e-6)
 """Where a gap is so close to a whole number, relatively, it is made again by the library's logarithm."""
+SMALL = 1 << 20
+"""Below this word the bits after it matter, too."""
+FAR = f32(2.0**24)
+"""A gap that a float32 cannot tell from its neighbours."""
+UNKNOWN = 0xFFFFFFFF
+"""In place of a gap that is in doubt."""
 WORD = f32(2.0**-32)
 RADIAN = f32(2.0 * math.pi * 2.0**-32)
 OCTAVE = f32(-2.0 * math.log(2.0))
@@ -106,8 +110,8 @@ def uniform(k0, k1, position):
 
 
 @inlined
-def _radius(w):
-    """√(−2 ln u), u = (w + ½)/2³²."""
+def _logarithm(w):
+    """−2 ln u, u = (w + ½)/2³², to 6e-7 relative."""
     bits = f32(f32(w) + f32(0.5)).view(i32)
     exponent = i32(i32(bits - i32(SQRT_HALF)) >> i32(23))  # so that the mantissa lies in [√½, √2)
     mantissa = i32(bits - i32(exponent << i32(23))).view(f32)
@@ -115,7 +119,13 @@ def _radius(w):
     f = -(f32(u32(~w)) + f32(0.5)) * WORD if near else mantissa - f32(1.0)
     octaves = f32(0.0) if near else f32(i32(exponent - i32(32)))
     p = ((((((L7 * f + L6) * f + L5) * f + L4) * f + L3) * f + L2) * f + L1) * f + L0
-    return f32(math.sqrt(p * f + OCTAVE * octaves))
+    return p * f + OCTAVE * octaves
+
+
+@inlined
+def _radius(w):
+    """√(−2 ln u), u = (w + ½)/2³²."""
+    return f32(math.sqrt(_logarithm(w)))
 
 
 @inlined
@@ -232,52 +242,48 @@ def _fixed(k0, k1, q, b, records, taken):
     return b
 
 
-@exact
+@njit(**INSIDE, fastmath={"contract"})
 def _gaps(k0, k1, first, gap_scale, gaps):
-    """The gaps at counters from `first` on, less 1, side by side; −1 where the last bits of a logarithm decide.
+    """The gaps at counters from `first` on, less 1, side by side; UNKNOWN where more bits than are looked at decide.
 
-    The logarithm is a series, to 1e-11: it stands for the library's wherever both have the same whole number below.
-    Gives whether none is −1, and the sum of all.
+    Of a uniform the first 32 bits are looked at, and its logarithm is that of the normals: it stands for the library's
+    wherever both have the same whole number below. Gives whether none is UNKNOWN, and the sum of all.
     """
-    for j in range(len(gaps)):
-        w0, w1 = threefry(k0, k1, u32(first + j), u32(0))
-        gaps[j] = (np.uint64(w0) << np.uint64(20)) | np.uint64(w1 >> u32(12))
-    least, total = np.int64(0), np.int64(0)
-    for j in range(len(gaps)):
-        u = (gaps[j] + 0.5) * 2.0**-52
-        bits = np.float64(u).view(np.int64)
-        exponent = (bits - ROOT_HALF) >> np.int64(52)  # so that the mantissa lies in [√½, √2)
-        f = np.int64(bits - (exponent << np.int64(52))).view(np.float64) - 1.0
-        s = f / (2.0 + f)
-        v = s * s
-        series = (((((v * (1 / 13) + 1 / 11) * v + 1 / 9) * v + 1 / 7) * v + 1 / 5) * v + 1 / 3) * v + 1.0
-        gap = (exponent * LN2 + 2.0 * s * series) * gap_scale
-        whole = math.floor(gap)
-        unsure = DOUBT * (gap + 1.0)
-        gaps[j] = np.int64(whole) if unsure < gap - whole < 1.0 - unsure else np.int64(-1)
-        least = min(least, gaps[j])
-        total += gaps[j]
-    return least == 0, total
+    scale = f32(-0.5 * gap_scale)
+    for j in range(LANES):
+        gaps[j], _ = threefry(k0, k1, u32(first + j), u32(0))
+    most, total = u32(0), u32(0)
+    for j in range(LANES):
+        gap = min(f32(_logarithm(gaps[j]) * scale), FAR)
+        whole = i32(gap)
+        above = f32(gap - f32(whole))
+        unsure = f32(DOUBT * f32(gap + scale))
+        sure = (gaps[j] >= u32(SMALL)) & (above > unsure) & (above < f32(f32(1.0) - unsure))
+        found = u32(whole) if sure else u32(UNKNOWN)
+        gaps[j] = found
+        most, total = max(most, found), u32(total + found)
+    return most != u32(UNKNOWN), total
 
 
 @exact
-def _poisson(k0, k1, q, b, gap_scale, records):
-    """Geometric gaps from one chosen record to the next; of many, LANES are made side by side, in their places."""
-    at, count = -1.0, 0
+def _poisson(k0, k1, q, b, gap_scale, records, words):
+    """Geometric gaps from one chosen record to the next; of many, LANES are made side by side, in `words`."""
+    at, count, gaps = -1.0, 0, words[:LANES]
     while True:
-        many, sure, total = 2 * b >= LANES and count + LANES <= len(records), False, np.int64(0)
+        many, sure, total = 2 * b >= LANES and count + LANES <= len(records), False, u32(0)
         if many:
-            sure, total = _gaps(k0, k1, count, gap_scale, records[count : count + LANES])
+            sure, total = _gaps(k0, k1, count, gap_scale, gaps)
         if sure and at + total + LANES < q:
-            place = np.int64(at)
-            for j in range(count, count + LANES):
-                place += records[j] + 1
-                records[j] = place
+            place, mine = np.int64(at), records[count : count + LANES]
+            for j in range(LANES):
+                place += np.int64(gaps[j]) + 1
+                mine[j] = place
             at, count = np.float64(place), count + LANES
             continue
-        for _ in range(LANES if many else 1):
-            gap = np.float64(records[count]) if many else -1.0
-            if gap < 0.0:
+        for j in range(LANES if many else 1):
+            if many and gaps[j] != u32(UNKNOWN):
+                gap = np.float64(gaps[j])
+            else:
                 gap = math.floor(math.log(uniform(k0, k1, count)) * gap_scale)
             at += gap + 1.0
             if at >= q:
@@ -298,7 +304,7 @@ def _cyclic(t, q, b, records):
 
 
 @exact
-def draw_records(kind, key, node, t, q, b, gap_scale, records, taken):
+def draw_records(kind, key, node, t, q, b, gap_scale, records, taken, words):
     """Write the picks of a (node, round) into `records` and return how many, or ALL.
 
     Parameters
@@ -308,6 +314,7 @@ def draw_records(kind, key, node, t, q, b, gap_scale, records, taken):
     q, b : records of the node and public batch size
     gap_scale : 1/log(1 − b/q), for POISSON
     records, taken : scratch of q places; `taken` all False
+    words : scratch of LANES words
     """
     if kind == FULL or (kind == POISSON and b == q):
         return ALL
@@ -316,4 +323,4 @@ def draw_records(kind, key, node, t, q, b, gap_scale, records, taken):
     k0, k1 = pair_key(key, node, t)
     if kind == FIXED:
         return _fixed(k0, k1, q, b, records, taken)
-    return _poisson(k0, k1, q, b, gap_scale, records)
+    return _poisson(k0, k1, q, b, gap_scale, records, words)

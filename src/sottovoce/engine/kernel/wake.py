@@ -189,6 +189,7 @@ def _pick(data, noise, node, t, place, scratch):
             noise.gap_scale[node],
             scratch.records,
             scratch.taken,
+            scratch.words,
         )
     if noise.every[place]:
         return ALL
