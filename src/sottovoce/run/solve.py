@@ -141,9 +141,26 @@ def together(
     keeper: Checkpoint | None = None,
     secure: bool = True,
     allow: Allow | None = None,
-    schedules: Mapping[int | None, Schedule] | None = None,
 ) -> list[Run]:
-    """`simulate` for those who ask many runs how they ended, and few what they guarantee: accounting takes longer.
+    """`simulate` for those who ask many runs how they ended, and few what they guarantee: accounting takes longer."""
+    return asked(specs, shards, test, f_star, execution, progress, keeper, secure, allow)()
+
+
+def asked(
+    specs: Sequence[Spec],
+    shards: Shards | Sequence[Shards],
+    test: Shards | None = None,
+    f_star: Sequence[float] | None = None,
+    execution: Execution | None = None,
+    progress: Progress | None = None,
+    keeper: Checkpoint | None = None,
+    secure: bool = True,
+    allow: Allow | None = None,
+    schedules: Mapping[int | None, Schedule] | None = None,
+) -> Callable[[], list[Run]]:
+    """Prepare runs side by side and have an engine run them; what is given back waits for them, and tells how they end.
+
+    An engine that goes on by itself is still at it then, and others may be asked for.
 
     The same records may be dealt out anew for every seed; then there are as many shards as specs.
 
@@ -215,9 +232,13 @@ def together(
             keeper.write(t, states[0], histories[0])
         if progress and len(histories[0]):
             progress(t, T, histories[0].last)
-    tell()
-    made = zip(prepared, states, histories, strict=True)
-    return [Run(p, state, history, engine.name) for p, state, history in made]
+
+    def ended() -> list[Run]:
+        tell()
+        made = zip(prepared, states, histories, strict=True)
+        return [Run(p, state, history, engine.name) for p, state, history in made]
+
+    return ended
 
 
 def _settled(prepared: list[Prepared], states: Sequence[State], t: int, secure: bool) -> list[Prepared]:
