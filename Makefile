@@ -66,7 +66,7 @@ bench: $(READY)  ## benchmarks: ratios against a baseline of the same run
 	$(BIN)/python benchmarks/run.py $(ARGS)
 
 test-gpu:  ## the engines' contract on the CUDA device of this machine (PYTHON has CuPy, pytest and the package)
-	$(PYTHON) -m pytest -q -m gpu tests/engine/test_gpu.py tests/engine/test_gpu_clusters.py tests/engine/test_gpu_spans.py $(ARGS)
+	$(PYTHON) -m pytest -q -m gpu tests/engine/test_gpu.py tests/engine/test_gpu_chorus.py tests/engine/test_gpu_clusters.py tests/engine/test_gpu_spans.py $(ARGS)
 
 bench-gpu:  ## what the gpu engine takes, beside what the device allows
 	$(PYTHON) benchmarks/gpu.py alone

@@ -14,20 +14,41 @@ there already is not made again. Accuracies are on held-out records and not priv
 """
 
 import argparse
+import os
 import time
 from collections import deque
+from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import nullcontext
+from dataclasses import replace
 from multiprocessing import get_context
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from traceback import print_exception
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
+from sottovoce.engine.gpu.products import fits
+from sottovoce.engine.job import ENGINES, Job
 from sottovoce.errors import SpecError
 from sottovoce.experiments.table import Row, Runs, save_rows
 from sottovoce.figure import Curve, Figure, Interval, Panel, draw
-from utility_methods import DATA, METHODS, POOLED, UNBALANCED, WEIGHTS, dealings, load, on_device
+from utility_methods import (
+    DATA,
+    METHODS,
+    ONE_SHOT,
+    POOLED,
+    UNBALANCED,
+    WEIGHTS,
+    dealings,
+    exists,
+    for_device,
+    load,
+    minimised,
+    on_device,
+)
 
 HERE = Path(__file__).parent
 TABLE, PAGE, FIGURE = (
@@ -68,7 +89,12 @@ AGAINST_FIRST = {
     "less 0.1, nobody trusted": ("pairs", "first nodes", 20),
 }
 SAVED = 15.0  # seconds between writings of the table, which has many rows
-SOME = 5  # runs of a cell that a processor makes in one go, beside a device
+SOME = 15.0  # seconds that a processor's work beside a device is to take, if runs take as long as those that are kept
+FEW = 5  # runs of such a work, where nobody knows how long they take
+SHARED = 25  # runs of a method that minimises in one such work: they minimise the same
+DEVICE = 6  # processes that share a device: one has it, the others prepare cells and judge them
+ELSEWHERE = "diffprivlib"
+"""What is not made beside a device."""
 Cell = tuple[str, str, int, float]
 """Data, method, nodes, ε."""
 KEY = ("data", "method", "nodes", "epsilon", "seed")
@@ -112,40 +138,100 @@ def measure(arguments: argparse.Namespace) -> None:
         runs.fill(missing, run, jobs=arguments.jobs, done=tell)
 
 
-def together(missing: list[Row], arguments: argparse.Namespace, runs: Runs) -> None:
-    """Make cells on the device, all of their seeds anew, and beside them what it cannot run, a few seeds at a time.
+class Work(NamedTuple):
+    """Some runs of a cell: all seeds together on the device, or a few on a processor."""
 
-    What takes longest is the host's: so several processes share the device. They are copies of this one, which has
-    read the sets and dealt them out; half of them do what is the processor's as long as there is any. Cells are begun
-    in the order in which methods were asked for.
+    cell: Cell
+    seeds: list[int]
+    device: bool
+    expected: float
+    """Seconds, by what such runs took last time; 0 where nobody knows."""
+
+    def make(self) -> list[Row]:
+        """The rows."""
+        name, method, _, epsilon = self.cell
+        if self.device:
+            return on_device(*self.cell, len(self.seeds))
+        if method in ONE_SHOT:
+            return minimised(name, method, epsilon, self.seeds)
+        return [row for seed in self.seeds for row in run(dict(zip(KEY, (*self.cell, seed), strict=True)))]
+
+
+def works(missing: list[Row], seeds: int) -> list[Work]:
+    """What is missing, longest first: cells on a device get all of their seeds anew, others come in small parts."""
+    by_cell: dict[Cell, list[int]] = {}
+    for row in missing:
+        by_cell.setdefault((row["data"], row["method"], row["nodes"], row["epsilon"]), []).append(row["seed"])
+    kept = groups(Runs(KEY, TABLE).rows, "seconds")
+    made = []
+    for cell, wanted in by_cell.items():
+        each = float(np.mean(kept.get(cell, [0.0])))
+        if for_device(*cell):
+            made.append(Work(cell, list(range(seeds)), True, seeds * each))
+        else:
+            made += in_parts(cell, wanted, each)
+    return sorted(made, key=lambda work: -work.expected)
+
+
+def in_parts(cell: Cell, wanted: list[int], each: float = 0.0) -> list[Work]:
+    """Works for processors."""
+    some = SHARED if cell[1] in ONE_SHOT else max(1, round(SOME / each)) if each else FEW
+    parts = [wanted[first : first + some] for first in range(0, len(wanted), some)]
+    return [Work(cell, part, False, len(part) * each) for part in parts]
+
+
+def together(missing: list[Row], arguments: argparse.Namespace, runs: Runs) -> None:
+    """Make what is missing with a device and the processors beside it.
+
+    All seeds of a cell go together on the device; what it does not run, or not quicker, a processor makes, some seeds
+    at a time. A few processes share the device, copies of this one, which has read the sets and dealt them out: one
+    has it at a time, while the others prepare and judge, which takes longer. The rest are the processors', and those
+    of the device help them when its cells are done. What takes longest is begun first.
     """
     began = kept = time.perf_counter()
-    by_cell: dict[Cell, list[Row]] = {}
-    for row in sorted(missing, key=lambda row: arguments.method.index(row["method"])):
-        by_cell.setdefault((row["data"], row["method"], row["nodes"], row["epsilon"]), []).append(row)
-    for name, _, n, _ in by_cell:
+    if any(row["method"] == ELSEWHERE for row in missing):
+        print(f"{ELSEWHERE} has an environment of its own; ask for it without a device", flush=True)
+        missing = [row for row in missing if row["method"] != ELSEWHERE]
+    with ThreadPool() as readers:
+        readers.map(load, sorted({row["data"] for row in missing}))
+    missing = [row for row in missing if exists(row["data"], row["method"])]
+    todo = works(missing, arguments.seeds)
+    for name, _, n, _ in {work.cell for work in todo}:
         for nodes in (1, n):
             dealings(name, nodes, arguments.seeds)
-    print(f"{len(by_cell)} cells; data read and dealt out in {time.perf_counter() - began:.0f} s", flush=True)
-    there, here, found, failed = deque(by_cell), deque[list[Row]](), list[Row](), 0
-    with ProcessPoolExecutor(arguments.jobs, mp_context=get_context("fork")) as pool:
-        busy: dict[Future[tuple[Cell, list[Row]]], bool] = {}  # and whether it is the processor's
+    cells = len({work.cell for work in todo})
+    print(f"{cells} cells; data read and dealt out in {time.perf_counter() - began:.0f} s", flush=True)
+    there, here = deque(w for w in todo if w.device), deque(w for w in todo if not w.device)
+    found, count, failed, fork = list[Row](), 0, 0, get_context("fork")
+    sharing = min(DEVICE, arguments.jobs) if there else 0
+    with (
+        ProcessPoolExecutor(max(1, sharing), fork, in_turn, (fork.Lock(),)) as device,
+        ProcessPoolExecutor(max(1, arguments.jobs - sharing), fork, alone_on_a_core) as processors,
+    ):
+        about = device.submit(device_at_hand).result() if there else ""
+        free = {device: sharing, processors: max(1, arguments.jobs - sharing)}
+        busy: dict[Future[list[Row]], tuple[ProcessPoolExecutor, Work]] = {}
         while busy or there or here:
-            while len(busy) < arguments.jobs and (there or here):
-                if here and (not there or sum(busy.values()) < arguments.jobs // 2):
-                    busy[pool.submit(one_by_one, here.popleft())] = True
-                else:
-                    busy[pool.submit(made, there.popleft(), arguments.seeds)] = False
+            for pool, queues in ((device, (there, here)), (processors, (here,))):
+                for queue in queues:
+                    while free[pool] and queue:
+                        work = queue.popleft()
+                        busy[pool.submit(told, work)] = pool, work
+                        free[pool] -= 1
             for done in wait(busy, return_when=FIRST_COMPLETED).done:
-                del busy[done]
-                if done.exception() is not None:
-                    print_exception(done.exception())
+                pool, work = busy.pop(done)
+                free[pool] += 1
+                error = done.exception()
+                if error is None:
+                    found += done.result()
+                    count += len(done.result())
+                elif work.device and isinstance(error, SpecError):
+                    print(*work.cell, f"not on the device: {error}", flush=True)
+                    here += in_parts(work.cell, work.seeds)
+                else:
+                    print(*work.cell, "failed", flush=True)
+                    print_exception(error)
                     failed += 1
-                    continue
-                cell, rows = done.result()
-                found += rows
-                if not rows:
-                    here += [by_cell[cell][first : first + SOME] for first in range(0, len(by_cell[cell]), SOME)]
             now = time.perf_counter()
             if now - began > arguments.within:
                 there.clear()
@@ -153,30 +239,47 @@ def together(missing: list[Row], arguments: argparse.Namespace, runs: Runs) -> N
             if now - kept > SAVED or not (busy or there or here):
                 runs.add(found)
                 kept, found = now, []
+    took, where = time.perf_counter() - began, f"{about}{about and ' and '}{arguments.jobs} processes"
+    print(f"{cells} cells, {count} runs in {took:.0f} s: {where}", flush=True)
     if failed:
         raise SystemExit(f"{failed} works failed, and are not in the table")
-    print(f"all of it in {time.perf_counter() - began:.0f} s", flush=True)
 
 
-def made(cell: Cell, seeds: int) -> tuple[Cell, list[Row]]:
-    """The rows of a cell, from the device; none where it cannot run them."""
+def in_turn(turn: Any) -> None:
+    """Begin a process that shares the device: products, which fill it, wait until nobody else's are there."""
+    alone_on_a_core()
+    plain = ENGINES["gpu"]
+
+    def waiting(jobs: Sequence[Job], *given: Any) -> Any:
+        with turn if fits(jobs[0]) else nullcontext():
+            return plain.together(jobs, *given)
+
+    ENGINES["gpu"] = replace(plain, together=waiting)
+
+
+def device_at_hand() -> str:
+    """Its name; an error where there is none."""
+    engine = ENGINES["gpu"]
+    lacks = engine.lacks()
+    if lacks is not None:
+        raise SpecError(f"the gpu engine cannot run: {lacks}")
+    return engine.about() if engine.about else engine.name
+
+
+def alone_on_a_core() -> None:
+    """Begin a process that has no threads beside it."""
+    os.environ["OMP_NUM_THREADS"] = "1"
+    threadpool_limits(1)
+
+
+def told(work: Work) -> list[Row]:
+    """The rows of a work, and a line about them."""
     began = time.perf_counter()
-    try:
-        rows = on_device(*cell, seeds)
-    except SpecError as refused:
-        print(*cell, f"not on the device: {refused}", flush=True)
-        return cell, []
-    accuracy = np.mean([row["accuracy"] for row in rows])
-    print(*cell, f"{accuracy:.4f} {len(rows)} runs {time.perf_counter() - began:.2f} s", flush=True)
-    return cell, rows
-
-
-def one_by_one(asked: list[Row]) -> tuple[Cell, list[Row]]:
-    """Some runs of a cell, from the processor."""
-    rows = [row for one in asked for row in run(one)]
-    for count, row in enumerate(rows, 1):
-        tell(count, len(rows), row)
-    return (rows[0]["data"], rows[0]["method"], rows[0]["nodes"], rows[0]["epsilon"]), rows
+    rows = work.make()
+    accuracy, took = np.mean([row["accuracy"] for row in rows]), time.perf_counter() - began
+    where = "device" if work.device else "processor"
+    print(*work.cell, f"{accuracy:.4f} {len(rows)} runs {took:.2f} s, {where}", flush=True)
+    return rows
 
 
 def tell(count: int, of: int, row: Row) -> None:
@@ -391,7 +494,7 @@ def main() -> None:
     parser.add_argument("--nodes", nargs="+", type=int, help="some for all sets")
     parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--engine", default="auto", choices=["auto", "gpu"], help="gpu: all seeds of a cell together")
-    parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
+    parser.add_argument("--jobs", type=int, help="runs at a time; 1, or beside a device one for every processor")
     parser.add_argument("--within", type=float, default=np.inf, help="seconds, after which no cell is begun (gpu)")
     parser.add_argument("--again", nargs="+", default=[], choices=list(METHODS), help="forget what these had before")
     parser.add_argument("--redraw", action="store_true", help="only write the page and the figure")
@@ -406,6 +509,7 @@ def main() -> None:
     if arguments.unbalanced:
         parser.set_defaults(**RARE)
         arguments = parser.parse_args()
+    arguments.jobs = arguments.jobs or (os.cpu_count() or 1 if arguments.engine == "gpu" else 1)
     if not arguments.redraw and not arguments.judge:
         measure(arguments)
     if arguments.table == TABLE and not arguments.judge:

@@ -26,6 +26,7 @@ from sottovoce import PrivateClassifier
 from sottovoce._types import FLOAT_BYTES
 from sottovoce.data.standins import epsilon_like
 from sottovoce.engine.gpu.products import SHARE
+from sottovoce.engine.job import ENGINES
 from sottovoce.errors import SpecError
 from sottovoce.estimators.settings import SMALL_INTERCEPT
 from sottovoce.evaluation.curves import figures
@@ -42,7 +43,7 @@ from sottovoce.privacy.profiles import gaussian_multiplier
 from sottovoce.privacy.release import Adversary
 from sottovoce.privacy.statement import PrivacyStatement
 from sottovoce.problem.shards import Shards, even
-from sottovoce.run.build import rounds_for_epochs
+from sottovoce.run.build import Prepared, prepare, rounds_for_epochs
 from sottovoce.run.presets import paper_l2
 from sottovoce.run.solve import solve, together
 from sottovoce.run.spec import Execution, Spec
@@ -61,8 +62,8 @@ SILENT = 1e4
 """An ε with next to no noise."""
 FREE = (1.0, 30.0, 1000.0)
 """C of scikit-learn, without privacy: one over how much is regularised."""
-ONE_SHOT = ("objective_perturbation", "output_perturbation")
-"""Methods that the compiled engine does not know."""
+ONE_SHOT = {"objective": "objective_perturbation", "output": "output_perturbation"}
+"""Methods that minimise, which only the reference engine knows, and what the package calls them."""
 PINNED = ("diffprivlib==0.6.6", "scikit-learn==1.7.2", "numpy==2.4.6", "scipy==1.17.1")
 """Versions that work together, for an environment of its own."""
 CACHE = Path.home() / ".cache" / "sottovoce" / "diffprivlib"
@@ -158,7 +159,7 @@ def planned_by(plan: Callable[[Dataset, int, float], Plan], adversary: str, says
 
 def run(spec: Spec, shards: Shards, data: Dataset, seed: int) -> Row:
     """One run, on a processor; its statement must not be over the budget."""
-    engine = "reference" if spec.algorithm.method.name in ONE_SHOT else "compiled"
+    engine = "reference" if spec.algorithm.method.name in ONE_SHOT.values() else "compiled"
     result = solve(spec.but(seed=seed), shards, test=data.test, execution=Execution(engine, observations=1))
     check(spec, result.statement)
     return judged(result.decide(data.test.X), data) | {
@@ -194,16 +195,31 @@ def dealings(name: str, nodes: int, seeds: int) -> list[Shards]:
         return [first, *pool.map(deal, range(1, seeds))]
 
 
+def exists(name: str, method: str) -> bool:
+    """Whether there is such a method for the classes of a set."""
+    return (METHODS | WEIGHTS)[method].plan not in ONE_OUTPUT or load(name).classes == 2
+
+
+def for_device(name: str, method: str, n: int, epsilon: float) -> bool:
+    """Whether a CUDA device runs a cell, and quicker than processors, which batches need that fill products."""
+    data, plan = load(name), (METHODS | WEIGHTS)[method].plan
+    if plan is None:
+        return False
+    spec, nodes, _ = plan(data, n, epsilon)
+    everybody = isinstance(spec.network.activation, Everyone)
+    if method in ONE_SHOT or (spec.problem.outputs > 1 and not everybody):
+        return False
+    used = sum(spec.privacy.sampling.batch(q) for q in sizes(data, nodes))
+    return not everybody or used * SHARE >= data.records.n_records
+
+
 def on_device(name: str, method: str, n: int, epsilon: float, seeds: int) -> list[Row]:
     """All seeds of a cell together, on a CUDA device; what they took is shared among them."""
     began = time.perf_counter()
     data, plan = load(name), (METHODS | WEIGHTS)[method].plan
-    if plan is None or (data.classes > 2 and plan in ONE_OUTPUT):
-        raise SpecError("this is no plan that an engine could run")
+    if plan is None:
+        raise SpecError(f"'{method}' is no plan that an engine could run; leave it to a processor")
     spec, nodes, shards = plan(data, n, epsilon)
-    used = sum(spec.privacy.sampling.batch(q) for q in sizes(data, nodes))
-    if isinstance(spec.network.activation, Everyone) and used * SHARE < data.records.n_records:
-        raise SpecError("batches too small for products of matrices are quicker on a processor")
     specs = [spec.but(seed=seed) for seed in range(seeds)]
     dealt = dealings(name, nodes, seeds) if shards is None else shards
     runs = together(specs, dealt, execution=Execution("gpu", observations=None))
@@ -215,6 +231,25 @@ def on_device(name: str, method: str, n: int, epsilon: float, seeds: int) -> lis
     each = {"rounds": spec.algorithm.rounds, "bytes": float(sent), "seconds": (time.perf_counter() - began) / seeds}
     key = {"data": name, "method": method, "nodes": 1 if method in POOLED else n, "epsilon": epsilon}
     return [key | {"seed": seed} | row | each for seed, row in enumerate(found)]
+
+
+def minimised(name: str, method: str, epsilon: float, seeds: list[int]) -> list[Row]:
+    """Some seeds of a method that minimises what is the same for all of them, which is then found once."""
+    began, data, plan = time.perf_counter(), load(name), METHODS[method].plan
+    assert plan is not None
+    spec, rows = plan(data, 1, epsilon).spec, list[Row]()
+    shards = dealings(name, 1, 1)[0].with_intercept(spec.problem.intercept)  # itself, and not like it, for all seeds
+    first: Prepared | None = None
+    for seed in seeds:
+        made = prepare(spec.but(seed=seed), shards, like=first)
+        first = first or made
+        assert made.job.method is first.job.method
+        state = ENGINES["reference"].run([made.job], [made.job.start()], 1, 1)[0]
+        check(spec, made.statement)
+        row = judged(scores(spec, made.models(state, 1)[0], data), data)
+        rows.append({"data": name, "method": method, "nodes": 1, "epsilon": epsilon, "seed": seed} | row)
+    each = {"rounds": 1, "bytes": 0.0, "seconds": (time.perf_counter() - began) / len(seeds)}
+    return [row | each for row in rows]
 
 
 def scores(spec: Spec, model: Any, data: Dataset) -> Any:

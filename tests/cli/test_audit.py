@@ -111,6 +111,9 @@ def test_what_is_let_out_once_is_attacked_too():
         assert found[0] == when and not found[1].broken and 1.0 < found[1].at_least < found[1].stated < 8.0
     both = spec.but(privacy__moments="moments(0, 0.1)", **scores)
     assert verb._once(aim, both, **options).keys() == {"before", "after"}
+    pairs = both.but(privacy__law="pairs(3)", privacy__adversary="secret_pairs(1)")
+    for one in verb._once(verb.Target("a test", pairs, np.full(4, 12), 3), pairs, **options).values():
+        assert not one.broken and 0 < one.at_least < one.stated and "with what node 1 knows" in one.notes
     statistics = spec.but(algorithm__method="statistics", problem__loss="squared")
     found = verb._run(aim, True, spec=statistics, attack="transcript", engine="reference", **options)
     assert not found.broken and 2.0 < found.at_least < found.stated == pytest.approx(8.0)

@@ -6,14 +6,19 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from sottovoce.algorithm.oneshot import GAP, STILL
+from sottovoce.algorithm import oneshot
+from sottovoce.algorithm.oneshot import GAP, STILL, ObjectivePerturbation
+from sottovoce.engine.job import ENGINES
 from sottovoce.errors import DataError, PrivacyError, SpecError
 from sottovoce.experiments.baselines import objective_perturbation, output_perturbation
 from sottovoce.experiments.facts import Facts
 from sottovoce.privacy import objective
+from sottovoce.problem.losses import LOSSES
+from sottovoce.problem.objective import Problem
 from sottovoce.problem.optimum import optimum
+from sottovoce.problem.regularisers import REGULARISERS
 from sottovoce.problem.shards import Shards
-from sottovoce.run.build import make_problem
+from sottovoce.run.build import make_problem, prepare
 from sottovoce.run.solve import solve
 
 N, M = 60, 5
@@ -92,6 +97,36 @@ def test_a_computed_minimiser_is_near_enough_for_its_blur(make_shards):
     scale = objective.BLUR * STILL / 0.1
     assert 0.1 * scale < scale * math.sqrt(M) < 1e-4  # real, and nothing beside the noise
     assert np.linalg.norm(b) > 1e4 * scale
+
+
+@pytest.mark.parametrize("loss", ["logistic", "smoothed_hinge", "squared_hinge"])
+def test_newton_ends_where_nesterov_does(loss, make_shards, monkeypatch):
+    """Where slopes have kinks too; whatever found it, the gradient is as small as the price assumes."""
+    mu, shards = 0.001, make_shards(1, N, M)
+    method = ObjectivePerturbation(
+        Problem(LOSSES.read(loss), REGULARISERS.read(f"l2({mu})"), shards), 1, shards.norms.max()
+    )
+    draws = np.random.default_rng(4).normal(scale=0.05, size=(5, M))
+    quick = [method._minimise(b) for b in draws]
+    monkeypatch.setattr(oneshot, "NARROW", 0)
+    slow = [method._minimise(b) for b in draws]
+    for b, (x, passes), (same, more) in zip(draws, quick, slow, strict=True):
+        assert np.linalg.norm(method.problem.gradient(x) + mu * x + b) <= STILL
+        assert np.linalg.norm(x - same) <= 2 * STILL / mu and 5 * passes < more
+
+
+@pytest.mark.parametrize("make", BOTH)
+def test_runs_that_differ_in_noise_find_once_what_they_share(make, make_shards):
+    """And end where they would alone."""
+    shards, spec, kept = make_shards(1, N, M), make(facts()), []
+    first = prepare(spec.but(seed=1), shards)
+    for seed in (1, 2):
+        prepared = prepare(spec.but(seed=seed), shards, like=first)
+        assert prepared.job.method is first.job.method
+        state = ENGINES["reference"].run([prepared.job], [prepared.job.start()], 1, 1)[0]
+        assert np.array_equal(prepared.models(state, 1)[0], solve(spec.but(seed=seed), shards).model)
+        kept.append(first.job.method.__dict__["found" if make is output_perturbation else "quiet"])
+    assert kept[0] is kept[1]
 
 
 def test_what_has_no_price_is_refused(make_shards):

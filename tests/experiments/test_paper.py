@@ -140,6 +140,35 @@ def test_runs_on_a_device_are_those_of_the_processors(tmp_path, monkeypatch):
             assert one[name] == pytest.approx(other[name], rel=1e-4, abs=2e-6)
 
 
+@pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler")
+def test_in_which_order_a_device_is_asked_changes_no_bit(tmp_path, monkeypatch):
+    """Groups are asked for one after the other, in the order of their works, whatever that is."""
+    host, table = Host(3), epsilon_like(400, 10)
+    on = {"together": run_on, "judge": judge_on, "look": averages, "minimise": minimise_on}
+    device = replace(ENGINES["gpu"], lacking=None, about=lambda: "here", **{k: partial(f, host) for k, f in on.items()})
+    monkeypatch.setitem(ENGINES, "gpu", device)
+    dataset = Dataset("epsilon-like", table, epsilon_like(50, 10, test=True), "tiny", ordered=False)
+    wanted = [group for group in groups(["fig1", "fig3"], 2) if group.scheme in ("edges(2)", "everyone")]
+    asked, under_way = [], []
+
+    def asking(specs, *given, **named):
+        asked.append((str(specs[0].problem.h), str(specs[0].network.activation)))
+        under_way.append(1)
+        assert len(under_way) == 1
+        found = ask(specs, *given, **named)
+        under_way.clear()
+        return found
+
+    ask, crowds = collecting.asked, collecting.crowds
+    monkeypatch.setattr(collecting, "asked", asking)
+    found = collecting.collect(dataset, wanted, ("paper",), tmp_path / "one", 4, None, "gpu")
+    monkeypatch.setattr(collecting, "crowds", lambda *given: crowds(*given)[::-1])
+    other = collecting.collect(dataset, wanted, ("paper",), tmp_path / "other", 4, None, "gpu")
+    assert len(set(asked)) == 3 and asked[:3] == asked[:2:-1]
+    names = [name for name in found[0] if name != "seconds"]
+    assert [[row[name] for name in names] for row in found] == [[row[name] for name in names] for row in other]
+
+
 def test_what_an_earlier_version_kept_is_not_run_again(tmp_path, monkeypatch):
     data, folder = load("epsilon-like", "tiny"), tmp_path / "epsilon-like-tiny"
     group = Group("l2", "everyone", 0)

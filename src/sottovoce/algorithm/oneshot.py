@@ -7,19 +7,25 @@ anything on the way, so that a clip, which would make the noise smaller, is refu
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
+import scipy  # not its parts: they load when first used
 
 from sottovoce._types import Array, IntArray
 from sottovoce.algorithm.method import Gradient, Mix, Released, Round, Speaks, State
 from sottovoce.errors import PrivacyError, SpecError
 from sottovoce.problem.objective import Problem
-from sottovoce.problem.optimum import GapError, optimum
+from sottovoce.problem.optimum import GapError, Optimum, optimum
 from sottovoce.problem.regularisers import Separable
+from sottovoce.rows import is_sparse
 
 GAP = 1e-11  # to which the minimiser of output perturbation is certified; in the sensitivity
 STILL = 1e-11  # the gradient at which a perturbed objective counts as minimised; in the noise on the minimiser
+NARROW = 1 << 10  # coordinates up to which a Hessian is made
+FASTER = 0.5  # of the gradient a step with a Hessian of somewhere else must leave no more, or there is a new one
+HALVES = 12  # a step that is still too long is left to Nesterov's method
+APART = 1e-4  # margins whose slopes are told apart, for the curvature between them
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,8 +102,15 @@ class OutputPerturbation(OneShot):
         self, state: State, t: int, nodes: IntArray, speaks: Speaks, gradient: Gradient, noise: Array, mix: Mix
     ) -> Round:
         """Minimise, then perturb."""
-        best = optimum(self.problem, gap=GAP)
-        return self._done(best.x + noise[0], noise, best.passes)
+        return self._done(self.best.x + noise[0], noise, self.best.passes)
+
+    @property
+    def best(self) -> Optimum:
+        """argmin F, found once for all runs that differ in their noise."""
+        if "found" not in self.__dict__:
+            self.__dict__["found"] = optimum(self.problem, gap=GAP)
+        found: Optimum = self.__dict__["found"]
+        return found
 
 
 class ObjectivePerturbation(OneShot):
@@ -129,15 +142,68 @@ class ObjectivePerturbation(OneShot):
         return self._done(x + STILL / self.mu * blur, noise, passes)
 
     def _minimise(self, b: Array) -> tuple[Array, int]:
-        """argmin F(x) + ⟨b, x⟩ to a gradient of norm `STILL`, by Nesterov's method for a μ-strongly convex function."""
+        """argmin F(x) + ⟨b, x⟩ to a gradient of norm `STILL`, by Nesterov's method for a μ-strongly convex function.
+
+        It begins where Newton's method has come to, which is mostly there already.
+        """
         root = math.sqrt(self.mu / (self.curvature + self.mu))
         momentum = (1.0 - root) / (1.0 + root)
-        x = before = np.zeros_like(b)
-        most = math.ceil(100.0 / root)
+        x, passes = self._near(b)
+        before, most = x, math.ceil(100.0 / root)
         for made in range(1, most + 1):
             y = x + momentum * (x - before)
-            g = self.problem.gradient(y) + self.mu * y + b
+            g = self._gradient(y, b)
             if np.linalg.norm(g) <= STILL:
-                return y, made
+                return y, passes + made
             before, x = x, y - g / (self.curvature + self.mu)
         raise GapError(f"the perturbed objective's gradient is still {np.linalg.norm(g):.1e} after {most} steps")
+
+    def _near(self, b: Array) -> tuple[Array, int]:
+        """A point near the minimiser, and passes over the data; 0 where a Hessian would be too large.
+
+        What minimises F itself, and the Hessian there, are found once for all runs that differ in their noise.
+        """
+        if len(b) > NARROW or is_sparse(self.problem.shards.X):
+            return np.zeros_like(b), 0
+        passes = 0
+        if "quiet" not in self.__dict__:
+            x, passes = self._newton(np.zeros_like(b), np.zeros_like(b), None)
+            self.__dict__["quiet"] = x, self._hessian(x)
+        x, more = self._newton(b, *self.__dict__["quiet"])
+        return x, passes + more
+
+    def _newton(self, b: Array, x: Array, hessian: Any) -> tuple[Array, int]:
+        """Steps from x, as long as they leave less of the gradient; (point, passes).
+
+        The Hessian may be that of another place. Along a step with x's own the gradient shrinks at first, so that one
+        which is too long is halved.
+        """
+        g, passes = self._gradient(x, b), 1
+        while np.linalg.norm(g) > STILL:
+            own = hessian is None
+            if own:
+                hessian, passes = self._hessian(x), passes + 1
+            step, left = scipy.linalg.cho_solve(hessian, g), math.inf
+            for share in 0.5 ** np.arange(HALVES if own else 1):
+                ahead, passes = x - share * step, passes + 1
+                further = self._gradient(ahead, b)
+                left = float(np.linalg.norm(further) / np.linalg.norm(g))
+                if left < 1.0:
+                    x, g = ahead, further
+                    break
+            if own and left >= 1.0:
+                break
+            hessian = hessian if left <= FASTER else None
+        return x, passes
+
+    def _gradient(self, x: Array, b: Array) -> Array:
+        return self.problem.gradient(x) + self.mu * x + b
+
+    def _hessian(self, x: Array) -> Any:
+        """Its Cholesky factor at x; how the loss is curved is the difference of two slopes."""
+        problem, shards = self.problem, self.problem.shards
+        u = problem.margins(x)
+        curved = np.subtract(*(problem.loss.slope(u + side, shards.y) for side in (APART, -APART))) / (2.0 * APART)
+        rows = shards.margins(np.eye(shards.m))  # with their intercept
+        H = shards.pull((problem.record_weights * curved)[:, None] * rows)
+        return scipy.linalg.cho_factor(H + self.mu * np.eye(shards.m))

@@ -9,8 +9,8 @@ runs are made as one, each at a node of its own with its own noise, by the code 
 
 import math
 import secrets
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
@@ -27,6 +27,7 @@ from sottovoce.evaluation.tally import Keys, Part
 from sottovoce.privacy.balance import NO_BALANCE, STEPS
 from sottovoce.privacy.events import Priced
 from sottovoce.privacy.moments import NO_MOMENTS, Moments
+from sottovoce.privacy.pairs import Pairs
 from sottovoce.privacy.quantiles import NO_QUANTILES
 from sottovoce.privacy.release import Gaussian, Release
 from sottovoce.privacy.statistics import Products
@@ -109,12 +110,86 @@ def attacked(
     return concluded(event, delta, wrong, counted, confidence, **(test | told))
 
 
-def _attackable(spec: Spec, sizes: IntArray, features: int) -> tuple[Release, int]:
-    """What a run lets out once, and the node to attack: all are as well hidden; where runs are the least work."""
-    release = look_release(spec, sizes, features, spec.network.graph(len(sizes)))
-    if not isinstance(release.law, Gaussian):
-        raise SpecError("a release whose noise nodes share is not attacked by itself; audit one of noise of nodes' own")
-    return release, int(np.argmin(sizes))
+@dataclass(frozen=True, eq=False)
+class _Copies:
+    """What a run lets out once, by many runs side by side: copies of one node and of those whose noise it shares.
+
+    Copy r of the p-th of them is node p·R + r. Of Gaussian noises with precision P, node i's given all others' is
+    theirs times −P_ij/P_ii, and its variance 1/P_ii: the best straight line takes that out of the node's own release.
+
+    Attributes
+    ----------
+    release : the run's own
+    nodes : the one that is attacked, and those it shares noise with, but for the coalition, whose seeds are known
+    coalition : that which leaves least of its noise
+    records : q of the node; what the others hold is not asked for, and they have one record each
+    weights : 1, and P_ij/P_ii of the others
+    sigma : 1/√P_ii
+    """
+
+    release: Release
+    nodes: list[int]
+    coalition: tuple[int, ...]
+    records: int
+    weights: Array
+    sigma: float
+
+    @classmethod
+    def of(cls, spec: Spec, sizes: IntArray, features: int) -> "_Copies":
+        """Of the node that is hidden least; where all are alike, where runs are the least work."""
+        release = look_release(spec, sizes, features, spec.network.graph(len(sizes)))
+        law, events = release.law, release.events(sizes, np.ones(len(sizes), dtype=np.int64))
+        hidden = [round(math.log(event.noise_multiplier), 9) for event in events]
+        node = min(range(len(sizes)), key=lambda i: (hidden[i], sizes[i]))
+        q = int(sizes[node])
+        if not isinstance(law, Pairs):
+            if not isinstance(law, Gaussian):
+                raise SpecError("only Gaussian noise of what is let out once is attacked; audit another law")
+            return cls(release, [node], (), q, np.ones(1), release.sigma[node])
+        coalition = law.worst(node, release.sigma)
+        nodes = [node, *(i for i in range(len(sizes)) if i != node and i not in coalition)]
+        factors = 1.0 / np.take(release.sigma, nodes) if law.scale is None else law.scale[nodes]
+        between = law.covariance(coalition, release.sigma)[np.ix_(nodes, nodes)]
+        precision = np.linalg.inv(between / np.outer(factors, factors))[0]
+        return cls(release, nodes, coalition, q, precision / precision[0], float(precision[0]) ** -0.5)
+
+    @property
+    def event(self) -> Priced:
+        """What is stated of it."""
+        return self.release.event(self.nodes[0], self.records, 1)
+
+    def released(self, R: int) -> Release:
+        """By R runs."""
+        law = self.release.law
+        law = law.copies(self.nodes, R, self.coalition) if isinstance(law, Pairs) else law
+        return replace(
+            self.release, sigma=tuple(np.repeat(np.take(self.release.sigma, self.nodes), R).tolist()), law=law
+        )
+
+    def shards(self, X: Array, y: Array, worlds: IntArray) -> Shards:
+        """Records of R runs, all like the first but for one of the node's, which is as each run's world says."""
+        R, others = len(worlds), len(self.nodes) - 1
+        kinds = np.zeros((R, self.records), dtype=np.int64)
+        kinds[:, 0] = worlds
+        sizes = np.repeat([self.records, 1], [R, R * others])
+        return _alike(X, y, np.append(kinds.ravel(), np.zeros(R * others, dtype=np.int64)), sizes)
+
+    def heard(self, seen: Array) -> Array:
+        """(R, width) what all releases together tell of the node's, but for a constant."""
+        return np.asarray(np.tensordot(self.weights, seen.reshape(len(self.nodes), -1, seen.shape[1]), 1))
+
+    def attacked(
+        self, spec: Spec, played: Played, note: str, stated: Priced | None, most: int, given: dict[str, Any]
+    ) -> Audit:
+        """What a test finds, `most` runs at a time, or fewer where nodes share noise: a run has many more then."""
+        notes = [note]
+        if len(self.nodes) > 1:
+            notes.append("all nodes' releases together, whose noise is shared")
+        if self.coalition:
+            notes.append(f"with what {', '.join(f'node {i}' for i in self.coalition)} knows")
+        told: dict[str, Any] = {"node": self.nodes[0], "notes": tuple(notes)}
+        told["together"] = most if len(self.nodes) == 1 else min(most, FEW)
+        return attacked(stated or self.event, spec.privacy.delta, played, **(told | given))
 
 
 # -- the look at the shape of the data --
@@ -142,32 +217,25 @@ def audit_look(spec: Spec, sizes: IntArray, features: int, *, stated: Priced | N
     moments, sizes = spec.privacy.moments, np.asarray(sizes)
     if moments == NO_MOMENTS:
         raise SpecError("this run takes no look at the shape of its data, and there is nothing to audit before it")
-    release, node = _attackable(spec, sizes, features)
-    q, bound = int(sizes[node]), spec.problem.row_norm
+    copies, bound = _Copies.of(spec, sizes, features), spec.problem.row_norm
     rows = bound * _worst_rows(moments, features)
-    means = statistic(moments, rows, bound) / q
-    line = (means[2] - means[1]) / release.sigma[node] ** 2
-    middle = float(line @ (means[1] + means[2]) / 2)
+    one, other = statistic(moments, rows, bound) / copies.records
+    line = (other - one) / copies.sigma**2
+    numbers = features, bound, spec.problem.intercept, spec.problem.outputs
 
     def played(worlds: IntArray, key: int) -> Array:
-        R = len(worlds)
-        chosen = np.zeros(R * q, dtype=np.int64)
-        chosen[::q] = 1 + worlds
-        shards = Shards.of(rows[chosen], np.ones(R * q), q * np.arange(R + 1))
-        each = type(release)(release.sampling, release.clip, (release.sigma[node],) * R, release.adversary)
-        numbers = bound, spec.problem.intercept, spec.problem.outputs
-        copies = Look(moments, each, np.full(R, q), features, *numbers)
+        shards = copies.shards(rows, np.ones(2), worlds)
+        look = Look(moments, copies.released(len(worlds)), shards.sizes, *numbers)
         keys = fresh() if spec.seed is None else None
-        seen = copies.released(make_problem(spec.problem, shards), Streams(key), keys)
-        return np.asarray(seen @ line - middle)
+        seen = look.released(make_problem(spec.problem, shards), Streams(key), keys)
+        return np.asarray(copies.heard(seen) @ line)
 
-    told: dict[str, Any] = {"node": node, "notes": ("what is let out of the shape of the data, by itself",)}
-    event = stated or release.event(node, q, 1)
-    return attacked(event, spec.privacy.delta, played, together=_copies(q), **(told | how))
+    note, most = "what is let out of the shape of the data, by itself", _copies(copies.records, features)
+    return copies.attacked(spec, played, note, stated, most, how)
 
 
 def _worst_rows(moments: Moments, features: int) -> Array:
-    """Nothing, a row of length 1, and that row which lets out what is furthest from what the first does."""
+    """A row of length 1, and that row which lets out what is furthest from what the first does."""
     first = np.zeros((1, features))
     first[0, 0] = 1.0
     turns = np.linspace(0.0, math.pi, TURNS + 1)
@@ -176,7 +244,7 @@ def _worst_rows(moments: Moments, features: int) -> Array:
     if features > 1:
         others[:-1, 1] = np.sin(turns)
     apart = np.linalg.norm(statistic(moments, others, 1.0) - statistic(moments, first, 1.0), axis=1)
-    return np.concatenate([np.zeros((1, features)), first, others[[int(np.argmax(apart))]]])
+    return np.concatenate([first, others[[int(np.argmax(apart))]]])
 
 
 # -- the counts of targets --
@@ -204,25 +272,21 @@ def audit_targets(spec: Spec, sizes: IntArray, *, stated: Priced | None = None, 
     quantiles, sizes = spec.privacy.quantiles, np.asarray(sizes)
     if quantiles == NO_QUANTILES:
         raise SpecError("this run counts no targets, and there is nothing to audit before it")
-    release, node = _attackable(spec, sizes, 1)
-    q, numbers = int(sizes[node]), (spec.problem.row_norm, spec.problem.intercept)
-    y = np.array([-1.0, 1.0])  # in other cells of all sizes
-    one, other = (quantile_means(quantiles, _alike(np.zeros((2, 1)), y, np.full(1, kind), 1)) / q for kind in (0, 1))
-    line = (other - one)[0] / release.sigma[node] ** 2
+    copies = _Copies.of(spec, sizes, 1)
+    X, y, bounds = np.zeros((2, 1)), np.array([-1.0, 1.0]), (spec.problem.row_norm, spec.problem.intercept)
+    # one target at either end: in other cells of all sizes
+    one, other = quantile_means(quantiles, _alike(X, y, np.arange(2), [1, 1])) / copies.records
+    line = (other - one) / copies.sigma**2
 
     def played(worlds: IntArray, key: int) -> Array:
-        R = len(worlds)
-        kinds = np.zeros((R, q), dtype=np.int64)  # the others are all like the first record
-        kinds[:, 0] = worlds
-        each = type(release)(release.sampling, release.clip, (release.sigma[node],) * R, release.adversary)
-        problem = make_problem(spec.problem, _alike(np.zeros((2, 1)), y, kinds.ravel(), R))
+        shards = copies.shards(X, y, worlds)
+        count = Count(quantiles, copies.released(len(worlds)), shards.sizes, *bounds)
         keys = fresh() if spec.seed is None else None
-        seen = Count(quantiles, each, np.full(R, q), *numbers).released(problem, Streams(key), keys)
-        return np.asarray(seen @ line)
+        seen = count.released(make_problem(spec.problem, shards), Streams(key), keys)
+        return np.asarray(copies.heard(seen) @ line)
 
-    told: dict[str, Any] = {"node": node, "notes": ("noisy counts of targets, by themselves",)}
-    event = stated or release.event(node, q, 1)
-    return attacked(event, spec.privacy.delta, played, together=min(FEW, _copies(q)), **(told | how))
+    note, most = "noisy counts of targets, by themselves", min(FEW, _copies(copies.records))
+    return copies.attacked(spec, played, note, stated, most, how)
 
 
 # -- the counts of scores --
@@ -251,31 +315,29 @@ def audit_balance(spec: Spec, sizes: IntArray, *, stated: Priced | None = None, 
     balance, sizes = spec.privacy.balance, np.asarray(sizes)
     if balance == NO_BALANCE:
         raise SpecError("this run counts no scores, and there is nothing to audit after it")
-    release, node = _attackable(spec, sizes, 1)
-    q, ends = int(sizes[node]), np.array([-1.0, 1.0])  # scores in other cells of all sizes, of either class
+    copies = _Copies.of(spec, sizes, 1)
+    X, ends = np.zeros((2, 1)), np.array([-1.0, 1.0])  # scores in other cells of all sizes, of either class
     edges = np.linspace(-0.5, 0.5, len(STEPS))  # whatever the first part said
 
-    def heard(kinds: IntArray, R: int, streams: Streams, keys: tuple[Keys, Keys] | None, sigma: float) -> Array:
-        each = type(release)(release.sampling, release.clip, (sigma,) * R, release.adversary)
-        asked = Scores(balance, each, np.full(R, len(kinds) // R), spec.algorithm.rounds)
-        problem = make_problem(spec.problem, _alike(np.zeros((2, 1)), ends, kinds, R))
+    def told(shards: Shards, release: Release, streams: Streams, keys: tuple[Keys, Keys] | None) -> Array:
+        asked = Scores(balance, release, shards.sizes, spec.algorithm.rounds)
+        problem, scores = make_problem(spec.problem, shards), shards.y
         first, second = (None, None) if keys is None else keys
-        where = asked.where(problem, ends[kinds], streams, first)
-        return np.concatenate([where, asked.by_class(problem, ends[kinds], edges, streams, second)], axis=1)
+        where = asked.where(problem, scores, streams, first)
+        return np.concatenate([where, asked.by_class(problem, scores, edges, streams, second)], axis=1)
 
-    one, other = (heard(np.full(1, kind), 1, Streams(0), None, 0.0)[0] / q for kind in (0, 1))
-    line = (other - one) / release.sigma[node] ** 2
+    alone = _alike(X, ends, np.arange(2), [1, 1])
+    one, other = (
+        told(alone, replace(copies.release, sigma=(0.0, 0.0), law=Gaussian()), Streams(0), None) / copies.records
+    )
+    line = (other - one) / copies.sigma**2
 
     def played(worlds: IntArray, key: int) -> Array:
-        R = len(worlds)
-        kinds = np.zeros((R, q), dtype=np.int64)  # the others are all like the first record
-        kinds[:, 0] = worlds
-        keys = (fresh(), fresh()) if spec.seed is None else None
-        return np.asarray(heard(kinds.ravel(), R, Streams(key), keys, release.sigma[node]) @ line)
+        shards, keys = copies.shards(X, ends, worlds), (fresh(), fresh()) if spec.seed is None else None
+        return np.asarray(copies.heard(told(shards, copies.released(len(worlds)), Streams(key), keys)) @ line)
 
-    told: dict[str, Any] = {"node": node, "notes": ("noisy counts of scores, by themselves",)}
-    event = stated or release.event(node, q, 1)
-    return attacked(event, spec.privacy.delta, played, together=min(FEW, _copies(q)), **(told | how))
+    note, most = "noisy counts of scores, by themselves", min(FEW, _copies(copies.records))
+    return copies.attacked(spec, played, note, stated, most, how)
 
 
 # -- sufficient statistics --
@@ -319,7 +381,7 @@ def audit_statistics(spec: Spec, sizes: IntArray, features: int, *, stated: Pric
     ('', True)
     """
     q, width = int(np.min(sizes)), max(min(features, WIDTH), 2)
-    made = prepare(spec.but(seed=0), _alike(np.zeros((1, width)), np.zeros(1), np.zeros(q, dtype=np.int64), 1)).job
+    made = prepare(spec.but(seed=0), _alike(np.zeros((1, width)), np.zeros(1), np.zeros(q, dtype=np.int64), [q])).job
     products = made.release.sampling
     if not isinstance(products, Products):
         raise SpecError(f"'{spec.algorithm.method}' lets out no statistics; audit its rounds")
@@ -335,7 +397,7 @@ def audit_statistics(spec: Spec, sizes: IntArray, features: int, *, stated: Pric
         R = len(worlds)
         kinds = np.zeros((R, q), dtype=np.int64)  # the others are all like the first record
         kinds[:, 0] = worlds
-        job = prepare(spec.but(seed=None if spec.seed is None else key), _alike(X, y, kinds.ravel(), R)).job
+        job = prepare(spec.but(seed=None if spec.seed is None else key), _alike(X, y, kinds.ravel(), [q] * R)).job
         heard = _Heard(job.method)
         ENGINES["reference"].run([replace(job, method=cast(Method, heard))], [job.start()], 1, 1)
         shards, at = job.problem.shards, (products.weight, products.row_norm, products.columns)
@@ -346,9 +408,9 @@ def audit_statistics(spec: Spec, sizes: IntArray, features: int, *, stated: Pric
     return attacked(stated or made.release.event(0, q, 1), spec.privacy.delta, played, together=FEW, **(told | how))
 
 
-def _alike(X: Array, y: Array, kinds: IntArray, nodes: int) -> Shards:
-    """Records of these kinds, as many at every node."""
-    return Shards.of(X[kinds], y[kinds], len(kinds) // nodes * np.arange(nodes + 1))
+def _alike(X: Array, y: Array, kinds: IntArray, sizes: Sequence[int] | IntArray) -> Shards:
+    """Records of these kinds, so many at every node."""
+    return Shards.of(X[kinds], y[kinds], np.concatenate([[0], np.cumsum(sizes)]))
 
 
 # -- tallies of held-out records --
@@ -419,6 +481,6 @@ def audit_tally(
     return attacked(stated or event, delta, played, together=_copies(records), **(told | how))
 
 
-def _copies(records: int) -> int:
-    """Runs that are made as one, an even number: so many that their records fit."""
-    return max(2, min(TOGETHER, (1 << 20) // max(records, 1)) // 2 * 2)
+def _copies(records: int, width: int = 16) -> int:
+    """Runs that are made as one, an even number: so many that their records, each of so many numbers, fit."""
+    return max(2, min(TOGETHER, (1 << 24) // (max(records, 1) * width)) // 2 * 2)

@@ -129,8 +129,6 @@ def audit(
 def _once(aim: Target, spec: Spec, **how: Any) -> dict[str, Audit]:
     """What is let out of rows or targets before the first round, and of scores after the last, each by itself."""
     found: dict[str, Audit] = {}
-    if spec.privacy.adversary.among(len(aim.sizes)).name.startswith("secret_pairs"):
-        return found
     if spec.privacy.moments != NO_MOMENTS:
         found["before"] = audit_look(spec, aim.sizes, aim.features, **how)
     elif spec.privacy.once is not None:

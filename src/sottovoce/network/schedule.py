@@ -213,7 +213,7 @@ class Schedule:
         """How many exchanges were waited for, one after the other, by the end of round t; of all rounds by default."""
         stop = self.T if t is None else self._place(t) + 1
         deep = np.array([self.averaging.depth(W) for W in self.patterns], dtype=np.int64)
-        return int(np.sum(deep[self.pattern[:stop]]))
+        return int(np.bincount(self.pattern[:stop], minlength=len(deep)) @ deep)
 
     def sent(self, t: int | None = None) -> int:
         """Messages sent by the end of round t; of all rounds by default."""

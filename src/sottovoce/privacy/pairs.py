@@ -55,6 +55,8 @@ WORK = 1e9
 """Operations that going through all coalitions may take."""
 ROOM = 1e7
 """Numbers that may be kept of it, where each takes only few."""
+ROWS = 1 << 20
+"""Numbers of pairs' noises that are drawn at a time."""
 SPARE = 1.0 + 2.0**-15
 """What a secure release has of its own noise, so that its pairs' noise may be rounded."""
 FEW = 17
@@ -418,19 +420,32 @@ class Pairs:
         return found
 
     def _by_pair(self, streams: Streams, nodes: IntArray, t: IntArray, m: int) -> Array:
-        """One row a pair, with opposite signs at its two ends."""
-        total = np.zeros((len(nodes), m))
+        """One row a pair, with opposite signs at its two ends, added in the order of pairs."""
+        total, (starts, links, others, signs) = np.zeros((len(nodes), m)), self._ends
         rounds, which = np.unique(t, return_inverse=True)
         here = self._here(rounds)
-        for e, (i, j) in enumerate(self.pairs.tolist()):
-            both = np.flatnonzero(here[:, i] & here[:, j])
-            at_i, at_j = (np.flatnonzero((nodes == end) & here[which, i] & here[which, j]) for end in (i, j))
-            if at_i.size or at_j.size:
-                shared = streams.normals(np.full(both.size, self.n + e), rounds[both], m)
-                shared *= 1.0 if self.uneven is None else self.uneven[e]
-                total[at_i] += shared[np.searchsorted(both, which[at_i])]
-                total[at_j] -= shared[np.searchsorted(both, which[at_j])]
+        counts = np.diff(starts)[nodes]
+        rows = np.repeat(np.arange(len(nodes)), counts)
+        places = np.arange(len(rows)) + np.repeat(starts[nodes] - np.cumsum(counts) + counts, counts)
+        both = here[which[rows], nodes[rows]] & here[which[rows], others[places]]
+        rows, places = rows[both], places[both]
+        drawn, which_drawn = np.unique(np.stack([links[places], t[rows]]), axis=1, return_inverse=True)
+        few = max(1, ROWS // max(m, 1))
+        for first in range(0, drawn.shape[1], few):
+            pair, when = drawn[:, first : first + few]
+            shared = streams.normals(self.n + pair, when, m)
+            shared *= 1.0 if self.uneven is None else self.uneven[pair][:, None]
+            these = np.flatnonzero((which_drawn >= first) & (which_drawn < first + few))
+            np.add.at(total, rows[these], signs[places[these]][:, None] * shared[which_drawn[these] - first])
         return total
+
+    @cached_property
+    def _ends(self) -> tuple[IntArray, IntArray, IntArray, Array]:
+        """Where each node's pairs begin in the lists of: pairs, in order, who is at the other end, and its own sign."""
+        ends = self.pairs.ravel()
+        order = np.argsort(ends, kind="stable")
+        starts = np.concatenate([[0], np.cumsum(np.bincount(ends, minlength=self.n))])
+        return starts, order // 2, self.pairs[:, ::-1].ravel()[order], np.where(order % 2, -1.0, 1.0)
 
     def share(self, t: IntArray) -> Array:
         """σ, always."""

@@ -13,6 +13,7 @@ from sottovoce.algorithm.descent import Descent
 from sottovoce.algorithm.dual_averaging import DualAveraging
 from sottovoce.algorithm.method import Released, State
 from sottovoce.algorithm.methods import Ingredients, make_method
+from sottovoce.algorithm.oneshot import OneShot
 from sottovoce.algorithm.statistics import Statistics
 from sottovoce.engine.job import Job, Mapped, Randomness
 from sottovoce.engine.secure import WORTH, SecureDraws, exact_sums, refusal
@@ -329,8 +330,8 @@ def prepare(
 
 def _kin(known: Prepared, spec: Spec, shards: Shards) -> bool:
     """Whether a run is like a prepared one in all but noise and seed, so that it may share problem and method."""
-    same = known.spec.but(privacy__noise=spec.privacy.noise, seed=spec.seed) == spec
-    stateless = known.shape is None and isinstance(known.job.method, DualAveraging | Descent)
+    same = known.spec.same_but_noise(spec)
+    stateless = known.shape is None and isinstance(known.job.method, DualAveraging | Descent | OneShot)
     return same and stateless and known.job.problem.shards is shards.with_intercept(spec.problem.intercept)
 
 
@@ -341,7 +342,7 @@ def renoised(known: Prepared, spec: Spec, secure: bool = True) -> Prepared | Non
     """
     job, draws = known.job, known.job.draws
     alone = known.shape is None and job.release.before is None
-    shared = known.spec.but(privacy__noise=spec.privacy.noise) == spec and alone
+    shared = known.spec.same_but_noise(spec) and known.spec.seed == spec.seed and alone
     if not shared or not isinstance(draws, Draws) or not known.seeded or isinstance(job.method, Statistics):
         return None
     n, sizes, schedule = job.problem.shards.n, job.problem.shards.sizes, job.schedule
@@ -372,6 +373,8 @@ def attendance(schedule: Schedule) -> Attendance | None:
     """Who speaks in each round; None where everybody does in all of them."""
     if schedule.starts[-1] == schedule.T * schedule.n and not schedule.speakers:
         return None
+    if not schedule.speakers:
+        return Attendance(schedule.starts, schedule.active.astype(np.int64))
     loud = schedule.speaks(1, schedule.T)
     starts = np.concatenate([[0], np.cumsum(loud)])[schedule.starts]
     return Attendance(starts, schedule.active[loud].astype(np.int64))

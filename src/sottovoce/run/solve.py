@@ -141,16 +141,34 @@ def together(
     keeper: Checkpoint | None = None,
     secure: bool = True,
     allow: Allow | None = None,
-    schedules: Mapping[int | None, Schedule] | None = None,
 ) -> list[Run]:
-    """`simulate` for those who ask many runs how they ended, and few what they guarantee: accounting takes longer.
+    """`simulate` for those who ask many runs how they ended, and few what they guarantee: accounting takes longer."""
+    return asked(specs, shards, test, f_star, execution, progress, keeper, secure, allow)()
+
+
+def asked(
+    specs: Sequence[Spec],
+    shards: Shards | Sequence[Shards],
+    test: Shards | None = None,
+    f_star: Sequence[float] | None = None,
+    execution: Execution | None = None,
+    progress: Progress | None = None,
+    keeper: Checkpoint | None = None,
+    secure: bool = True,
+    allow: Allow | None = None,
+    schedules: Mapping[int | None, Schedule] | None = None,
+) -> Callable[[], list[Run]]:
+    """Prepare runs side by side and have an engine run them; what is given back waits for them, and tells how they end.
+
+    An engine that goes on by itself is still at it then, and others may be asked for.
 
     The same records may be dealt out anew for every seed; then there are as many shards as specs.
 
     `schedules` are those of these very specs by their seeds, where they are drawn already.
     """
     execution = execution or Execution()
-    if len({alike(spec, seeds=True) for spec in specs}) != 1:
+    others = (spec for spec in specs[1:] if not specs[0].same_but_noise(spec))
+    if any(alike(spec, seeds=True) != alike(specs[0], seeds=True) for spec in others):
         raise SpecError("runs side by side differ in numbers only: step sizes, noise, clip, δ, those of h; run a sweep")
     if keeper is not None and len(specs) > 1:
         raise SpecError("runs side by side keep no checkpoint; run them one by one")
@@ -187,7 +205,8 @@ def together(
     if len(firsts) > 1 and not engine.seeds:
         raise SpecError(f"the {engine.name} engine runs side by side what has the same seed; run a sweep")
     histories = [History() for _ in specs]
-    t, states = 0, [job.start() for job in jobs]
+    starts = {id(job.method): job.start() for job in {id(job.method): job for job in jobs}.values()}
+    t, states = 0, [starts[id(job.method)] for job in jobs]  # which no engine writes to
     if keeper is not None:
         t, kept, histories[0] = keeper.read()
         states = states if kept is None else [kept]
@@ -213,9 +232,13 @@ def together(
             keeper.write(t, states[0], histories[0])
         if progress and len(histories[0]):
             progress(t, T, histories[0].last)
-    tell()
-    made = zip(prepared, states, histories, strict=True)
-    return [Run(p, state, history, engine.name) for p, state, history in made]
+
+    def ended() -> list[Run]:
+        tell()
+        made = zip(prepared, states, histories, strict=True)
+        return [Run(p, state, history, engine.name) for p, state, history in made]
+
+    return ended
 
 
 def _settled(prepared: list[Prepared], states: Sequence[State], t: int, secure: bool) -> list[Prepared]:

@@ -241,6 +241,23 @@ class Spec:
         new |= {part: replace(getattr(self, part), **changed) for part, changed in parts.items()}
         return replace(self, **new)
 
+    def same_but_noise(self, other: "Spec") -> bool:
+        """Whether all is the same but for noise and seed, at the most.
+
+        Examples
+        --------
+        >>> spec = Spec(AlgorithmSpec(rounds=10), seed=1)
+        >>> others = spec.but(privacy__noise="gaussian(2)", seed=5), spec.but(privacy__clip=1.0)
+        >>> [spec.same_but_noise(other) for other in others]
+        [True, False]
+        """
+        parts = ((getattr(self, part), getattr(other, part)) for part in PARTS if part != "privacy")
+        return all(mine == its for mine, its in parts) and all(
+            getattr(self.privacy, f.name) == getattr(other.privacy, f.name)
+            for f in fields(PrivacySpec)
+            if f.name != "noise"
+        )
+
 
 PARTS: dict[str, Any] = {
     "algorithm": AlgorithmSpec,

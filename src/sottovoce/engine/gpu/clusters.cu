@@ -230,18 +230,24 @@ INSIDE void add_gains(const Run& run, const Player& me, const Told& told, int no
       gain[e] = over == 0.0f ? 0.0f : fmaf(over, slept.rise, more);
       nearest = fminf(nearest, fabsf(fabsf(z[e]) - middle));
     }
-    if (BOXED || nearest <= 0.5001f * (slept.far_off - slept.near_by) + 1e-6f * middle)  // few coordinates in a round
+    if (BOXED || nearest <= 0.5001f * (slept.far_off - slept.near_by) + 1e-6f * middle) {  // few lanes in a round
+      u32 todo = 0;
+#pragma unroll
+      for (int e = 0; e < 8; e++) {
+        float size = fabsf(z[e]);
+        if (BOXED || (size > slept.near_by && size <= slept.far_off)) todo |= 1u << e;
+      }
 #pragma unroll 1
-      for (int which = 0; which < 8; which++) {
+      for (; todo; todo &= todo - 1u) {
+        u32 lowest = todo & (0u - todo);
         float mine = 0.0f;
 #pragma unroll
-        for (int e = 0; e < 8; e++) mine = which == e ? z[e] : mine;
-        float size = fabsf(mine);
-        if (!BOXED && !(size > slept.near_by && size <= slept.far_off)) continue;
+        for (int e = 0; e < 8; e++) mine = lowest == 1u << e ? z[e] : mine;
         float found = fallen_asleep(run, me, told.place, mine);
 #pragma unroll
-        for (int e = 0; e < 8; e++) gain[e] = which == e ? found : gain[e];
+        for (int e = 0; e < 8; e++) gain[e] = lowest == 1u << e ? found : gain[e];
       }
+    }
   }
   float* total = run.total + (i64)node * me.m + me.c;
   if (me.m % 8 == 0) {

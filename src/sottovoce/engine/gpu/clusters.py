@@ -7,12 +7,12 @@ no bit.
 
 from collections.abc import Mapping, Sequence
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from sottovoce.engine.gpu.machine import Machine
-from sottovoce.engine.gpu.source import filled, struct
+from sottovoce.engine.gpu.source import filled, joined, struct
 from sottovoce.engine.gpu.spans import Crew
 
 DEPTH, MIXED, BYGONE = 8, 4, 128
@@ -43,16 +43,22 @@ class Layout(NamedTuple):
 def layout(machine: Machine, n: int, m: int, sizes: Sequence[int], upto: int, linear: bool) -> Layout | None:
     """For crews of these sizes with turns of up to so many nodes; None where not even one run has room."""
     whole = -(-((m + 1) // 2) // (4 * machine.lanes))
+    told = 4 * MIXED * (MIXED + 1)
+    told += sum(struct(name).itemsize for name in ("Place", "Numbers", "Slept", "About", "Turn"))
     fitting = []
     for blocks in range(1, machine.cluster + 1):
         tiles = -(-whole // blocks)
         if -(-whole // tiles) < blocks:  # as many tiles a block in fewer blocks
             continue
         for seats, depth in product(range(max(sizes), 0, -1), range(DEPTH, upto, -1)):
-            room = _room(machine, n, blocks, seats, tiles, depth, linear)
             # a gate knows of two times that it opens, not of three
             helpers = min(depth * tiles, _helpers(seats, tiles))
-            if helpers and room <= machine.room:
+            if not helpers:
+                continue
+            wide = 2 * tiles * 4 * machine.lanes
+            words = seats * 8 * (blocks * tiles + 1) + -(-(2 * seats + 1) * n // 4) * 4 + (2 * depth + seats * n) * wide
+            room = depth * (16 + told) + 16 * seats + 4 * words + (0 if linear else 24 * BYGONE)
+            if room <= machine.room:
                 fitting.append(Layout(blocks, seats, tiles, helpers, depth, room))
                 break
     if not fitting:
@@ -72,15 +78,6 @@ def _helpers(seats: int, tiles: int) -> int:
     return 0
 
 
-def _room(machine: Machine, n: int, blocks: int, seats: int, tiles: int, depth: int, linear: bool) -> int:
-    """Bytes of a block on the chip."""
-    told = 4 * MIXED * (MIXED + 1)
-    told += sum(struct(name).itemsize for name in ("Place", "Numbers", "Slept", "About", "Turn"))
-    wide = 2 * tiles * 4 * machine.lanes
-    words = seats * 8 * (blocks * tiles + 1) + -(-(2 * seats + 1) * n // 4) * 4 + (2 * depth + seats * n) * wide
-    return depth * (16 + told) + 16 * seats + 4 * words + (0 if linear else 24 * BYGONE)
-
-
 def run_clusters(machine: Machine, crews: Sequence[Crew], options: Mapping[str, int]) -> bool:
     """All turns of all crews; False, and nothing is done, where they are too large for it."""
     crews = [crew for crew in crews if len(crew.turns)]
@@ -90,12 +87,8 @@ def run_clusters(machine: Machine, crews: Sequence[Crew], options: Mapping[str, 
     shape = layout(machine, n, m, [len(crew.runs) for crew in crews], options["UPTO"], bool(options["LINEAR"]))
     if shape is None:
         return False
-    runs = np.concatenate([crew.runs for crew in crews])
-    there = machine.xp.empty(runs.nbytes, np.uint8)
-    at = machine.address(there) + np.arange(len(runs), dtype=np.uint64) * np.uint64(runs.itemsize)
-    runs["self"] = at
-    there[...] = machine.put(runs.view(np.uint8))
-    parts = [part for crew in crews for part in _parts(len(crew.runs), shape.seats)]
+    there, at = with_self(machine, joined([crew.runs for crew in crews]))
+    parts = [part for crew in crews for part in cut(len(crew.runs), shape.seats)]
     given = filled("Cluster", len(parts))
     given["runs"] = parts
     given["run"] = at[np.cumsum(given["runs"]) - given["runs"]]
@@ -107,10 +100,19 @@ def run_clusters(machine: Machine, crews: Sequence[Crew], options: Mapping[str, 
     options |= {"CLUSTER": shape.blocks, "TILES": shape.tiles, "DEPTH": shape.depth}
     on_machine = machine.put(given.view(np.uint8))
     machine.launch("clusters", shape.blocks * len(parts), threads, shape.room, on_machine, options, long=True)
+    del there  # it had to be there until now
     return True
 
 
-def _parts(runs: int, seats: int) -> list[int]:
+def with_self(machine: Machine, runs: Any) -> tuple[Any, Any]:
+    """The structs of runs on the machine, and where each lies, which it knows."""
+    there = machine.xp.empty(runs.nbytes, np.uint8)
+    runs["self"] = machine.address(there) + np.arange(len(runs), dtype=np.uint64) * np.uint64(runs.itemsize)
+    there[...] = machine.put(runs.view(np.uint8))
+    return there, runs["self"]
+
+
+def cut(runs: int, seats: int) -> list[int]:
     """Sizes of the parts of a crew, as alike as possible."""
     count = -(-runs // seats)
     return [(runs + k) // count for k in range(count)]

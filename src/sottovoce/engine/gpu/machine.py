@@ -84,6 +84,9 @@ class Machine(Protocol):
     def after(self, mark: Any) -> None:
         """Let this thread's work go on only after that of another, or its own, up to a mark."""
 
+    def until(self, mark: Any) -> None:
+        """Wait here for all work up to a mark, while other threads ask for more."""
+
     def working(self) -> Any:
         """A context for the work of a thread."""
 
@@ -162,7 +165,8 @@ class Cuda:
         mine.wait_event(other.record())
 
     def _module(self, options: Mapping[str, int]) -> Any:
-        general = {name: options[name] for name in ("PER", "MOST", "SHORT", "SPANS", "CLUSTER") if name in options}
+        always = ("PER", "MOST", "SHORT", "SEATS", "SPANS", "CLUSTER")
+        general = {name: options[name] for name in always if name in options}
         wanted = tuple(sorted((options if self._special else general).items()))
         with self._lock:
             lock, made = self._modules.setdefault(wanted, (threading.Lock(), []))
@@ -180,11 +184,17 @@ class Cuda:
 
     def mark(self) -> Any:
         """An event in the thread's stream."""
-        return self.xp.cuda.get_current_stream().record()
+        event = self.xp.cuda.Event(block=True, disable_timing=True)
+        event.record(self.xp.cuda.get_current_stream())
+        return event
 
     def after(self, mark: Any) -> None:
         """The thread's stream waits for the event."""
         self.xp.cuda.get_current_stream().wait_event(mark)
+
+    def until(self, mark: Any) -> None:
+        """Asleep: a copy that has to wait for a kernel would keep all other threads from the driver meanwhile."""
+        mark.synchronize()
 
     def _stream(self, name: str) -> Any:
         """The thread's own, made when it is first used."""
@@ -271,6 +281,8 @@ class Host:
 
     def after(self, mark: Any) -> None:
         """Nothing to wait for."""
+
+    until = after
 
     @contextmanager
     def working(self) -> Iterator[None]:

@@ -703,6 +703,32 @@ INSIDE void general(const Run& run, const Own& own, const Turn& turn, float* Z) 
     }
 }
 
+INSIDE void ask_words(void* to, const void* from, int words) {
+  for (int w = THREAD; w < words; w += THREADS) ask_word((u32*)to + w, (const u32*)from + w);
+}
+
+template <int S>
+INSIDE void noise_of(const float loud[S], const Place* place, int c, float out[S][PER][2]) {
+  bool some = false;
+  u32 keys[S][2];
+#pragma unroll
+  for (int p = 0; p < S; p++) {
+    some = some || loud[p] != 0.0f;
+    keys[p][0] = place[p].k0;
+    keys[p][1] = place[p].k1;
+  }
+  if (some) {
+    normals_of<S>(keys, (u32)c, (u32)STRIDE, out);
+    return;
+  }
+#pragma unroll
+  for (int p = 0; p < S; p++)
+#pragma unroll
+    for (int k = 0; k < PER; k++) out[p][k][0] = out[p][k][1] = 0.0f;
+}
+
+#define CROWD 32  // nodes of a turn that have a place on the stage
+
 #ifndef SHORT  // what only `rounds` needs, and takes long to compile
 
 // ---- two nodes with sparse rows
@@ -716,14 +742,9 @@ struct alignas(16) Rings {
   Run run;
   Turn turns[8];
   Slot slots[8];
-  int alike;
 };
 
 INSIDE bool streamed(const Run& run, const Turn& turn) { return SPARSE && turn.pair == 1; }
-
-INSIDE void ask_words(void* to, const void* from, int words) {
-  for (int w = THREAD; w < words; w += THREADS) ask_word((u32*)to + w, (const u32*)from + w);
-}
 
 INSIDE void ask_few(void* to, const void* from, int words) {  // by one warp
   for (int w = LANE; w < words; w += LANES) ask_word((u32*)to + w, (const u32*)from + w);
@@ -747,26 +768,6 @@ INSIDE void ask_slot(const Run& run, i64 at, Rings* rings) {
 INSIDE void ask_ahead(const Run& run, i64 at, Rings* rings) {
   if (WARP == 0) ask_slot(run, at + 5, rings);
   if (WARP == (WARPS > 1 ? 1 : 0)) ask_turn(run, at + 7, rings);
-}
-
-template <int S>
-INSIDE void noise_of(const float loud[S], const Place* place, int c, float out[S][PER][2]) {
-  bool some = false;
-  u32 keys[S][2];
-#pragma unroll
-  for (int p = 0; p < S; p++) {
-    some = some || loud[p] != 0.0f;
-    keys[p][0] = place[p].k0;
-    keys[p][1] = place[p].k1;
-  }
-  if (some) {
-    normals_of<S>(keys, (u32)c, (u32)STRIDE, out);
-    return;
-  }
-#pragma unroll
-  for (int p = 0; p < S; p++)
-#pragma unroll
-    for (int k = 0; k < PER; k++) out[p][k][0] = out[p][k][1] = 0.0f;
 }
 
 // z and sums stream by, a tile at a time.
@@ -847,10 +848,7 @@ INSIDE void stream(const Run& run, i64 number, const Own& own, float* Z, const f
 }
 
 // Several nodes with a record each at the most. A thread has its own coordinates of all of them, a tile at a time.
-#define CROWD 32
-struct Stage { Place place[CROWD]; Numbers at[CROWD]; Slept slept[CROWD]; About about[CROWD]; };
-struct Choir { Place place[CROWD]; About about[CROWD]; Numbers at; Slept slept; };
-union alignas(16) Theatre { Stage stage; Choir choirs[3]; };
+struct alignas(16) Stage { Place place[CROWD]; Numbers at[CROWD]; Slept slept[CROWD]; About about[CROWD]; };
 
 INSIDE float pulled(const Run& run, const Turn& turn, const float* loudness, const Stage* stage, int p, float u) {
   bool pulls = p < turn.speakers && stage->place[p].count > 0;
@@ -1014,148 +1012,6 @@ INSIDE void crowd(const Run& run, const Turn& turn, const Own& own, float* Z, co
     }
 }
 
-// Everybody, with a record each, where all stand at the same place and their mean is where all go: one z and one
-// running sum, in registers, and the rows where z of all nodes would be.
-
-INSIDE bool in_chorus(const Run& run, const Turn& turn) {
-  bool fitting = !SPARSE && !AFTER && ON_CHIP && FETCHED && run.n <= CROWD && turn.pair == 2 && turn.flat;
-  return fitting && turn.size == run.n && turn.speakers == run.n;
-}
-
-INSIDE bool all_alike(const Run& run, const Own& own, const float* Z, Rings* rings) {
-  int m = own.m;
-  if (THREAD == 0) rings->alike = 1;
-  BARRIER();
-  bool same = true;
-  for (int i = 1; i < (int)run.n; i++)
-    for (int j = THREAD; j < own.wide; j += THREADS)
-      same = same && Z[i * own.wide + j] == Z[j] && (j >= m || run.total[(i64)i * m + j] == run.total[j]);
-  if (!same) rings->alike = 0;
-  BARRIER();
-  return rings->alike != 0;
-}
-
-INSIDE void ask_choir(const Run& run, i64 first, Choir* choir) {
-  ask_words(choir->place, run.places + first, (int)run.n * (int)(sizeof(Place) / 4));
-  ask_words(&choir->at, run.numbers + first, (int)(sizeof(Numbers) / 4));
-  if (!LINEAR && !FROZEN) ask_words(&choir->slept, run.slept + first, (int)(sizeof(Slept) / 4));
-}
-
-INSIDE i64 chorus(const Run& run, i64 at, const Own& own, float* Z, Choir* choirs, const float* loudness,
-                  float* partial) {
-  int m = own.m, half = own.half, n = (int)run.n, last_side = m - 1 >= half ? 1 : 0;
-  const bool by_fours = SIDE % 4 == 0 && FEATURES % 4 == 0 && half % 4 == 0;
-  const int step = by_fours ? 4 : 1, pieces = FEATURES / step;
-  float z[PER][2], total[PER][2];
-#pragma unroll
-  for (int k = 0; k < PER; k++)
-#pragma unroll
-    for (int side = 0; side < 2; side++) {
-      int c = THREAD + k * STRIDE, j = c + side * half;
-      z[k][side] = Z[c + side * SIDE];
-      total[k][side] = c < half && j < m ? run.total[j] : 0.0f;
-    }
-  BARRIER();
-  for (int j = THREAD; j < n * ROW; j += THREADS) {  // what is beside the rows stays
-    bool constant = FEATURES < m && j % ROW == last_side * SIDE + m - 1 - last_side * half;
-    Z[j] = constant ? (float)run.intercept : 0.0f;
-  }
-  BARRIER();
-  Turn turn = run.turns[at];
-  ask_choir(run, turn.first, choirs + at % 3);
-  asked_is_here();
-  BARRIER();
-  for (; at < run.turns_last && in_chorus(run, turn); at++) {
-    Choir* choir = choirs + at % 3;
-    Turn next = turn;
-    if (at + 1 < run.turns_last) next = run.turns[at + 1];
-    for (int piece = THREAD; piece < n * pieces; piece += STRIDE) {
-      int p = piece / pieces, j = (piece - p * pieces) * step;
-      i64 row = choir->place[p].row;
-      float* to = Z + p * ROW + (j < half ? j : j - half + SIDE);
-      if (row >= 0 && by_fours) ask_four((u32*)to, (const u32*)(run.X + row * FEATURES + j));
-      else if (row >= 0) ask_word((u32*)to, (const u32*)(run.X + row * FEATURES + j));
-    }
-    for (int p = THREAD; p < n; p += THREADS)
-      if (choir->place[p].row >= 0) choir->about[p] = run.about[choir->place[p].row];
-    if (at + 1 < run.turns_last && in_chorus(run, next)) ask_choir(run, next.first, choirs + (at + 1) % 3);
-    float said[PER][2];
-#pragma unroll
-    for (int k = 0; k < PER; k++) said[k][0] = said[k][1] = 0.0f;
-    for (int p = 0; p < n; p += 2) {
-      int second = p + 1 < n ? p + 1 : p;
-      const Place both[2] = {choir->place[p], choir->place[second]};
-      float push = choir->at.push, noise[2][PER][2];
-      float loud[2] = {push * loudness[both[0].node], second > p ? push * loudness[both[1].node] : 0.0f};
-      noise_of<2>(loud, both, THREAD, noise);
-#pragma unroll
-      for (int k = 0; k < PER; k++)
-#pragma unroll
-        for (int side = 0; side < 2; side++) said[k][side] += loud[0] * noise[0][k][side] + loud[1] * noise[1][k][side];
-    }
-    asked_is_here();
-    BARRIER();
-    float x[PER][2];
-#pragma unroll
-    for (int k = 0; k < PER; k++) {
-      x[k][0] = primal(run, choir->at, z[k][0]);
-      x[k][1] = primal(run, choir->at, z[k][1]);
-    }
-    for (int first = 0; first < n; first += 8) {
-      float u[8];
-#pragma unroll
-      for (int q = 0; q < 8; q++) {
-        u[q] = 0.0f;
-#pragma unroll
-        for (int k = 0; k < PER; k++)
-#pragma unroll
-          for (int side = 0; side < 2; side++)
-            if (first + q < n) u[q] += Z[(first + q) * ROW + THREAD + k * STRIDE + side * SIDE] * x[k][side];
-      }
-      sums_of_eight(u, partial + first * WARPS + WARP, WARPS, n - first < 8 ? n - first : 8);
-    }
-    BARRIER();
-    for (int p = THREAD; p < n; p += THREADS) {
-      float u = 0.0f;
-      for (int w = 0; w < WARPS; w++) u += partial[p * WARPS + w];
-      bool pulls = choir->place[p].count > 0;
-      float factor = choir->at.push * loudness[n + choir->place[p].node];
-      choir->about[p].unused = pulls ? factor * clipped(run, u, choir->about[p]) : 0.0f;
-    }
-    BARRIER();
-    for (int p = 0; p < n; p++) {
-      float pull = choir->about[p].unused;
-#pragma unroll
-      for (int k = 0; k < PER; k++)
-#pragma unroll
-        for (int side = 0; side < 2; side++)
-          said[k][side] += pull * Z[p * ROW + THREAD + k * STRIDE + side * SIDE];
-    }
-#pragma unroll
-    for (int k = 0; k < PER; k++)
-#pragma unroll
-      for (int side = 0; side < 2; side++) {
-        total[k][side] += caught_up(run, choir->place[0], choir->at, choir->slept, z[k][side]);
-        z[k][side] += said[k][side] / (float)n;
-        if (DESCENT) z[k][side] = shrunk(run, -choir->at.push, z[k][side]);
-      }
-    turn = next;
-    BARRIER();  // the rows have been used
-  }
-#pragma unroll
-  for (int k = 0; k < PER; k++)
-#pragma unroll
-    for (int side = 0; side < 2; side++) {
-      int c = THREAD + k * STRIDE, j = c + side * half;
-      for (int i = 0; i < n; i++) {
-        Z[i * ROW + c + side * SIDE] = z[k][side];
-        if (c < half && j < m) run.total[(i64)i * m + j] = total[k][side];
-      }
-    }
-  BARRIER();
-  return at;
-}
-
 KERNEL BOUNDED rounds(const Run* runs) {
   Rings* rings = (Rings*)ROOM;
   for (int w = THREAD; w < (int)(sizeof(Run) / 4); w += THREADS)
@@ -1164,8 +1020,8 @@ KERNEL BOUNDED rounds(const Run* runs) {
   const Run& run = rings->run;  // not in registers, which are for the work
   const Own own = own_of(run);
   int half = own.half, n = (int)run.n;
-  Theatre* theatre = (Theatre*)(rings + 1);
-  float *partial = (float*)(theatre + 1), *loudness = partial + CROWD * WARPS;
+  Stage* stage = (Stage*)(rings + 1);
+  float *partial = (float*)(stage + 1), *loudness = partial + CROWD * WARPS;
   float* Z = ON_CHIP ? loudness + (2 * n + 3) / 4 * 4 : run.z;
   for (int i = THREAD; i < n; i += THREADS) { loudness[i] = run.loud[i]; loudness[n + i] = run.share[i]; }
   for (int i = 0; ON_CHIP && i < n; i++)
@@ -1175,9 +1031,6 @@ KERNEL BOUNDED rounds(const Run* runs) {
     }
   BARRIER();
   i64 begin = run.turns_first;
-  if (begin < run.turns_last && in_chorus(run, run.turns[begin]) && all_alike(run, own, Z, rings))
-    begin = chorus(run, begin, own, Z, theatre->choirs, loudness, partial);
-
   for (int k = 0; k < 7 && WARP == 0; k++) ask_turn(run, begin + k, rings);
   asked_is_here();
   BARRIER();
@@ -1193,7 +1046,7 @@ KERNEL BOUNDED rounds(const Run* runs) {
     asked_is_here();
     BARRIER();  // and z of the last turn is here
     ask_ahead(run, at, rings);
-    if (turn.pair == 2) crowd(run, turn, own, Z, loudness, partial, &theatre->stage);
+    if (turn.pair == 2) crowd(run, turn, own, Z, loudness, partial, stage);
     else general(run, own, turn, Z);
   }
   BARRIER();

@@ -6,6 +6,7 @@ A turn is those of a round's nodes that hear each other. Runs of different seeds
 share their draws share what was looked up.
 """
 
+import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,9 +22,10 @@ from sottovoce import rows
 from sottovoce._types import Array, IntArray
 from sottovoce.algorithm.method import Method, State
 from sottovoce.engine.compiled import parts
-from sottovoce.engine.gpu.clusters import MIXED, run_clusters
+from sottovoce.engine.gpu.chorus import CROWD, run_chorus
+from sottovoce.engine.gpu.clusters import MIXED, run_clusters, with_self
 from sottovoce.engine.gpu.machine import SHORT, Machine
-from sottovoce.engine.gpu.source import code_of, filled, struct
+from sottovoce.engine.gpu.source import code_of, filled, joined, struct
 from sottovoce.engine.gpu.spans import crews_of, run_spans, suits
 from sottovoce.engine.job import Job
 from sottovoce.engine.kernel import CYCLIC, FIXED, FULL, POISSON
@@ -37,8 +39,6 @@ LOOKING = 256
 """Threads of a block that looks things up."""
 ROOM = 32
 """So much of the room that is left, one part of as many, may be taken by what is looked up at a time."""
-CROWD = 32
-"""Nodes of a turn that the kernel has on its stage."""
 PLACES = 1 << 16
 """Places of a launch, at the most, where runs are on the chip: about a tenth of a second."""
 AHEAD = 4
@@ -65,14 +65,16 @@ class Stack:
     What they are made of in another stream of the thread must live until then: its room would be given to others.
     """
 
-    def __init__(self, machine: Machine, values: Any, made_of: Any = None) -> None:
+    def __init__(self, machine: Machine, values: Any, made_of: Any = None, alike: bool = False) -> None:
         self.machine, self.values, self.made, self._made_of = machine, values, machine.mark(), made_of
+        self.alike = alike
+        """Whether all nodes of each run are known to have the same."""
 
     @cached_property
     def here(self) -> Any:
         """A copy in memory of the host."""
         with self.machine.reading():
-            self.machine.after(self.made)
+            self.machine.until(self.made)
             found = self.machine.get(self.values)
         self._made_of = None
         return found
@@ -84,7 +86,7 @@ class Held(NDArrayOperatorsMixin):
     def __init__(self, stack: Stack, at: Any = ...) -> None:
         self.stack, self.at = stack, at
         self.shape: tuple[int, ...] = stack.values.shape[0 if at is ... else 1 :]
-        self.ndim, self.size = len(self.shape), int(np.prod(self.shape))
+        self.ndim, self.size = len(self.shape), math.prod(self.shape)
 
     @cached_property
     def _here(self) -> Array:
@@ -120,10 +122,17 @@ def stacked(machine: Machine, arrays: Sequence[Any]) -> Any:
             return whole.values.copy()
         return machine.xp.stack([a.stack.values[a.at] for a in arrays])
     found = machine.xp.zeros((len(arrays), *arrays[0].shape), np.float32)
-    for r, values in enumerate(map(np.asarray, arrays)):
-        if values.any():  # most runs begin with nothing, and large states take long to bring
-            found[r] = machine.put(values, np.float32)
+    for values in {id(a): a for a in arrays}.values():
+        if np.asarray(values).any():  # most runs begin with nothing, and large states take long to bring
+            found[[a is values for a in arrays]] = machine.put(values, np.float32)
     return found
+
+
+def _alike(arrays: Sequence[Any]) -> bool:
+    """Whether all nodes of each run are known to have the same; what lies on a machine is not looked at."""
+    return all(
+        a.stack.alike if isinstance(a, Held) else bool((a == a[:1]).all()) for a in {id(a): a for a in arrays}.values()
+    )
 
 
 _records: dict[tuple[int, int], tuple[Any, Records]] = {}
@@ -135,7 +144,8 @@ def records_of(machine: Machine, shards: Shards) -> Records:
     place = id(machine), id(shards.reading)
     with _bringing:
         if place not in _records or _records[place][0]() is not shards.reading:
-            _records[place] = ref(shards.reading, lambda _: _records.pop(place, None)), _brought(machine, shards.X)
+            with machine.reading():
+                _records[place] = ref(shards.reading, lambda _: _records.pop(place, None)), _brought(machine, shards.X)
         return _records[place][1]
 
 
@@ -158,8 +168,9 @@ def shared(machine: Machine, of: Any, what: str, make: Callable[[], Any]) -> Any
     with _bringing:
         mine = _known.setdefault(of, {})
         if (id(machine), what) not in mine:
-            mine[id(machine), what] = make()
-            machine.wait()
+            with machine.reading():  # which waits for no round that the thread has asked for
+                mine[id(machine), what] = make()
+                machine.wait()
         return mine[id(machine), what]
 
 
@@ -180,6 +191,16 @@ class Cast:
     kept: dict[str, Any]
     looked: "Looked | None" = None
     """What the rounds draw, as far as it was looked up last."""
+
+    @cached_property
+    def boxed(self) -> bool:
+        """Whether x is kept within bounds in any run."""
+        return bool(np.any(np.isfinite(self.model.lo)) or np.any(np.isfinite(self.model.hi)))
+
+    @cached_property
+    def linear(self) -> bool:
+        """Whether x(z) is a multiple of z in all runs."""
+        return self.model.descent or not (np.any(self.model.phi > 0) or self.boxed)
 
     @classmethod
     def of(cls, jobs: Sequence[Job], laid_out: tuple[Plan, Model, Steps, Noise], kept: dict[str, Any]) -> "Cast":
@@ -239,10 +260,13 @@ def _some_take_all(noise: Noise, sizes: IntArray) -> bool:
 def groups_of(jobs: Sequence[Job]) -> list[list[int]]:
     """Places of jobs that share their draws, together."""
     found: dict[Any, list[int]] = {}
+    keys: dict[int, list[int]] = {}
     for place, job in enumerate(jobs):
         assert isinstance(job.draws, Draws)
-        keys = [int(word[0]) for purpose in Purpose for word in job.draws.streams.key(purpose)]
-        found.setdefault((id(job.schedule), *keys), []).append(place)
+        streams = job.draws.streams
+        if id(streams) not in keys:
+            keys[id(streams)] = [int(word[0]) for purpose in Purpose for word in streams.key(purpose)]
+        found.setdefault((id(job.schedule), *keys[id(streams)]), []).append(place)
     return list(found.values())
 
 
@@ -259,15 +283,16 @@ def run_rounds(machine: Machine, jobs: Sequence[Job], states: Sequence[State], s
         casts = [cast_of(machine, [jobs[place] for place in group]) for group in groups]
         z = stacked(machine, [states[place].z for place in order])
         total = stacked(machine, [states[place].total for place in order])
+        chorus = _all_with_all(records, casts, since) and _alike([a for s in states for a in (s.z, s.total)])
         first = start
         while first <= stop:
             last = _looked_up(machine, records, casts, since, first, stop)
             if not records.sparse:  # short launches: others wait for a place on the device
                 last = min(last, first - 1 + max(1, int(PLACES / _active(casts))))
-            _go(machine, records, casts, z, total, first, last)
+            chorus = _go(machine, records, casts, z, total, first, last, chorus)
             since = [left(cast.plan, each, first, last) for cast, each in zip(casts, since, strict=True)]
             first = last + 1
-        ends = Stack(machine, z), Stack(machine, total)
+        ends = Stack(machine, z, alike=chorus), Stack(machine, total, alike=chorus)
     whose = [k for k, group in enumerate(groups) for _ in group]
     found = {
         place: State(
@@ -297,7 +322,7 @@ def averages(machine: Machine, jobs: Sequence[Job], states: Sequence[State], t: 
         z = stacked(machine, [states[place].z for place in order])
         total = stacked(machine, [states[place].total for place in order])
         records = records_of(machine, jobs[0].problem.shards)
-        linear = all(_linear(cast.model) for cast in casts)
+        linear = all(cast.linear for cast in casts)
         runs = filled("Run", len(order))
         since = np.concatenate([states[group[0]].since for group in groups])
         places = filled("Place", len(since))
@@ -314,7 +339,7 @@ def averages(machine: Machine, jobs: Sequence[Job], states: Sequence[State], t: 
             if name.lower() in (runs.dtype.names or ()):
                 runs[name.lower()] = value
         out = machine.xp.empty(z.shape, np.float32)
-        given = _with_self(machine, runs)
+        given, _ = with_self(machine, runs)
         asked = filled("Averages")
         asked["runs"], asked["t"] = len(runs), t
         asked["all"], asked["out"] = machine.address(given), machine.address(out)
@@ -360,7 +385,7 @@ def _looked_up(
     stop: int,
 ) -> int:
     """See to it that what rounds first … draw is looked up, of all casts; gives the last round to go to."""
-    linear = all(_linear(cast.model) for cast in casts)
+    linear = all(cast.linear for cast in casts)
     for cast, mine in zip(casts, since, strict=True):
         known = cast.looked
         if known is None or known.linear != linear or not _goes_on(cast.plan, known, mine, first):
@@ -404,8 +429,12 @@ def _go(
     total: Any,
     first: int,
     last: int,
-) -> None:
-    """Rounds first … last of all casts in one launch; z and total are updated in place."""
+    chorus: bool,
+) -> bool:
+    """Rounds first … last of all casts in one launch; z and total are updated in place.
+
+    `chorus` is whether all nodes stand alike, and will: it gives whether they still do.
+    """
     _, n, m = z.shape
     fetched = _fetched(machine, records, m)
     threads, per = _shape(machine, m) if fetched else (max(1, min(machine.threads, _up((m + 1) // 2, 32))), 2)
@@ -417,7 +446,7 @@ def _go(
         options |= {"COORDINATES": m, "FEATURES": records.features}
     room += 4 * n * wide * options["ON_CHIP"]
     lookups = [cast.looked for cast in casts if cast.looked is not None]
-    runs = np.concatenate([looked.runs for looked in lookups])
+    runs = joined([looked.runs for looked in lookups])
     ends = [[looked.turns_before(t) for t in (first, last + 1)] for looked in lookups]
     whose = np.repeat(np.arange(len(casts)), [cast.count for cast in casts])
     runs["turns_first"], runs["turns_last"] = np.array(ends)[whose].T
@@ -430,17 +459,20 @@ def _go(
         runs[name] = _each(machine, values) if values.size else 0
     mine = [runs[whose == k] for k in range(len(casts))]
     crews = [c for r, looked in zip(mine, lookups, strict=True) for c in crews_of(r, looked.turns, looked.places)]
+    if chorus and fetched and run_chorus(machine, crews, options):
+        return True
     widest = max(float(_sizes(cast).max()) for cast in casts)
     if not records.sparse and _one_each(casts) and widest <= MIXED:
         sizes = {"UPTO": 2 if widest <= 2 else MIXED, "COORDINATES": m, "FEATURES": records.features}
         if all(np.all(cast.plan.flat) for cast in casts):
             sizes["FLAT"] = 1
         if run_clusters(machine, crews, options | sizes):
-            return
+            return False
     sparse = records.sparse and not options["ON_CHIP"]
     if sparse and suits(options, crews) and run_spans(machine, crews, z, total, records.indptr, options):
-        return
-    machine.launch("rounds", len(runs), threads, room, _with_self(machine, runs), options, long=True)
+        return False
+    machine.launch("rounds", len(runs), threads, room, with_self(machine, runs)[0], options, long=True)
+    return False
 
 
 def _options(records: Records, casts: Sequence[Cast], per: int, threads: int) -> dict[str, int]:
@@ -448,8 +480,8 @@ def _options(records: Records, casts: Sequence[Cast], per: int, threads: int) ->
     model = casts[0].model
     return {
         "SPARSE": int(records.sparse),
-        "LINEAR": int(all(_linear(cast.model) for cast in casts)),
-        "BOXED": int(any(_boxed(cast.model) for cast in casts)),
+        "LINEAR": int(all(cast.linear for cast in casts)),
+        "BOXED": int(any(cast.boxed for cast in casts)),
         "FROZEN": int(model.frozen),
         "DESCENT": int(model.descent),
         "AFTER": int(model.after),
@@ -465,14 +497,6 @@ def _fetched(machine: Machine, records: Records, m: int) -> bool:
     return not records.sparse and -(-((m + 1) // 2) // machine.threads) <= machine.per
 
 
-def _with_self(machine: Machine, runs: Any) -> Any:
-    """The structs on the machine; each knows where it lies."""
-    given = machine.xp.empty(runs.nbytes, np.uint8)
-    runs["self"] = machine.address(given) + np.arange(len(runs), dtype=np.uint64) * np.uint64(runs.itemsize)
-    given[...] = machine.put(runs.view(np.uint8))
-    return given
-
-
 def _numbered(
     machine: Machine,
     runs: Any,
@@ -486,15 +510,30 @@ def _numbered(
 ) -> None:
     """Fill the structs of a cast's runs, and make the numbers of all places, once for all runs that share them.
 
-    The cast's own places begin at `at`.
+    What is a run's own, its arrays and turns, and what the kernel is compiled for is left to be filled. The cast's own
+    places begin at `at`.
     """
-    place, slept = struct("Place").itemsize, 0 if linear or cast.model.frozen else struct("Slept").itemsize
-    for r in range(cast.count):
-        q, phi, mu = int(cast.steps.which[r]), float(cast.model.phi[r]), float(cast.model.mu[r])
-        variant = *(id(cast.kept[name][q]) for name in TABLES), phi, mu
+    problem, model, kept, steps = cast.problem, cast.model, cast.kept, cast.steps
+    place, slept = struct("Place").itemsize, 0 if linear or model.frozen else struct("Slept").itemsize
+    runs["n"], runs["m"], runs["features"] = problem.shards.n, problem.m, records.features
+    for name in ("phi", "mu", "lo", "hi", "clip"):
+        runs[name] = getattr(model, name)
+    runs["parameter"], runs["intercept"] = model.parameter, problem.shards.intercept
+    arrays = {"weights": kept["weights"], "about": kept["about"]}
+    arrays |= {name: getattr(records, name) for name in ("X", "values", "indices", "indptr")}
+    for name, values in arrays.items():
+        runs[name] = machine.address(values)
+    for name in ("loud", "share"):
+        runs[name] = _each(machine, kept[name])
+    sets = list(zip(steps.which.tolist(), model.phi.tolist(), model.mu.tolist(), strict=True))
+    for q, phi, mu in dict.fromkeys(sets):
+        variant = *(id(kept[name][q]) for name in TABLES), phi, mu
         if variant not in variants:
             variants[variant] = _numbers(machine, cast, places, count, (q, phi, mu), linear)
-        _fill(machine, runs[r], records, cast, variants[variant], r)
+        mine = [one == (q, phi, mu) for one in sets]
+        made = {name: kept[name][q] for name in ("A", "P", "Q", "s", "gamma")}
+        for name, values in (made | dict(zip(("numbers", "slept"), variants[variant], strict=False))).items():
+            runs[name][mine] = machine.address(values)
     runs["places"] = machine.address(places) + at * place
     runs["numbers"] += np.uint64(at * struct("Numbers").itemsize)
     runs["slept"] += np.uint64(at * slept)
@@ -512,6 +551,16 @@ def _one_each(casts: Sequence[Cast]) -> bool:
     return all(cast.noise.sampler in (FIXED, CYCLIC) and np.all(cast.noise.batch == 1) for cast in casts)
 
 
+def _all_with_all(records: Records, casts: Sequence[Cast], since: Sequence[IntArray]) -> bool:
+    """Whether every round has everybody with a dense row each, slept as long, and all go where their mean is."""
+    if records.sparse or not _one_each(casts) or any(cast.model.after for cast in casts):
+        return False
+    n = casts[0].problem.shards.n
+    plans = [cast.plan for cast in casts]
+    whole = all(np.all(plan.flat) and np.all(plan.groups == 1) and plan.speakers >= n for plan in plans)
+    return n <= CROWD and whole and all(np.all(_sizes(c) == n) for c in casts) and not any(map(np.ptp, since))
+
+
 def _sizes(cast: Cast) -> Any:
     """Of the turns of each pattern: how many nodes."""
     plan = cast.plan
@@ -519,24 +568,15 @@ def _sizes(cast: Cast) -> Any:
 
 
 def _beside(n: int, warps: int) -> int:
-    """Bytes on the chip beside z: the rings, the theatre, partial sums of margins, two numbers a node."""
+    """Bytes on the chip beside z: the rings, the stage, partial sums of margins, two numbers a node."""
     place, numbers, slept, about, turn = (struct(s).itemsize for s in ("Place", "Numbers", "Slept", "About", "Turn"))
-    rings = 8 * (turn + 2 * (place + numbers + slept) + 16) + 4
-    theatre = max(CROWD * (place + numbers + slept + about), 3 * (CROWD * (place + about) + numbers + slept))
-    return _up(struct("Run").itemsize + rings, 16) + _up(theatre, 16) + 4 * (CROWD * warps + _up(2 * n, 4))
+    rings = 8 * (turn + 2 * (place + numbers + slept) + 16)
+    stage = CROWD * (place + numbers + slept + about)
+    return _up(struct("Run").itemsize + rings, 16) + _up(stage, 16) + 4 * (CROWD * warps + _up(2 * n, 4))
 
 
 def _up(size: int, to: int) -> int:
     return -(-size // to) * to
-
-
-def _linear(model: Model) -> bool:
-    """Whether x(z) is a multiple of z in all runs."""
-    return model.descent or not (np.any(model.phi > 0) or _boxed(model))
-
-
-def _boxed(model: Model) -> bool:
-    return bool(np.any(np.isfinite(model.lo)) or np.any(np.isfinite(model.hi)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -665,18 +705,3 @@ def _numbers(machine: Machine, cast: Cast, places: Any, count: int, variant: tup
     given = machine.put(steps.view(np.uint8))
     machine.launch("numbers", max(1, min(4096, -(-count // LOOKING))), LOOKING, 0, given, SHORT)
     return numbers, slept, given
-
-
-def _fill(machine: Machine, run: Any, records: Records, cast: Cast, numbers: Any, r: int) -> None:
-    """A run's struct, but for its own arrays, its turns, and what the kernel is compiled for."""
-    problem, model, kept = cast.problem, cast.model, cast.kept
-    run["n"], run["m"], run["features"] = problem.shards.n, problem.m, records.features
-    for name in ("phi", "mu", "lo", "hi", "clip"):
-        run[name] = getattr(model, name)[r]
-    run["parameter"], run["intercept"] = model.parameter, problem.shards.intercept
-    arrays = {"numbers": numbers[0], "slept": numbers[1], "weights": kept["weights"], "about": kept["about"]}
-    arrays |= {name: getattr(records, name) for name in ("X", "values", "indices", "indptr")}
-    arrays |= {name: kept[name][r] for name in ("loud", "share")}
-    arrays |= {name: kept[name][int(cast.steps.which[r])] for name in ("A", "P", "Q", "s", "gamma")}
-    for name, values in arrays.items():
-        run[name] = machine.address(values)

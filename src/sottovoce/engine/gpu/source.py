@@ -1,6 +1,7 @@
 """The kernels' one source as text for either compiler, and its structs as NumPy's: the C says what is in them."""
 
 import re
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 
@@ -22,9 +23,9 @@ PLAIN = {"int": np.int32, "u32": np.uint32, "float": np.float32, "i64": np.int64
 def source() -> str:
     """All of it, with the slopes of the table."""
     folder = files("sottovoce.engine.gpu")
-    names = ("rounds", "clusters", "spans", "products")
-    rounds, clusters, spans, products = ((folder / f"{name}.cu").read_text("utf-8") for name in names)
-    text = f"{rounds}{clusters}#ifndef DENSE\n{spans}#endif\n{products}"
+    names = ("rounds", "chorus", "clusters", "spans", "products")
+    rounds, chorus, clusters, spans, products = ((folder / f"{name}.cu").read_text("utf-8") for name in names)
+    text = f"{rounds}{chorus}{clusters}#ifndef DENSE\n{spans}#endif\n{products}"
     head = "".join(f"#define SAMPLER_{name} {code}\n" for name, code in SAMPLERS.items())
     head += "#if defined(SPARSE) && !SPARSE\n#define DENSE  // no spans, which take a while to compile\n#endif\n"
     return head + text.replace("//FORMULAS", slopes(RUNGS))
@@ -53,6 +54,11 @@ def struct(name: str) -> np.dtype[np.void]:
             address = "*" in each or "*" in kind
             fields.append((each.strip(" *"), np.uint64 if address else PLAIN[kind]))
     return np.dtype(fields, align=True)
+
+
+def joined(structs: Sequence[NDArray[np.void]]) -> NDArray[np.void]:
+    """Structs end to end; NumPy would go through their fields for each pair of arrays."""
+    return np.concatenate([each.view(np.uint8) for each in structs]).view(structs[0].dtype)
 
 
 def filled(name: str, count: int = 1) -> NDArray[np.void]:

@@ -8,8 +8,9 @@ Figures are views of these runs.
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -31,7 +32,7 @@ from sottovoce.problem.shards import Shards
 from sottovoce.run.build import Prepared, make_problem, prepare, renoised, rounds_for_epochs
 from sottovoce.run.presets import liu2022, paper_l1, paper_l2
 from sottovoce.run.result import environment
-from sottovoce.run.solve import together
+from sottovoce.run.solve import asked, together
 from sottovoce.run.spec import Execution, Spec
 
 DATA = ("epsilon-like", "rcv1-like", "rcv1", "a9a", "covtype")
@@ -104,6 +105,11 @@ class Group:
         ]
 
 
+Crowd = tuple[Group, ...]
+"""Groups that are the same but for their seeds."""
+Turn = Callable[[Crowd], AbstractContextManager[None]]
+
+
 class Account(NamedTuple):
     """What a run's noise is, and what it guarantees."""
 
@@ -166,7 +172,8 @@ def collect(
                 pointed.wait()  # the device is for the runs
             else:
                 best.result()  # before the runs want the processors
-            run = partial(run_groups, dataset, shards, noises, best, engine, accounts)
+            turn = in_line(works) if device else None
+            run = partial(run_groups, dataset, shards, noises, best, engine, accounts, turn)
             kept.fill(works, run, jobs=cores, threads=True, done=done)
     return read(kept, dataset, wanted)
 
@@ -222,22 +229,43 @@ def optima(
     return {h: kept.find(h=h)[0]["f_star"] for h in kinds}
 
 
-def crowds(missing: Sequence[Group], engine: str) -> list[tuple[Group, ...]]:
-    """What is run side by side: a group, or those of all seeds where the engine takes them together."""
+def crowds(missing: Sequence[Group], engine: str) -> list[Crowd]:
+    """What is run side by side: a group, or those of all seeds where the engine takes them together, l1 first.
+
+    Rounds of l1 take longest: begun last, they would be waited for.
+    """
     if not ENGINES[engine].seeds:
         return [(group,) for group in missing]
     alike: dict[tuple[str, str], list[Group]] = {}
     for group in missing:
         alike.setdefault((group.h, group.scheme), []).append(group)
-    return [tuple(some) for some in alike.values()]
+    return [tuple(alike[kind]) for kind in sorted(alike, key=lambda kind: kind[0])]
 
 
-def rehearse(
-    dataset: Dataset, shards: Shards, noises: tuple[str, ...], engine: str, works: Sequence[tuple[Group, ...]]
-) -> None:
+def in_line(works: Sequence[Crowd]) -> Turn:
+    """Lets one thread after the other through, in the order of their works: a device begins with the first at once.
+
+    Threads that prepare runs at the same time take turns in the interpreter, and all would be late.
+    """
+    gates = [Event() for _ in range(len(works) + 1)]
+    places = {crowd: place for place, crowd in enumerate(works)}
+    gates[0].set()
+
+    @contextmanager
+    def turn(crowd: Crowd) -> Iterator[None]:
+        gates[places[crowd]].wait()
+        try:
+            yield
+        finally:
+            gates[places[crowd] + 1].set()
+
+    return turn
+
+
+def rehearse(dataset: Dataset, shards: Shards, noises: tuple[str, ...], engine: str, works: Sequence[Crowd]) -> None:
     """The first rounds of all runs, for nobody: records come to the device, and all that it needs is compiled."""
 
-    def begin(crowd: tuple[Group, ...]) -> None:
+    def begin(crowd: Crowd) -> None:
         specs = [spec for group in crowd for _, _, spec in group.specs(shards.sizes, noises)]
         short = [spec.but(algorithm__rounds=REHEARSED, privacy__noise=GivenNoise((1.0,))) for spec in specs]
         together(short, shards, test=dataset.test, execution=Execution(engine, 2))
@@ -252,20 +280,26 @@ def run_groups(
     f_star: "Future[dict[str, float]]",
     engine: str,
     accounts: Accounts | None,
-    crowd: tuple[Group, ...],
+    turn: Turn | None,
+    crowd: Crowd,
 ) -> list[Row]:
-    """All runs of some groups that are the same but for their seeds, side by side: a row for each look at each."""
-    began = time.perf_counter()
-    specs = [spec for group in crowd for _, _, spec in group.specs(shards.sizes, noises)]
-    known = [one for group in crowd for one in accounts[group.scheme, group.seed].runs] if accounts else None
-    if known is not None:  # the noise is calibrated already
-        specs = [s.but(privacy__noise=GivenNoise(one.sigma)) for s, one in zip(specs, known, strict=True)]
+    """All runs of some groups that are the same but for their seeds, side by side: a row for each look at each.
+
+    Where groups take turns, they do so until they are asked for, and not while they are waited for.
+    """
     heads = [head for group in crowd for head in group.heads(dataset, noises)]
-    how = Execution(engine, LOOKS[dataset.size])
-    drawn: dict[int | None, Schedule] = {}
-    if accounts:
-        drawn = {group.seed: accounts[group.scheme, group.seed].schedule for group in crowd}
-    runs = together(specs, shards, test=dataset.test, execution=how, schedules=drawn)
+    known = [one for group in crowd for one in accounts[group.scheme, group.seed].runs] if accounts else None
+    with nullcontext() if turn is None else turn(crowd):
+        began = time.perf_counter()
+        specs = [spec for group in crowd for _, _, spec in group.specs(shards.sizes, noises)]
+        if known is not None:  # the noise is calibrated already
+            specs = [s.but(privacy__noise=GivenNoise(one.sigma)) for s, one in zip(specs, known, strict=True)]
+        drawn: dict[int | None, Schedule] = {}
+        if accounts:
+            drawn = {group.seed: accounts[group.scheme, group.seed].schedule for group in crowd}
+        how = Execution(engine, LOOKS[dataset.size])
+        ended = asked(specs, shards, test=dataset.test, execution=how, schedules=drawn)
+    runs = ended()
     about = environment(runs[0].engine, time.perf_counter() - began, len(runs))
     best = f_star.result()[crowd[0].h]
     rows = []
