@@ -86,6 +86,13 @@ def test_parts_follow_from_the_data_and_threads_from_the_work(many):
     assert {make_crew(*what, most, False)[0].parts for most in (1, 2, 16)} == {200 // 32}
 
 
+@pytest.mark.parametrize(("records", "parts"), [(31, 1), (32, 2), (63, 2), (95, 2), (96, 3), (1000, 8)])
+def test_a_node_with_some_records_has_two_parts_from_where_one_is_worth_it(records, parts, make_shards):
+    job = job_of(EVERYONE, lambda **given: make_shards(**given | {"q": records}), ROUNDS)
+    packed = compiled._pack([job])
+    assert make_crew(packed.data, packed.plan, packed.noise, job.problem.m, 1, 2, False)[0].parts == parts
+
+
 def test_what_threads_write_lies_apart(many):
     job = job_of(EVERYONE, many, ROUNDS)
     packed = compiled._pack([job])

@@ -30,7 +30,7 @@ PATIENCE = 2000
 MOST = 8
 """Parts of a node's records, at the most; and nodes from which on there is enough to share out without parts."""
 WORTH = 32
-"""Numbers of records for every number of a sum, at the least: sums must be added."""
+"""Numbers of records for every number of a sum that a part has, or two parts together: sums must be added."""
 ALONE = 1 << 17
 """Numbers of records and noise in a round below which meeting takes longer than it saves."""
 DISTANCE = 1 << 12
@@ -112,7 +112,8 @@ def make_crew(data: Data, plan: Plan, noise: Noise, m: int, outputs: int, most: 
     records = noise.batch.astype(np.float64)
     parts = 1
     if plan.widest < MOST and not single:
-        parts = int(min(MOST, max(1.0, records.min() * entries * outputs // (WORTH * m))))
+        worth = records.min() * entries * outputs / (WORTH * m)
+        parts = int(min(MOST, max(worth, 2.0 if worth >= 1.0 else 1.0)))
     mean = plan.starts[-1] / max(1, len(plan.starts) - 1) / len(records)  # of the nodes that are active
     numbers = mean * (records.sum() * entries * outputs + len(records) * m)
     size = min(most, max(parts, plan.widest)) if numbers >= ALONE and not single and sys.platform != "win32" else 1
