@@ -211,34 +211,37 @@ def together(missing: list[Row], arguments: argparse.Namespace, runs: Runs) -> N
         about = device.submit(device_at_hand).result() if there else ""
         free = {device: sharing, processors: max(1, arguments.jobs - sharing)}
         busy: dict[Future[list[Row]], tuple[ProcessPoolExecutor, Work]] = {}
-        while busy or there or here:
-            for pool, queues in ((device, (there, here)), (processors, (here,))):
-                for queue in queues:
-                    while free[pool] and queue:
-                        work = queue.popleft()
-                        busy[pool.submit(told, work)] = pool, work
-                        free[pool] -= 1
-            for done in wait(busy, return_when=FIRST_COMPLETED).done:
-                pool, work = busy.pop(done)
-                free[pool] += 1
-                error = done.exception()
-                if error is None:
-                    found += done.result()
-                    count += len(done.result())
-                elif work.device and isinstance(error, SpecError):
-                    print(*work.cell, f"not on the device: {error}", flush=True)
-                    here += in_parts(work.cell, work.seeds)
-                else:
-                    print(*work.cell, "failed", flush=True)
-                    print_exception(error)
-                    failed += 1
-            now = time.perf_counter()
-            if now - began > arguments.within:
-                there.clear()
-                here.clear()
-            if now - kept > SAVED or not (busy or there or here):
-                runs.add(found)
-                kept, found = now, []
+        try:
+            while busy or there or here:
+                for pool, queues in ((device, (there, here)), (processors, (here,))):
+                    for queue in queues:
+                        while free[pool] and queue:
+                            work = queue.popleft()
+                            busy[pool.submit(told, work)] = pool, work
+                            free[pool] -= 1
+                for done in wait(busy, return_when=FIRST_COMPLETED).done:
+                    pool, work = busy.pop(done)
+                    free[pool] += 1
+                    error = done.exception()
+                    if error is None:
+                        found += done.result()
+                        count += len(done.result())
+                    elif work.device and isinstance(error, SpecError):
+                        print(*work.cell, f"not on the device: {error}", flush=True)
+                        here += in_parts(work.cell, work.seeds)
+                    else:
+                        print(*work.cell, "failed", flush=True)
+                        print_exception(error)
+                        failed += 1
+                now = time.perf_counter()
+                if now - began > arguments.within:
+                    there.clear()
+                    here.clear()
+                if now - kept > SAVED:
+                    runs.add(found)
+                    kept, found = now, []
+        finally:
+            runs.add(found)
     took, where = time.perf_counter() - began, f"{about}{about and ' and '}{arguments.jobs} processes"
     print(f"{cells} cells, {count} runs in {took:.0f} s: {where}", flush=True)
     if failed:

@@ -237,11 +237,13 @@ def minimised(name: str, method: str, epsilon: float, seeds: list[int]) -> list[
     """Some seeds of a method that minimises what is the same for all of them, which is then found once."""
     began, data, plan = time.perf_counter(), load(name), METHODS[method].plan
     assert plan is not None
-    spec, shards, rows = plan(data, 1, epsilon).spec, dealings(name, 1, 1)[0], list[Row]()
+    spec, rows = plan(data, 1, epsilon).spec, list[Row]()
+    shards = dealings(name, 1, 1)[0].with_intercept(spec.problem.intercept)  # itself, and not like it, for all seeds
     first: Prepared | None = None
     for seed in seeds:
         made = prepare(spec.but(seed=seed), shards, like=first)
         first = first or made
+        assert made.job.method is first.job.method
         state = ENGINES["reference"].run([made.job], [made.job.start()], 1, 1)[0]
         check(spec, made.statement)
         row = judged(scores(spec, made.models(state, 1)[0], data), data)

@@ -103,20 +103,29 @@ def test_rows_that_do_not_pull_are_left_out():
 
 
 @pytest.mark.parametrize("kind", [np.uint16, np.int32])
-def test_products_of_sparse_rows(kind, monkeypatch):
+@pytest.mark.parametrize("mean", [3, 20])
+def test_products_of_sparse_rows(mean, kind, monkeypatch):
     """Columns are numbered in two bytes where that is enough, else as SciPy does; rows of any length and order."""
     rng = np.random.default_rng(5)
-    X = rng.normal(size=(60, 40)) * (rng.random((60, 40)) < rng.random((60, 1)))
+    X = rng.normal(size=(60, 40)) * (rng.random((60, 40)) < rng.random((60, 1)) * mean / 20)
     X[7:9] = 0.0
     shards = Shards.of(sparse.csr_array(X), np.ones(60), np.array([0, 60]))
     monkeypatch.setattr(compiled, "SHORT", 40 if kind == np.uint16 else 39)
     data = compiled._data(shards)
-    assert data.indices.dtype == kind
-    rows, x, u, g = rng.permutation(60)[:50], rng.normal(size=40), np.empty(50), np.ones(40)
+    assert data.indices.dtype == kind and (data.values.size < entries.SHORT * 60) == (mean < entries.SHORT)
+    rows, x, u, g = np.append(rng.permutation(59)[:49], 59), rng.normal(size=40), np.empty(50), np.ones(40)
     from_python(entries.margins)(data.values, data.indices, data.indptr, rows, x, 0.5, u)
     assert np.allclose(u, X[rows] @ x + 0.5, rtol=1e-13, atol=1e-13)
     from_python(entries.pull)(data.values, data.indices, data.indptr, rows, u, g)
     assert np.allclose(g, 1.0 + X[rows].T @ u, rtol=1e-13, atol=1e-13)
+
+
+@pytest.mark.parametrize("length", [9, 15, 16, 17, 33])
+def test_there_may_be_one_row_alone(length):
+    x, u = np.arange(1.0, length + 1), np.empty(1)
+    row = np.ones(length), np.arange(length, dtype=np.uint16), np.array([0, length], np.int32)
+    from_python(entries.margins)(*row, np.zeros(1, np.int64), x, 0.5, u)
+    assert u[0] == length * (length + 1) / 2 + 0.5
 
 
 def test_rows_too_long_for_a_block():

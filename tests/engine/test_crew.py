@@ -1,6 +1,7 @@
 """Threads that share the rounds of a run: no number depends on how many there are; and records drawn side by side."""
 
 import math
+from itertools import pairwise
 
 import numba
 import numpy as np
@@ -10,8 +11,8 @@ from contract import BASE, difference, from_python, job_of, with_sigma
 from sottovoce.engine import compiled, cores, reference
 from sottovoce.engine.kernel import POISSON
 from sottovoce.engine.kernel import crew as crews
-from sottovoce.engine.kernel.arguments import LANES
-from sottovoce.engine.kernel.crew import GONE, make_crew
+from sottovoce.engine.kernel.arguments import LANES, make_scratch
+from sottovoce.engine.kernel.crew import APART, DISTANCE, GONE, apart, make_crew
 from sottovoce.engine.kernel.draws import DOUBT, SMALL, UNKNOWN, _gaps, _logarithm, draw_records
 from sottovoce.privacy.sampling import Poisson
 from sottovoce.streams import Purpose, Streams, threefry
@@ -83,6 +84,33 @@ def test_parts_follow_from_the_data_and_threads_from_the_work(many):
     what = packed.data, packed.plan, packed.noise, job.problem.m, 1
     assert {len(make_crew(*what, most, False)) for most in (1, 16)} == {1}  # too little work to share
     assert {make_crew(*what, most, False)[0].parts for most in (1, 2, 16)} == {200 // 32}
+
+
+@pytest.mark.parametrize(("records", "parts"), [(31, 1), (32, 2), (63, 2), (95, 2), (96, 3), (1000, 8)])
+def test_a_node_with_some_records_has_two_parts_from_where_one_is_worth_it(records, parts, make_shards):
+    job = job_of(EVERYONE, lambda **given: make_shards(**given | {"q": records}), ROUNDS)
+    packed = compiled._pack([job])
+    assert make_crew(packed.data, packed.plan, packed.noise, job.problem.m, 1, 2, False)[0].parts == parts
+
+
+def test_what_threads_write_lies_apart(many):
+    job = job_of(EVERYONE, many, ROUNDS)
+    packed = compiled._pack([job])
+    scratch = make_scratch(packed.data, packed.plan, packed.model, packed.noise, (1, 6, job.problem.m))
+    rooms = [apart(scratch) for _ in range(3)]
+    for name in APART:
+        first, *others = (getattr(room, name) for room in (scratch, *rooms))
+        assert all(np.array_equal(first, each, equal_nan=True) and first.dtype == each.dtype for each in others)
+    spans = sorted(
+        (values.ctypes.data, values.nbytes, who)
+        for who, room in enumerate(rooms)
+        for values in (getattr(room, name) for name in APART)
+        if values.nbytes
+    )
+    for (begin, size, who), (after, _, other) in pairwise(spans):
+        assert begin + size + (DISTANCE if who != other else 0) <= after
+    sums = make_crew(packed.data, packed.plan, packed.noise, job.problem.m, 1, 2, False)[0].sums
+    assert len(sums) > 1 and sums.strides[0] % DISTANCE == 0 and sums.shape[1] >= job.problem.m
 
 
 def test_rounds_of_few_records_have_one_thread(many, threads):

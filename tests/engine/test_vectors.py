@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sottovoce.engine.kernel.arguments import COLUMNS, DRAWN, EDGE, NUMBERS
-from sottovoce.engine.kernel.vectors import PANEL, WIDTH, add_rows, add_times, average, carry, dot
+from sottovoce.engine.kernel.vectors import AT_ONCE, PANEL, WIDTH, add_rows, add_times, average, carry, dot, sparse_dot
 
 BEYOND = 1e300  # what stands beyond an end: whoever read it would be found out
 
@@ -60,6 +60,24 @@ def test_a_row_may_be_shorter_than_what_it_is_added_to():
     _add_times(g, 2.0, np.ones(10, np.float32))
     _add_rows(g, np.ones(1), np.zeros(1, np.int64), np.ones((1, 10)))
     assert np.array_equal(g, [3.0] * 10 + [0.0]) and _dot(np.ones(10, np.float32), x) == 45.0
+
+
+@numba.njit
+def _sparse_dot(values, columns, x, first, last):
+    return sparse_dot(values, columns, x, first, last)
+
+
+@pytest.mark.parametrize("kind", [np.uint16, np.int32, np.int64])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@given(first=st.integers(0, 9), length=st.integers(0, 3 * AT_ONCE), seed=st.integers(0, 99))
+def test_entries_of_other_rows_are_left_out(dtype, kind, first, length, seed):
+    """Whatever they are, and whatever stands where they point to."""
+    rng, last = np.random.default_rng(seed), first + length
+    values = np.full(last + AT_ONCE, np.inf, dtype)
+    columns, x = np.full(len(values), 40, kind), np.append(rng.normal(size=40), np.nan)
+    values[first:last], columns[first:last] = rng.normal(size=length), rng.integers(0, 40, length)
+    c, its = values[first:last].astype(np.float64), x[columns[first:last]]
+    assert abs(_sparse_dot(values, columns, x, first, last) - c @ its) <= 1e-14 * (np.abs(c) @ np.abs(its))
 
 
 def test_arrays_with_gaps_are_refused():

@@ -23,7 +23,7 @@ from sottovoce.rows import is_sparse
 GAP = 1e-11  # to which the minimiser of output perturbation is certified; in the sensitivity
 STILL = 1e-11  # the gradient at which a perturbed objective counts as minimised; in the noise on the minimiser
 NARROW = 1 << 10  # coordinates up to which a Hessian is made
-FASTER = 0.1  # of the gradient a step with a Hessian of somewhere else must leave no more, or there is a new one
+FASTER = 0.5  # of the gradient a step with a Hessian of somewhere else must leave no more, or there is a new one
 HALVES = 12  # a step that is still too long is left to Nesterov's method
 APART = 1e-4  # margins whose slopes are told apart, for the curvature between them
 

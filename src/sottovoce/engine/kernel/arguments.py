@@ -427,19 +427,19 @@ def _is_free(model: Model) -> bool:
     return not model.phi.any() and bool(np.all(np.isneginf(model.lo)) and np.all(np.isposinf(model.hi)))
 
 
-def _in_lines(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-    """Zeros that begin where a line of memory does."""
+def in_lines(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+    """Zeros that begin where a line of memory does, and share none with anything else."""
     size = math.prod(shape) * np.dtype(dtype).itemsize
-    room = np.zeros(size + LINE, np.uint8)
+    room = np.zeros(size + 2 * LINE, np.uint8)
     begin = -room.ctypes.data % LINE
     return room[begin : begin + size].view(dtype).reshape(shape)
 
 
 def _make_near(R: int, n: int, spots: int) -> Near:
     return Near(
-        z=_in_lines((n + 1, COLUMNS), np.float64),
-        total=_in_lines((n, COLUMNS), np.float64),
-        normals=_in_lines((spots, 2, DRAWN), np.float32),
+        z=in_lines((n + 1, COLUMNS), np.float64),
+        total=in_lines((n, COLUMNS), np.float64),
+        normals=in_lines((spots, 2, DRAWN), np.float32),
         edges=np.zeros((spots // 2, EDGE), np.int64),
         numbers=np.zeros((R, spots // 2, NUMBERS)),
         heard=np.zeros(spots, np.bool_),

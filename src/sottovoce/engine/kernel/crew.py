@@ -5,6 +5,8 @@ coordinates in which they speak. Where few nodes have many records, the records 
 turn, and the sums of the parts are added in their order: how many parts there are follows from the data, and so no
 number that comes out depends on how many threads there are, or on which was first.
 
+What a thread writes lies by itself in memory: a line that two of them want is sent to and fro between their caches.
+
 Between two steps they meet: who comes first waits, turning on the spot, because a step takes less time than the system
 needs to wake a thread; after a while it offers its processor to others.
 """
@@ -18,7 +20,7 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from sottovoce.engine.kernel.arguments import Data, Noise, Plan, Scratch, exact
+from sottovoce.engine.kernel.arguments import LINE, Data, Noise, Plan, Scratch, exact, in_lines
 from sottovoce.engine.kernel.bundles import bundle
 
 HERE, TURN, GONE, NEXT = range(4)
@@ -28,9 +30,11 @@ PATIENCE = 2000
 MOST = 8
 """Parts of a node's records, at the most; and nodes from which on there is enough to share out without parts."""
 WORTH = 32
-"""Numbers of records for every number of a sum, at the least: sums must be added."""
+"""Numbers of records for every number of a sum that a part has, or two parts together: sums must be added."""
 ALONE = 1 << 17
 """Numbers of records and noise in a round below which meeting takes longer than it saves."""
+DISTANCE = 1 << 12
+"""Bytes between what two threads write: a processor asks ahead for memory that follows what it reads, within a page."""
 APART = "x y g records taken words normals mixed sums wide heard block pulls about slopes mean kept".split()
 """What of the working memory each thread has to itself; the rest has a place for every node."""
 
@@ -44,7 +48,7 @@ class Crew(NamedTuple):
     gate: Any
     parts: int
     sums: Any
-    """(parts, m) what the records of each part pull; empty where there is one part."""
+    """(parts, m and some more) what the records of each part pull, apart from one another; empty where there is one."""
 
 
 @intrinsic
@@ -108,19 +112,31 @@ def make_crew(data: Data, plan: Plan, noise: Noise, m: int, outputs: int, most: 
     records = noise.batch.astype(np.float64)
     parts = 1
     if plan.widest < MOST and not single:
-        parts = int(min(MOST, max(1.0, records.min() * entries * outputs // (WORTH * m))))
+        worth = records.min() * entries * outputs / (WORTH * m)
+        parts = int(min(MOST, max(worth, 2.0 if worth >= 1.0 else 1.0)))
     mean = plan.starts[-1] / max(1, len(plan.starts) - 1) / len(records)  # of the nodes that are active
     numbers = mean * (records.sum() * entries * outputs + len(records) * m)
     size = min(most, max(parts, plan.widest)) if numbers >= ALONE and not single and sys.platform != "win32" else 1
-    gate = np.zeros(len((HERE, TURN, GONE, NEXT)), np.int64)
-    sums = np.zeros((parts if parts > 1 else 0, m))
+    gate = in_lines((len((HERE, TURN, GONE, NEXT)),), np.int64)
+    stretch = DISTANCE // np.dtype(np.float64).itemsize
+    sums = in_lines((parts if parts > 1 else 0, -(-m // stretch) * stretch), np.float64)
     return [Crew(me, size, gate, parts, sums) for me in range(size)]
 
 
 def apart(scratch: Scratch) -> Scratch:
-    """The working memory of one more thread."""
-    return scratch._replace(**{name: _copy(getattr(scratch, name)) for name in APART})
+    """The working memory of one thread of several: all of it in one stretch, with nobody else's beside it."""
+    given = {name: getattr(scratch, name) for name in APART}
+    ends = np.cumsum([-(-values.nbytes // LINE) * LINE for values in given.values()]).tolist()
+    room = in_lines((DISTANCE + ends[-1] + DISTANCE,), np.uint8)
+    return scratch._replace(
+        **{
+            name: _copy(values, room[DISTANCE + begin :])
+            for (name, values), begin in zip(given.items(), [0, *ends[:-1]], strict=True)
+        }
+    )
 
 
-def _copy(values: NDArray[Any]) -> NDArray[Any]:
-    return values.copy()
+def _copy(values: NDArray[Any], room: NDArray[np.uint8]) -> NDArray[Any]:
+    made = room[: values.nbytes].view(values.dtype).reshape(values.shape)
+    made[...] = values
+    return made

@@ -141,7 +141,7 @@ def _sum_in_parts(data, model, joint, crew, r, node, count, scratch):
     total, parts = units_of(data, node, count), crew.parts
     first, step = (crew.me, crew.size) if parts > 1 else (0, 1)
     for v in range(first, parts, step):
-        g = crew.sums[v] if parts > 1 else scratch.g
+        g = crew.sums[v][: len(scratch.g)] if parts > 1 else scratch.g
         _sum_up(data, model, joint, r, node, count, total * v // parts, total * (v + 1) // parts, g, scratch)
     if parts > 1 and meet(crew) and crew.me == 0:
         put(scratch.g, crew.sums[0])
