@@ -3,7 +3,8 @@
     python benchmarks/utility.py                                     # all of it, slowly; resumes where it stopped
     python benchmarks/utility.py --data a9a --epsilon 1 --seeds 10   # a part
     python benchmarks/utility.py --quick                             # two small sets, two seeds: does it work?
-    python benchmarks/utility.py --engine gpu --seeds 100            # all seeds of a cell together, on a CUDA device
+    python benchmarks/utility.py --engine gpu --seeds 100            # all of it in minutes, by a CUDA device and all
+                                                                     # processors beside it
     python benchmarks/utility.py --unbalanced                        # one class of few records, and class_weight
     python benchmarks/utility.py --judge                             # paired differences, from the table
     python benchmarks/utility.py --redraw                            # docs/utility.md and its figure, from the table;
