@@ -37,8 +37,17 @@ round, one after the other, so that many rounds take no longer than few."""
 WIDE = 256
 
 
+_fitting: "WeakKeyDictionary[Job, bool]" = WeakKeyDictionary()
+
+
 def fits(job: Job) -> bool:
     """Whether all rounds end with the mean of all, in a job that uses enough of its records."""
+    if job not in _fitting:  # a run is cut into many calls
+        _fitting[job] = _fits(job)
+    return _fitting[job]
+
+
+def _fits(job: Job) -> bool:
     shards, schedule = job.problem.shards, job.schedule
     used = sum(job.release.sampling.batch(int(q)) for q in shards.sizes)
     everybody = len(schedule.active) == shards.n * schedule.T and schedule.speakers in (0, shards.n)
