@@ -199,3 +199,20 @@ def test_slopes_at_the_least_of_floats_are_slopes(kind):
     start = job.start()._replace(z=-job.method.modulus[0] * np.array([[360.0, -360.0]]))
     (found,), (wanted,) = (ENGINES[name].run([job], [start], 1, 1) for name in ("compiled", "reference"))
     assert abs(wanted.z[0] - start.z[0]).min() > 0.2 and close(found.z, wanted.z)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+@pytest.mark.parametrize("intercept", [0.0, 0.5])
+@pytest.mark.parametrize("loss", ["softmax", "squared_hinge"])
+@pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid")
+def test_rows_gone_through_together_are_rows(loss, intercept, kind):
+    """More of them than go together, and one that is too long for any number: it counts as nothing, the others not."""
+    rng, most = np.random.default_rng(4), np.finfo(kind).max
+    X = (rng.normal(size=(77, 21)) / 6).astype(kind)
+    X[40] = most * (1.0 - 2.0 * (np.arange(21) % 2))
+    shards = Shards.of(X, rng.integers(0, 3, 77).astype(float), np.array([0, 77]))
+    spec = SPEC.but(problem__loss=loss, problem__outputs=3, problem__intercept=intercept, problem__on_violation="clip")
+    spec = spec.but(network__activation="everyone", privacy__sampling="full", privacy__clip=0.3)
+    job = prepare(spec, shards).job
+    found, wanted = final("compiled", job), final("reference", job)
+    assert np.all(np.isfinite(found.z)) and close(found.z, wanted.z) and close(found.total, wanted.total)

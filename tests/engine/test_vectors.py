@@ -7,7 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sottovoce.engine.kernel.arguments import COLUMNS, DRAWN, EDGE, NUMBERS
-from sottovoce.engine.kernel.vectors import AT_ONCE, PANEL, WIDTH, add_rows, add_times, average, carry, dot, sparse_dot
+from sottovoce.engine.kernel.vectors import (
+    AT_ONCE,
+    PANEL,
+    TOGETHER,
+    WIDTH,
+    add_rows,
+    add_times,
+    average,
+    carry,
+    dot,
+    dots,
+    sparse_dot,
+)
 
 BEYOND = 1e300  # what stands beyond an end: whoever read it would be found out
 
@@ -60,6 +72,23 @@ def test_a_row_may_be_shorter_than_what_it_is_added_to():
     _add_times(g, 2.0, np.ones(10, np.float32))
     _add_rows(g, np.ones(1), np.zeros(1, np.int64), np.ones((1, 10)))
     assert np.array_equal(g, [3.0] * 10 + [0.0]) and _dot(np.ones(10, np.float32), x) == 45.0
+
+
+@numba.njit
+def _dots(X, rows, first, x, found):
+    dots(X, rows, first, x, found)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@given(length=st.integers(0, 3 * PANEL * WIDTH), first=st.integers(0, 5), seed=st.integers(0, 99))
+def test_products_of_several_rows_are_those_of_each(dtype, length, first, seed):
+    rng = np.random.default_rng(seed)
+    X, rows, (_, x) = rng.normal(size=(5, length)).astype(dtype), rng.integers(0, 5, first + 9), row(rng, length)
+    found = np.full(len(rows), BEYOND)
+    _dots(X, rows, first, x, found)
+    these, wide = slice(first, first + TOGETHER), X[rows].astype(np.float64)
+    assert np.all(np.abs(found - wide @ x)[these] <= 1e-14 * (np.abs(wide) @ np.abs(x))[these])
+    assert np.all(np.delete(found, these) == BEYOND)
 
 
 @numba.njit

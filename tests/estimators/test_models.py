@@ -7,6 +7,8 @@ from sklearn.linear_model import LogisticRegression, QuantileRegressor, Ridge
 from sklearn.svm import LinearSVC
 
 from sottovoce import PrivateClassifier, PrivateRegressor
+from sottovoce.errors import DataError
+from sottovoce.estimators.base import refuse_missing
 from sottovoce.privacy.sampling import Fixed, Full, Poisson
 from sottovoce.problem.regularisers import l2
 
@@ -225,3 +227,19 @@ def test_without_noise_a_softmax_model_is_scikit_learns(data):
     mine = classifier(epsilon=None, classes=(0, 1, 2), alpha=0.01, fit_intercept=False, rounds=3000, n_nodes=2)
     theirs = LogisticRegression(C=1 / (0.01 * len(y)), fit_intercept=False, tol=1e-10).fit(X, y)
     assert np.allclose(mine.fit(X, y).predict_proba(X), theirs.predict_proba(X), atol=1e-2)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        np.array([0.0, np.nan]),
+        np.array([0.0, complex(0.0, np.nan)]),
+        np.array(["2026-11-16", "NaT"], dtype="datetime64[D]"),
+        np.array(["a", None], dtype=object),
+    ],
+)
+def test_a_record_without_a_label_is_named(labels):
+    with pytest.raises(DataError, match="no label for record 1"):
+        refuse_missing(labels, "y", "label")
+    refuse_missing(labels[:1], "y", "label")
+    refuse_missing(np.arange(2), "y", "label")

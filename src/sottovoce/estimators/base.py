@@ -82,7 +82,7 @@ def column(labels: Any, records: int, name: str) -> NDArray[Any]:
 
 def refuse_missing(values: NDArray[Any], name: str, what: str) -> None:
     """Every record has its label: None and what is not equal to itself (NaN, NaT, NA) are none."""
-    if values.dtype.kind not in "OfcmM":
+    if values.dtype.kind not in "OfcmM" or (values.dtype != object and bool(np.all(values == values))):
         return
     for record, value in enumerate(values.tolist()):
         try:

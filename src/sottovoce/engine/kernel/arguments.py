@@ -41,6 +41,8 @@ LANES = 64
 rounded in another way, and take ten times as long."""
 BATCH = 256
 """Rows of a batch that are gone through together."""
+SOME = 32
+"""Dense rows that are gone through together where there are several outputs, at the most."""
 FEW = 32
 """Records of a CSR batch that is scattered after mixing, not before."""
 
@@ -298,6 +300,8 @@ class Scratch(NamedTuple):
     """(BATCH,) rows that are gone through together, what each of them pulls, and what is known of it."""
     slopes: Any
     """(rows, K) of one unit, where units have several rows or models several outputs."""
+    shares: Any
+    """(K, SOME) of rows that are gone through together, where models have several outputs."""
     mean: Any
     kept: Any
     """(m,) the mean of one unit on its way, where units have several rows; zero in between."""
@@ -383,6 +387,7 @@ def make_scratch(data: Data, plan: Plan, model: Model, noise: Noise, shape: tupl
         pulls=np.empty(BATCH),
         about=np.empty(BATCH),
         slopes=np.zeros((rows, model.outputs)),
+        shares=np.zeros((model.outputs, SOME)),
         mean=np.zeros(m if rows > 1 else 0),
         kept=np.zeros(m if rows > 1 else 0),
         tiles=_make_tiles(shape, _only_edges(plan, model)) if tiled else None,

@@ -35,7 +35,7 @@ ALONE = 1 << 17
 """Numbers of records and noise in a round below which meeting takes longer than it saves."""
 DISTANCE = 1 << 12
 """Bytes between what two threads write: a processor asks ahead for memory that follows what it reads, within a page."""
-APART = "x y g records taken words normals mixed sums wide heard block pulls about slopes mean kept".split()
+APART = "x y g records taken words normals mixed sums wide heard block pulls about slopes shares mean kept".split()
 """What of the working memory each thread has to itself; the rest has a place for every node."""
 
 

@@ -25,7 +25,7 @@ from sottovoce.engine.kernel.arguments import INSIDE, LINE, compiled, exact, fol
 from sottovoce.engine.kernel.draws import ALL
 from sottovoce.engine.kernel.slopes import formula_of, ladder
 from sottovoce.engine.kernel.steps import point
-from sottovoce.engine.kernel.vectors import add_rows, dot
+from sottovoce.engine.kernel.vectors import TOGETHER, add_rows, dot, dots
 from sottovoce.problem import losses
 from sottovoce.rows import TINY
 
@@ -335,13 +335,20 @@ def stored(data, node, count, records):
 @compiled
 def _slopes_of_row(data, row, model, x, s):
     """s = the K slopes of one row at x, times its weight; gives ‖s‖₂·‖c‖."""
-    K = len(s)
-    m, y, weight = len(x) // K, data.y[row], weight_of(data, row)
-    top = -math.inf
-    for k in range(K):
+    m = len(x) // len(s)
+    for k in range(len(s)):
         s[k] = margin(data, row, x[k * m : (k + 1) * m])
-        top = s[k] if s[k] > top else top
+    return _slopes_of_margins(data, row, model, s)
+
+
+@compiled
+def _slopes_of_margins(data, row, model, s):
+    """The same, written over the margins."""
+    K, y, weight = len(s), data.y[row], weight_of(data, row)
     if model.loss == SOFTMAX:
+        top = -math.inf
+        for k in range(K):
+            top = s[k] if s[k] > top else top
         total = 0.0
         for k in range(K):
             s[k] = math.exp(s[k] - top)
@@ -456,6 +463,47 @@ def units_of(data, node, count):
 
 
 @compiled
+def _add_dense_rows(data, node, count, begin, end, model, clip, g, scratch):
+    """Add clip(∂l(scratch.x, ·)) of dense rows, each a unit, to g: some rows at a time, and of these output by output.
+
+    So x and g, which of all outputs are too much for a near cache, are read once for all these rows.
+    """
+    rows, pulls, s, x, every = scratch.block, scratch.shares, scratch.slopes[0], scratch.x, count == ALL
+    K, features = len(s), data.X.shape[1]
+    m, block = len(g) // K, _block(data, pulls.shape[1])
+    for first in range(begin, end, block):
+        size = min(block, end - first)
+        for e in range(size):
+            rows[e] = row_at(data, node, first + e if every else scratch.records[first + e])
+        for k in range(K):
+            mine, bias = x[k * m : (k + 1) * m], 0.0
+            if data.intercept != 0.0:
+                bias = data.intercept * mine[m - 1]
+            u, whole = pulls[k, :size], size // TOGETHER * TOGETHER
+            for e in range(0, whole, TOGETHER):
+                dots(data.X, rows, e, mine, u)
+            for e in range(whole, size):
+                u[e] = dot(data.X[rows[e]], mine)
+            for e in range(size):
+                u[e] += bias
+        found = 0
+        for e in range(size):
+            for k in range(K):
+                s[k] = pulls[k, e]
+            length = _slopes_of_margins(data, rows[e], model, s)
+            factor = clip / length if length > clip else 1.0
+            rows[found] = rows[e]
+            for k in range(K):
+                pulls[k, found] = factor * s[k]
+            found += length < math.inf  # what is not a number counts as nothing
+        for k in range(K):
+            mine, u = g[k * m : (k + 1) * m], pulls[k, :found]
+            add_rows(mine[:features], u, rows[:found], data.X)
+            if data.intercept != 0.0:
+                mine[m - 1] += data.intercept * _sum_of(u)
+
+
+@compiled
 def joint_sum(data, node, count, model, clip, scratch):
     """scratch.g = Σ clip(∂l(scratch.x, ·)) over the given units of a node."""
     joint_part(data, node, count, 0, units_of(data, node, count), model, clip, scratch.g, scratch)
@@ -466,6 +514,8 @@ def joint_part(data, node, count, begin, end, model, clip, g, scratch):
     """g = the same over those from `begin` to before `end`."""
     slopes = scratch.slopes
     g[:] = 0.0
+    if not data.sparse and len(data.starts) == 0:
+        return _add_dense_rows(data, node, count, begin, end, model, clip, g, scratch)
     every = count == ALL
     for e in range(begin, end):
         unit = data.offsets[node] + (e if every else scratch.records[e])

@@ -22,6 +22,8 @@ WIDTH = 8
 """Numbers of a vector."""
 PANEL = 4
 """Vectors that are summed side by side: one sum waits for itself."""
+TOGETHER = 4
+"""Rows that are multiplied with the same numbers."""
 ABREAST = 2
 """Vectors of entries that are gone through together: rows of text and of categories have that many, and seldom more."""
 AT_ONCE = ABREAST * WIDTH
@@ -152,6 +154,36 @@ def dot(typing, c, x):
         return _added_up(builder, builder.fadd(first, second), builder.fadd(third, fourth))
 
     return (types.float64(c, x), code) if _known(c, x) else None
+
+
+@intrinsic
+def dots(typing, X, rows, first, x, found):
+    """found[e] = ⟨X[rows[e]], x⟩ of TOGETHER rows from `first` on, as long as a row is: x is read once for them."""
+
+    def code(context, builder, signature, arguments):
+        given = [pair for pair in zip(signature.args, arguments, strict=True) if isinstance(pair[0], types.Array)]
+        X, rows, x, found = (_Rows(context, builder, *each) for each in given)
+        places = [builder.add(arguments[2], WORD(k)) for k in range(TOGETHER)]
+        begins = [builder.mul(rows.at(place), X.shape[1]) for place in places]
+        sums = [cgutils.alloca_once_value(builder, NOTHING) for _ in places]
+
+        def work(at, mask):
+            other = x.read(at, mask)
+            for total, begin in zip(sums, begins, strict=True):
+                c = X.read(builder.add(begin, at), mask)
+                builder.store(_plus_product(builder, builder.load(total), c, other), total)
+
+        whole = builder.and_(X.shape[1], WORD(-WIDTH))
+        with cgutils.for_range_slice(builder, WORD(0), whole, WORD(WIDTH), WORD) as (at, _):
+            work(at, None)
+        with builder.if_then(builder.icmp_signed("<", whole, X.shape[1])):
+            work(whole, _below(builder, builder.sub(X.shape[1], whole)))
+        for total, place in zip(sums, places, strict=True):
+            builder.store(_added_up(builder, builder.load(total), NOTHING), builder.gep(found.pointer, [place]))
+        return context.get_dummy_value()
+
+    kinds = types.void(X, rows, types.int64, x, found)
+    return (kinds, code) if _known(X, rows, x, found) else None
 
 
 @intrinsic
