@@ -232,14 +232,17 @@ def optima(
 def crowds(missing: Sequence[Group], engine: str) -> list[Crowd]:
     """What is run side by side: a group, or those of all seeds where the engine takes them together.
 
-    What takes longest comes first, since it would be waited for: everyone, on few chips, and then l1.
+    What takes longest comes first, since it would be waited for: l1, and beside the first of it everyone, on few chips.
     """
     if not ENGINES[engine].seeds:
         return [(group,) for group in missing]
     alike: dict[tuple[str, str], list[Group]] = {}
     for group in missing:
         alike.setdefault((group.h, group.scheme), []).append(group)
-    return [tuple(alike[kind]) for kind in sorted(alike, key=lambda kind: (kind[1] != "everyone", kind[0]))]
+    kinds = sorted(alike, key=lambda kind: (kind[1] == "everyone", kind[0]))
+    few = [kind for kind in kinds if kind[1] == "everyone"]
+    many = kinds[: len(kinds) - len(few)]
+    return [tuple(alike[kind]) for kind in (*many[:1], *few, *many[1:])]
 
 
 def in_line(works: Sequence[Crowd]) -> Turn:
