@@ -74,6 +74,7 @@ bench-gpu:  ## what the gpu engine takes, beside what the device allows
 	$(PYTHON) benchmarks/gpu.py figures epsilon-like --certify
 	$(PYTHON) benchmarks/gpu.py figures rcv1-like
 	$(PYTHON) benchmarks/gpu.py figures covtype --certify
+	rm -f build/utility.parquet && $(PYTHON) benchmarks/utility.py --engine gpu --seeds 100 --table build/utility.parquet
 
 docs: $(READY)  ## the site into build/docs: pages, gallery, API; no network, warnings are errors
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs build/docs

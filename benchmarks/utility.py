@@ -3,7 +3,8 @@
     python benchmarks/utility.py                                     # all of it, slowly; resumes where it stopped
     python benchmarks/utility.py --data a9a --epsilon 1 --seeds 10   # a part
     python benchmarks/utility.py --quick                             # two small sets, two seeds: does it work?
-    python benchmarks/utility.py --engine gpu --seeds 100            # all seeds of a cell together, on a CUDA device
+    python benchmarks/utility.py --engine gpu --seeds 100            # all of it in minutes, by a CUDA device and all
+                                                                     # processors beside it
     python benchmarks/utility.py --unbalanced                        # one class of few records, and class_weight
     python benchmarks/utility.py --judge                             # paired differences, from the table
     python benchmarks/utility.py --redraw                            # docs/utility.md and its figure, from the table;
@@ -211,34 +212,37 @@ def together(missing: list[Row], arguments: argparse.Namespace, runs: Runs) -> N
         about = device.submit(device_at_hand).result() if there else ""
         free = {device: sharing, processors: max(1, arguments.jobs - sharing)}
         busy: dict[Future[list[Row]], tuple[ProcessPoolExecutor, Work]] = {}
-        while busy or there or here:
-            for pool, queues in ((device, (there, here)), (processors, (here,))):
-                for queue in queues:
-                    while free[pool] and queue:
-                        work = queue.popleft()
-                        busy[pool.submit(told, work)] = pool, work
-                        free[pool] -= 1
-            for done in wait(busy, return_when=FIRST_COMPLETED).done:
-                pool, work = busy.pop(done)
-                free[pool] += 1
-                error = done.exception()
-                if error is None:
-                    found += done.result()
-                    count += len(done.result())
-                elif work.device and isinstance(error, SpecError):
-                    print(*work.cell, f"not on the device: {error}", flush=True)
-                    here += in_parts(work.cell, work.seeds)
-                else:
-                    print(*work.cell, "failed", flush=True)
-                    print_exception(error)
-                    failed += 1
-            now = time.perf_counter()
-            if now - began > arguments.within:
-                there.clear()
-                here.clear()
-            if now - kept > SAVED or not (busy or there or here):
-                runs.add(found)
-                kept, found = now, []
+        try:
+            while busy or there or here:
+                for pool, queues in ((device, (there, here)), (processors, (here,))):
+                    for queue in queues:
+                        while free[pool] and queue:
+                            work = queue.popleft()
+                            busy[pool.submit(told, work)] = pool, work
+                            free[pool] -= 1
+                for done in wait(busy, return_when=FIRST_COMPLETED).done:
+                    pool, work = busy.pop(done)
+                    free[pool] += 1
+                    error = done.exception()
+                    if error is None:
+                        found += done.result()
+                        count += len(done.result())
+                    elif work.device and isinstance(error, SpecError):
+                        print(*work.cell, f"not on the device: {error}", flush=True)
+                        here += in_parts(work.cell, work.seeds)
+                    else:
+                        print(*work.cell, "failed", flush=True)
+                        print_exception(error)
+                        failed += 1
+                now = time.perf_counter()
+                if now - began > arguments.within:
+                    there.clear()
+                    here.clear()
+                if now - kept > SAVED:
+                    runs.add(found)
+                    kept, found = now, []
+        finally:
+            runs.add(found)
     took, where = time.perf_counter() - began, f"{about}{about and ' and '}{arguments.jobs} processes"
     print(f"{cells} cells, {count} runs in {took:.0f} s: {where}", flush=True)
     if failed:

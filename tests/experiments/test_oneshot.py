@@ -112,7 +112,7 @@ def test_newton_ends_where_nesterov_does(loss, make_shards, monkeypatch):
     slow = [method._minimise(b) for b in draws]
     for b, (x, passes), (same, more) in zip(draws, quick, slow, strict=True):
         assert np.linalg.norm(method.problem.gradient(x) + mu * x + b) <= STILL
-        assert np.linalg.norm(x - same) <= 2 * STILL / mu and 5 * passes < more
+        assert np.linalg.norm(x - same) <= 2 * STILL / mu and 3 * passes < more
 
 
 @pytest.mark.parametrize("make", BOTH)
@@ -125,7 +125,7 @@ def test_runs_that_differ_in_noise_find_once_what_they_share(make, make_shards):
         assert prepared.job.method is first.job.method
         state = ENGINES["reference"].run([prepared.job], [prepared.job.start()], 1, 1)[0]
         assert np.array_equal(prepared.models(state, 1)[0], solve(spec.but(seed=seed), shards).model)
-        kept.append(first.job.method.__dict__["found" if make is output_perturbation else "quiet"])
+        kept.append(first.job.method.__dict__["best" if make is output_perturbation else "_silent"])
     assert kept[0] is kept[1]
 
 

@@ -7,6 +7,7 @@ anything on the way, so that a clip, which would make the noise smaller, is refu
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -104,13 +105,10 @@ class OutputPerturbation(OneShot):
         """Minimise, then perturb."""
         return self._done(self.best.x + noise[0], noise, self.best.passes)
 
-    @property
+    @cached_property
     def best(self) -> Optimum:
         """argmin F, found once for all runs that differ in their noise."""
-        if "found" not in self.__dict__:
-            self.__dict__["found"] = optimum(self.problem, gap=GAP)
-        found: Optimum = self.__dict__["found"]
-        return found
+        return optimum(self.problem, gap=GAP)
 
 
 class ObjectivePerturbation(OneShot):
@@ -159,18 +157,19 @@ class ObjectivePerturbation(OneShot):
         raise GapError(f"the perturbed objective's gradient is still {np.linalg.norm(g):.1e} after {most} steps")
 
     def _near(self, b: Array) -> tuple[Array, int]:
-        """A point near the minimiser, and passes over the data; 0 where a Hessian would be too large.
-
-        What minimises F itself, and the Hessian there, are found once for all runs that differ in their noise.
-        """
+        """A point near the minimiser, and passes over the data; 0 where a Hessian would be too large."""
         if len(b) > NARROW or is_sparse(self.problem.shards.X):
             return np.zeros_like(b), 0
-        passes = 0
-        if "quiet" not in self.__dict__:
-            x, passes = self._newton(np.zeros_like(b), np.zeros_like(b), None)
-            self.__dict__["quiet"] = x, self._hessian(x)
-        x, more = self._newton(b, *self.__dict__["quiet"])
-        return x, passes + more
+        x, hessian, before = self._silent
+        x, passes = self._newton(b, x, hessian)
+        return x, before + passes
+
+    @cached_property
+    def _silent(self) -> tuple[Array, Any, int]:
+        """What minimises F itself, the Hessian there, and passes: once for all runs that differ in their noise."""
+        nothing = np.zeros(self.problem.m)
+        x, passes = self._newton(nothing, nothing, None)
+        return x, self._hessian(x), passes + 1
 
     def _newton(self, b: Array, x: Array, hessian: Any) -> tuple[Array, int]:
         """Steps from x, as long as they leave less of the gradient; (point, passes).

@@ -53,7 +53,7 @@ INSIDE void margins_of_eight(const float row[8][PER][2], const float x[PER][2], 
 #pragma unroll
     for (int k = 0; k < PER; k++)
 #pragma unroll
-      for (int side = 0; side < 2; side++) u[q] += row[q][k][side] * x[k][side];
+      for (int side = 0; side < 2; side++) u[q] = fmaf(row[q][k][side], x[k][side], u[q]);
   }
   sums_of_eight(u, to, WARPS, count < 8 ? count : 8);
 }
@@ -117,7 +117,8 @@ KERNEL BOUNDED chorus(const Chorus* all) {
 #pragma unroll
         for (int k = 0; k < PER; k++)
 #pragma unroll
-          for (int side = 0; side < 2; side++) said[r][k][side] += one * noise[0][k][side] + other * noise[1][k][side];
+          for (int side = 0; side < 2; side++)
+            said[r][k][side] = fmaf(other, noise[1][k][side], fmaf(one, noise[0][k][side], said[r][k][side]));
       }
     }
     asked_is_here();
@@ -167,7 +168,7 @@ KERNEL BOUNDED chorus(const Chorus* all) {
 #pragma unroll
         for (int k = 0; k < PER; k++)
 #pragma unroll
-          for (int side = 0; side < 2; side++) said[r][k][side] += pull * row[k][side];
+          for (int side = 0; side < 2; side++) said[r][k][side] = fmaf(pull, row[k][side], said[r][k][side]);
       }
     }
 #pragma unroll

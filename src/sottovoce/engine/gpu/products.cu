@@ -86,60 +86,81 @@ INSIDE float mean_pull(const Means& w, i64 coordinate, i64 run) {  // what all r
   return w.scale[feature * w.runs + run] * g;
 }
 
+// Which row of so many numbers each: a division of long numbers takes longer than all else that is done with one of them.
+INSIDE i64 row_of(i64 j, i64 wide) { return (j | wide) >> 32 ? j / wide : (i64)((u32)j / (u32)wide); }
+
 KERNEL mean_start(const Means* all) {
   const Means w = *all;
-  for (i64 j = BLOCK_NUMBER * THREADS + THREAD; j < w.m * w.runs; j += BLOCKS * THREADS)
-    mean_look(w, j / w.runs, j % w.runs, w.z[j]);
+  for (i64 j = BLOCK_NUMBER * THREADS + THREAD; j < w.m * w.runs; j += BLOCKS * THREADS) {
+    i64 coordinate = row_of(j, w.runs);
+    mean_look(w, coordinate, j - coordinate * w.runs, w.z[j]);
+  }
 }
 
-KERNEL mean_slopes(const Means* all) {  // margins to what each row pulls: u[output][row][run], in place
+// Margins to what a row pulls, u[output][row][run], in place; a single output's stays in a register.
+template <bool MAPPED, bool SINGLE>
+INSIDE void slopes_of(const Means& w, i64 j, i64 size) {
+  const i64 outputs = SINGLE ? 1 : w.outputs, row = row_of(j, w.runs), run = j - row * w.runs;
+  float only = 0.0f;
+  auto get = [&](i64 k) { return SINGLE ? only : w.u[k * size + j]; };
+  auto set = [&](i64 k, float v) {
+    if (SINGLE) only = v;
+    else w.u[k * size + j] = v;
+  };
+  int owner = w.owner[row * w.dealings + (w.dealings > 1 ? w.cast[run] : 0)];
+  bool used = owner >= 0 && (!w.marked || w.marks[(i64)w.cast[run] * w.rows + row]);
+  if (!used) {
+    for (i64 k = 0; k < outputs; k++) {
+      w.u[k * size + j] = 0.0f;
+      if (MAPPED && w.kept) w.rest[k * size + j] = 0.0f;
+    }
+    return;
+  }
+  if (SINGLE) only = w.u[j];
+  About about = w.about[row];
+  float shorter = 1.0f;
+  if (MAPPED) {
+    float length = w.lengths[j], most = fminf(length, (float)w.reach);
+    if (length > most) shorter = most / length;
+    about.norm = sqrtf(most * most + (float)(w.intercept * w.intercept));
+    for (i64 k = 0; k < outputs; k++) {
+      float added = w.intercept ? (float)w.intercept * w.x[((k + 1) * (w.m / outputs) - 1) * w.runs + run] : 0.0f;
+      float off = w.centre ? w.offset[k * w.runs + run] : 0.0f;
+      set(k, shorter * (get(k) - added - off) + added);
+    }
+  }
+  float top = -INFINITE, total = 0.0f, largest = 0.0f, squares = 0.0f;
+  if (w.softmax) {
+    for (i64 k = 0; k < outputs; k++) top = fmaxf(top, get(k));
+    for (i64 k = 0; k < outputs; k++) total += expf(get(k) - top);
+  }
+  for (i64 k = 0; k < outputs; k++) {
+    float u = get(k), own = (float)k == about.y ? 1.0f : 0.0f, found;
+    if (w.softmax) found = expf(u - top) / total - own;
+    else found = slope((int)w.loss, u, outputs > 1 ? 2.0f * own - 1.0f : about.y, (float)w.parameter);
+    found *= about.weight;
+    set(k, found);
+    largest = fmaxf(largest, fabsf(found));
+    squares += found * found;
+  }
+  float length = (outputs > 1 ? sqrtf(squares) : largest) * about.norm, clip = w.clip[run];
+  float factor = w.share[run * w.n + owner] * (length <= clip ? 1.0f : clip / length);
+  if (!(length < INFINITE)) factor = 0.0f;
+  for (i64 k = 0; k < outputs; k++) {
+    float pull = factor == 0.0f ? 0.0f : factor * get(k);
+    w.u[k * size + j] = MAPPED ? shorter * pull : pull;
+    if (MAPPED && w.kept) w.rest[k * size + j] = pull - shorter * pull;
+  }
+}
+
+KERNEL mean_slopes(const Means* all) {
   const Means w = *all;
   i64 size = w.rows * w.runs;
   for (i64 j = BLOCK_NUMBER * THREADS + THREAD; j < size; j += BLOCKS * THREADS) {
-    i64 row = j / w.runs, run = j % w.runs;
-    int owner = w.owner[row * w.dealings + (w.dealings > 1 ? w.cast[run] : 0)];
-    bool used = owner >= 0 && (!w.marked || w.marks[(i64)w.cast[run] * w.rows + row]);
-    if (!used) {
-      for (i64 k = 0; k < w.outputs; k++) {
-        w.u[k * size + j] = 0.0f;
-        if (w.kept) w.rest[k * size + j] = 0.0f;
-      }
-      continue;
-    }
-    About about = w.about[row];
-    float shorter = 1.0f;
-    if (w.mapped) {
-      float length = w.lengths[j], most = fminf(length, (float)w.reach);
-      if (length > most) shorter = most / length;
-      about.norm = sqrtf(most * most + (float)(w.intercept * w.intercept));
-      for (i64 k = 0; k < w.outputs; k++) {
-        float added = w.intercept ? (float)w.intercept * w.x[((k + 1) * (w.m / w.outputs) - 1) * w.runs + run] : 0.0f;
-        float off = w.centre ? w.offset[k * w.runs + run] : 0.0f;
-        w.u[k * size + j] = shorter * (w.u[k * size + j] - added - off) + added;
-      }
-    }
-    float top = -INFINITE, total = 0.0f, largest = 0.0f, squares = 0.0f;
-    if (w.softmax) {
-      for (i64 k = 0; k < w.outputs; k++) top = fmaxf(top, w.u[k * size + j]);
-      for (i64 k = 0; k < w.outputs; k++) total += expf(w.u[k * size + j] - top);
-    }
-    for (i64 k = 0; k < w.outputs; k++) {
-      float u = w.u[k * size + j], own = (float)k == about.y ? 1.0f : 0.0f, found;
-      if (w.softmax) found = expf(u - top) / total - own;
-      else found = slope((int)w.loss, u, w.outputs > 1 ? 2.0f * own - 1.0f : about.y, (float)w.parameter);
-      found *= about.weight;
-      w.u[k * size + j] = found;
-      largest = fmaxf(largest, fabsf(found));
-      squares += found * found;
-    }
-    float length = (w.outputs > 1 ? sqrtf(squares) : largest) * about.norm, clip = w.clip[run];
-    float factor = w.share[run * w.n + owner] * (length <= clip ? 1.0f : clip / length);
-    if (!(length < INFINITE)) factor = 0.0f;
-    for (i64 k = 0; k < w.outputs; k++) {
-      float pull = factor == 0.0f ? 0.0f : factor * w.u[k * size + j];
-      w.u[k * size + j] = shorter * pull;
-      if (w.kept) w.rest[k * size + j] = pull - shorter * pull;
-    }
+    if (w.outputs == 1 && !w.mapped) slopes_of<false, true>(w, j, size);
+    else if (w.outputs == 1) slopes_of<true, true>(w, j, size);
+    else if (!w.mapped) slopes_of<false, false>(w, j, size);
+    else slopes_of<true, false>(w, j, size);
   }
 }
 
@@ -147,7 +168,7 @@ KERNEL mean_speak(const Means* all) {  // the mean of all messages, and x of the
   Means w = *all;
   i64 half = (w.m + 1) / 2;
   for (i64 at = BLOCK_NUMBER * THREADS + THREAD; at < half * w.runs; at += BLOCKS * THREADS) {
-    i64 c = at / w.runs, run = at % w.runs;
+    i64 c = row_of(at, w.runs), run = at - c * w.runs;
     const Numbers numbers = w.numbers[w.at * w.runs + run];
     float x = 0.0f, y = 0.0f;
     u32 n0 = (u32)w.keys[2 * w.cast[run]], n1 = (u32)w.keys[2 * w.cast[run] + 1];

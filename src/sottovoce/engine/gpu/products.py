@@ -37,8 +37,17 @@ round, one after the other, so that many rounds take no longer than few."""
 WIDE = 256
 
 
+_fitting: "WeakKeyDictionary[Job, bool]" = WeakKeyDictionary()
+
+
 def fits(job: Job) -> bool:
     """Whether all rounds end with the mean of all, in a job that uses enough of its records."""
+    if job not in _fitting:  # a run is cut into many calls
+        _fitting[job] = _fits(job)
+    return _fitting[job]
+
+
+def _fits(job: Job) -> bool:
     shards, schedule = job.problem.shards, job.schedule
     used = sum(job.release.sampling.batch(int(q)) for q in shards.sizes)
     everybody = len(schedule.active) == shards.n * schedule.T and schedule.speakers in (0, shards.n)
@@ -97,16 +106,13 @@ _casts: "WeakKeyDictionary[Job, tuple[int, tuple[Any, ...], Cast]]" = WeakKeyDic
 
 
 def _cast(machine: Machine, jobs: Sequence[Job]) -> Cast:
-    """As `rounds.cast_of`, with nothing on the machine but noise and shares: records are the same for all casts."""
+    """As `rounds.cast_of`, with nothing on the machine: records are the same for all casts."""
     known = _casts.get(jobs[0])
     if known is not None and known[0] == id(machine) and [r() for r in known[1]] == list(jobs):
         return known[2]
     laid_out = parts(jobs)
     noise = laid_out[3]
-    kept = {
-        "loud": machine.put(noise.scale * noise.sigma, np.float32),
-        "share": machine.put(noise.scale / noise.batch, np.float32),
-    }
+    kept = {"loud": noise.scale * noise.sigma, "share": noise.scale / noise.batch}
     found = Cast.of(jobs, laid_out, kept)
     _casts[jobs[0]] = id(machine), tuple(ref(job) for job in jobs), found
     return found
@@ -135,8 +141,8 @@ def _go(machine: Machine, casts: Sequence[Cast], z: Array, total: Array, start: 
         "numbers": put(_numbers(casts, start, stop)),
         "h": put(_columns(casts, ("phi", "mu", "lo", "hi")), np.float32),
         "clip": put(_columns(casts, ("clip",)), np.float32),
-        "loud": xp.concatenate([cast.kept["loud"] for cast in casts]),
-        "share": xp.concatenate([cast.kept["share"] for cast in casts]),
+        "loud": put(np.concatenate([cast.kept["loud"] for cast in casts]), np.float32),
+        "share": put(np.concatenate([cast.kept["share"] for cast in casts]), np.float32),
         "cast": put(np.repeat(np.arange(len(casts)), [cast.count for cast in casts]), np.int32),
         "owner": owner,
         "keys": put(_keys(casts, Purpose.NOISE)),

@@ -524,8 +524,8 @@ INSIDE float awake(const Slept& slept, float size) {  // x was never 0
 }
 
 INSIDE float caught_up(const Run& run, const Place& place, const Numbers& at, const Slept& slept, float z) {
-  if (LINEAR) return -at.weight * z;  // what the rounds slept add to the running sum
-  if (FROZEN) return at.weight * primal(run, at, z);
+  if (LINEAR) return fmaf(z, -at.weight, 0.0f);  // what the rounds slept add to the running sum: rounded before it is added
+  if (FROZEN) return fmaf(primal(run, at, z), at.weight, 0.0f);
   if (BOXED) return searched(run.self, z, place.before, place.t);
   float size = fabsf(z);
   if (size <= slept.near_by) return 0.0f;

@@ -309,6 +309,34 @@ INSIDE Cell next_cell(Cell at, int counters) {
   return at;
 }
 
+// All batches up to the one that begins after the place `last`: `draws` the normals of a seat at a counter into one of two
+// rooms, and `plays` a batch whose normals are there.
+template <typename Draws, typename Plays>
+INSIDE void batch_by_batch(const Part& part, const Seat* rooms, const Bound* bounds, int counters, int last,
+                           const Draws& draws, const Plays& plays) {
+  for (int batch = -1; batch < part.batches; batch++) {  // of the batch before the first there are the next one's normals
+    if (batch >= 0) {
+      if (bounds[batch].place > last) break;
+      asked_is_here();
+      BARRIER();
+      ask_seats(part, batch + 2);
+      ask_rest(part, batch + 1);
+    }
+    for (int step = 0; step < 2; step++) {
+      if (((step + WARP) & 1) == 0) {
+        if (batch >= 0) plays(batch, batch & 1);
+        continue;
+      }
+      if (batch + 1 >= part.batches) continue;
+      const Seat* seats = rooms + (batch + 1) % 3 * part.most;
+      int places = bounds[batch + 2].place - bounds[batch + 1].place, room = ((batch + 1) & 1) * part.most * counters;
+      for (Cell at = first_cell(counters); at.q < places; at = next_cell(at, counters))
+        draws(seats[at.q], at.c, room + at.q * counters + at.c);
+    }
+  }
+  asked_is_here();
+}
+
 INSIDE bool part_of(Part& part, const Span& w, const Crew& crew, const Extent& span, int chunk) {
   part.low = chunk * (int)w.together;
   part.high = part.low + (int)w.together < (int)crew.runs ? part.low + (int)w.together : (int)crew.runs;
@@ -393,87 +421,71 @@ KERNEL LIGHT span_ahead(const Span* given) {
   int last = entries[starts[here[0] + 1] - 1].when / 2;  // of all columns here the first is needed longest
   asked_is_here();
   BARRIER();
-  for (int batch = -1; batch < part.batches; batch++) {  // of the batch before the first there are the next one's normals
-    if (batch >= 0) {
-      if (bounds[batch].place > last) break;
-      asked_is_here();
-      BARRIER();
-      ask_seats(part, batch + 2);
-      ask_rest(part, batch + 1);
-    }
-    for (int step = 0; step < 2; step++) {
-      if ((step + WARP) & 1) {
-        if (batch + 1 >= part.batches) continue;
-        const Seat* seats = made.seats + (batch + 1) % 3 * most;
-        float* drawn = normals + ((batch + 1) & 1) * most * counters;
-        int places = bounds[batch + 2].place - bounds[batch + 1].place;
-        for (Cell at = first_cell(counters); at.q < places; at = next_cell(at, counters)) {
-          if (at.c >= columns) continue;
-          int j = here[at.c];
-          float x, y;
-          normal_pair(seats[at.q].k0, seats[at.q].k1, (u32)(j < half ? j : j - half), x, y);
-          drawn[at.q * counters + at.c] = j < half ? x : y;
+  auto draws = [&](const Seat& seat, int c, int to) {
+    if (c >= columns) return;
+    int j = here[c];
+    float x, y;
+    normal_pair(seat.k0, seat.k1, (u32)(j < half ? j : j - half), x, y);
+    normals[to] = j < half ? x : y;
+  };
+  auto plays = [&](int batch, int odd) {
+    for (int x = THREAD; x < workers; x += THREADS) {
+      int r = x / counters, c = x % counters;
+      if (low + r >= high || c >= columns || cursors[x] < 0) continue;
+      const Seat* seats = made.seats + batch % 3 * most - bounds[batch].place;
+      const Head* heads = made.heads_here + odd * (int)w.turns;
+      const Two* told = made.told_here + (odd * (high - low) + r) * most - bounds[batch].place;
+      const float* drawn = normals + odd * most * counters + c - bounds[batch].place * counters;
+      float* its = z + x;
+      int turns = bounds[batch + 1].turn - bounds[batch].turn;
+      Light light = {cursors[x], entries[cursors[x]].when, entries, crew.unpulled + (low + r) * w.most_entries};
+      for (int k = 0; k < turns; k++) {
+        const Head& head = heads[k];
+        int first = head.first, size = head.size;
+        if (size == 2) {
+          const Seat &a = seats[first], &b = seats[first + 1];
+          float u = its[a.worker], v = its[b.worker];
+          if (light.when >> 1 <= b.place) {
+            meet(light, a, u);
+            meet(light, b, v);
+          }
+          u += told[first].x * drawn[first * counters];
+          v += told[first + 1].x * drawn[(first + 1) * counters];
+          float mean = 0.5f * (u + v), other = mean;
+          if (!head.flat) {
+            mean = head.w[0] * u + head.w[1] * v;
+            other = head.w[2] * u + head.w[3] * v;
+          }
+          its[a.worker] = mean;
+          its[b.worker] = other;
+          continue;
         }
-        continue;
-      }
-      for (int x = THREAD; batch >= 0 && x < workers; x += THREADS) {
-        int r = x / counters, c = x % counters, odd = batch & 1;
-        if (low + r >= high || c >= columns || cursors[x] < 0) continue;
-        const Seat* seats = made.seats + batch % 3 * most - bounds[batch].place;
-        const Head* heads = made.heads_here + odd * (int)w.turns;
-        const Two* told = made.told_here + (odd * (high - low) + r) * most - bounds[batch].place;
-        const float* drawn = normals + odd * most * counters + c - bounds[batch].place * counters;
-        float* its = z + x;
-        int turns = bounds[batch + 1].turn - bounds[batch].turn;
-        Light light = {cursors[x], entries[cursors[x]].when, entries, crew.unpulled + (low + r) * w.most_entries};
-        for (int k = 0; k < turns; k++) {
-          const Head& head = heads[k];
-          int first = head.first, size = head.size;
-          if (size == 2) {
-            const Seat &a = seats[first], &b = seats[first + 1];
-            float u = its[a.worker], v = its[b.worker];
-            if (light.when >> 1 <= b.place) {
-              meet(light, a, u);
-              meet(light, b, v);
-            }
-            u += told[first].x * drawn[first * counters];
-            v += told[first + 1].x * drawn[(first + 1) * counters];
-            float mean = 0.5f * (u + v), other = mean;
-            if (!head.flat) {
-              mean = head.w[0] * u + head.w[1] * v;
-              other = head.w[2] * u + head.w[3] * v;
-            }
-            its[a.worker] = mean;
-            its[b.worker] = other;
-            continue;
-          }
-          float u[FEW] = {0.0f, 0.0f, 0.0f, 0.0f}, mean = 0.0f;
-          for (int p = 0; p < size; p++) {
-            float v = its[seats[first + p].worker];
-            meet(light, seats[first + p], v);
-            v += told[first + p].x * drawn[(first + p) * counters];
-            mean += v;
+        float u[FEW] = {0.0f, 0.0f, 0.0f, 0.0f}, mean = 0.0f;
+        for (int p = 0; p < size; p++) {
+          float v = its[seats[first + p].worker];
+          meet(light, seats[first + p], v);
+          v += told[first + p].x * drawn[(first + p) * counters];
+          mean += v;
 #pragma unroll
-            for (int e = 0; e < FEW; e++)
-              if (e == p) u[e] = v;
-          }
-          mean /= (float)size;
-          for (int q = 0; q < (w.alike ? 1 : size); q++) {
-            float found = mean;
-            if (!head.flat) {
-              found = 0.0f;
-#pragma unroll
-              for (int p = 0; p < FEW; p++)
-                if (p < size) found += head.w[q * size + p] * u[p];
-            }
-            its[seats[first + q].worker] = found;
-          }
+          for (int e = 0; e < FEW; e++)
+            if (e == p) u[e] = v;
         }
-        cursors[x] = light.at;
+        mean /= (float)size;
+        for (int q = 0; q < (w.alike ? 1 : size); q++) {
+          float found = mean;
+          if (!head.flat) {
+            found = 0.0f;
+#pragma unroll
+            for (int p = 0; p < FEW; p++)
+              if (p < size) found += head.w[q * size + p] * u[p];
+          }
+          its[seats[first + q].worker] = found;
+        }
       }
+      cursors[x] = light.at;
     }
-  }
-  asked_is_here();
+  };
+  batch_by_batch(part, made.seats, bounds, counters, last, draws, plays);
 }
 
 // ---- slopes, one after the other
@@ -789,52 +801,37 @@ KERNEL HEAVY span_rounds(const Span* given) {
   if (near_by) entries = cache;
   asked_is_here();
   BARRIER();
-  for (int batch = -1; batch < part.batches; batch++) {  // of the batch before the first there are the next one's normals
-    if (batch >= 0) {
-      asked_is_here();
-      BARRIER();
-      ask_seats(part, batch + 2);
-      ask_rest(part, batch + 1);
-    }
-    for (int step = 0; step < 2; step++) {
-      if ((step + WARP) & 1) {
-        if (batch + 1 >= part.batches) continue;
-        const Seat* seats = made.seats + (batch + 1) % 3 * most;
-        Two* drawn = normals + ((batch + 1) & 1) * most * counters;
-        int places = bounds[batch + 2].place - bounds[batch + 1].place;
-        for (Cell at = first_cell(counters); at.q < places; at = next_cell(at, counters)) {
-          Two found;
-          normal_pair(seats[at.q].k0, seats[at.q].k1, (u32)(base + at.c), found.x, found.y);
-          drawn[at.q * counters + at.c] = found;
-        }
-        continue;
-      }
-      for (int x = THREAD; batch >= 0 && x < workers; x += THREADS) {
-        int r = x / counters, c = x % counters, odd = batch & 1, first = bounds[batch].place;
-        if (low + r >= high || base + c >= half) continue;
-        Heavy heavy;
-        heavy.entries = entries;
-        heavy.run = crew.run + low + r;
-        heavy.told = made.told_here + (odd * (high - low) + r) * most - first;
-        heavy.normals = normals + odd * most * counters + c - first * counters;
-        heavy.drowsy = made.drowsy_here + odd * most - first;
-        heavy.counters = counters;
+  auto draws = [&](const Seat& seat, int c, int to) {
+    Two found;
+    normal_pair(seat.k0, seat.k1, (u32)(base + c), found.x, found.y);
+    normals[to] = found;
+  };
+  auto plays = [&](int batch, int odd) {
+    for (int x = THREAD; x < workers; x += THREADS) {
+      int r = x / counters, c = x % counters, first = bounds[batch].place;
+      if (low + r >= high || base + c >= half) continue;
+      Heavy heavy;
+      heavy.entries = entries;
+      heavy.run = crew.run + low + r;
+      heavy.told = made.told_here + (odd * (high - low) + r) * most - first;
+      heavy.normals = normals + odd * most * counters + c - first * counters;
+      heavy.drowsy = made.drowsy_here + odd * most - first;
+      heavy.counters = counters;
 #pragma unroll
-        for (int side = 0; side < 2; side++) {
-          heavy.at[side] = cursors[side * workers + x];
-          heavy.next[side].when = NEVER;
-          heavy.next[side].value = 0.0f;
-          if (heavy.at[side] >= 0) heavy.next[side] = entries[heavy.at[side]];
-        }
-        heavy.soonest = (heavy.next[0].when < heavy.next[1].when ? heavy.next[0].when : heavy.next[1].when) >> 1;
-        play(heavy, run, made.heads_here + odd * (int)w.turns, bounds[batch + 1].turn - bounds[batch].turn,
-             made.seats + batch % 3 * most - first, state + x, w.alike);
-#pragma unroll
-        for (int side = 0; side < 2; side++) cursors[side * workers + x] = heavy.at[side];
+      for (int side = 0; side < 2; side++) {
+        heavy.at[side] = cursors[side * workers + x];
+        heavy.next[side].when = NEVER;
+        heavy.next[side].value = 0.0f;
+        if (heavy.at[side] >= 0) heavy.next[side] = entries[heavy.at[side]];
       }
+      heavy.soonest = (heavy.next[0].when < heavy.next[1].when ? heavy.next[0].when : heavy.next[1].when) >> 1;
+      play(heavy, run, made.heads_here + odd * (int)w.turns, bounds[batch + 1].turn - bounds[batch].turn,
+           made.seats + batch % 3 * most - first, state + x, w.alike);
+#pragma unroll
+      for (int side = 0; side < 2; side++) cursors[side * workers + x] = heavy.at[side];
     }
-  }
-  asked_is_here();
+  };
+  batch_by_batch(part, made.seats, bounds, counters, NEVER, draws, plays);
   for (int x = THREAD; x < workers; x += THREADS) {
     int r = x / counters, c = base + x % counters;
     if (low + r >= high || c >= half) continue;

@@ -230,16 +230,16 @@ def optima(
 
 
 def crowds(missing: Sequence[Group], engine: str) -> list[Crowd]:
-    """What is run side by side: a group, or those of all seeds where the engine takes them together, l1 first.
+    """What is run side by side: a group, or those of all seeds where the engine takes them together.
 
-    Rounds of l1 take longest: begun last, they would be waited for.
+    What takes longest comes first, since it would be waited for: everyone, on few chips, and then l1.
     """
     if not ENGINES[engine].seeds:
         return [(group,) for group in missing]
     alike: dict[tuple[str, str], list[Group]] = {}
     for group in missing:
         alike.setdefault((group.h, group.scheme), []).append(group)
-    return [tuple(alike[kind]) for kind in sorted(alike, key=lambda kind: kind[0])]
+    return [tuple(alike[kind]) for kind in sorted(alike, key=lambda kind: (kind[1] != "everyone", kind[0]))]
 
 
 def in_line(works: Sequence[Crowd]) -> Turn:
