@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from threading import Event
+from threading import Event, Timer
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -56,6 +56,8 @@ GAPS = {"tiny": 1e-6, "small": 1e-5, "full": 1e-4}
 LOOKS = {"tiny": 16, "small": 20, "full": 12}
 REHEARSED = 200
 """Rounds before the runs, while these are accounted: enough for every shape of a round to come up."""
+PATIENCE = 1.0
+"""Seconds after which the next group comes, though the one before is still being asked for."""
 KEY = ("data", "size", "h", "scheme", "noise", "epsilon", "seed")
 """What makes a run what it is; it has a row for each look."""
 
@@ -248,7 +250,8 @@ def crowds(missing: Sequence[Group], engine: str) -> list[Crowd]:
 def in_line(works: Sequence[Crowd]) -> Turn:
     """Lets one thread after the other through, in the order of their works: a device begins with the first at once.
 
-    Threads that prepare runs at the same time take turns in the interpreter, and all would be late.
+    Threads that prepare runs at the same time take turns in the interpreter, and all would be late. Nobody waits longer
+    than `PATIENCE` for the one before: more kernels than a device's queues hold are asked for while it works.
     """
     gates = [Event() for _ in range(len(works) + 1)]
     places = {crowd: place for place, crowd in enumerate(works)}
@@ -256,11 +259,15 @@ def in_line(works: Sequence[Crowd]) -> Turn:
 
     @contextmanager
     def turn(crowd: Crowd) -> Iterator[None]:
-        gates[places[crowd]].wait()
+        mine, following = gates[places[crowd]], gates[places[crowd] + 1]
+        mine.wait()
+        late = Timer(PATIENCE, following.set)
+        late.start()
         try:
             yield
         finally:
-            gates[places[crowd] + 1].set()
+            late.cancel()
+            following.set()
 
     return turn
 
