@@ -98,7 +98,7 @@ def run_many(jobs: Sequence[Job], states: Sequence[State], start: int, stop: int
     kind = kind_of(*what, scratch)
     few = may_be_few(*what)
     crew = make_crew(packed.data, packed.plan, packed.noise, z.shape[2], packed.model.outputs, available(), few)
-    rooms = [apart(scratch) if len(crew) > 1 else scratch for _ in crew]
+    rooms = [apart(scratch) for _ in crew]  # of one thread, too: other runs may go on beside this one
     counts = [since, *(since.copy() if each.parts > 1 else since for each in crew[1:])]  # in parts all look at all
     for first, last, noise in _draws(jobs[0], packed.noise, start, stop):
         given = packed.data, packed.plan, packed.model, packed.steps, noise, *kind

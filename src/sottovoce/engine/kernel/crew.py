@@ -5,7 +5,8 @@ coordinates in which they speak. Where few nodes have many records, the records 
 turn, and the sums of the parts are added in their order: how many parts there are follows from the data, and so no
 number that comes out depends on how many threads there are, or on which was first.
 
-What a thread writes lies by itself in memory: a line that two of them want is sent to and fro between their caches.
+What a thread writes lies by itself in memory, also where it is the only one of its run, and another run goes on beside
+it: a line that two of them want is sent to and fro between their caches.
 
 Between two steps they meet: who comes first waits, turning on the spot, because a step takes less time than the system
 needs to wake a thread; after a while it offers its processor to others.
@@ -124,7 +125,7 @@ def make_crew(data: Data, plan: Plan, noise: Noise, m: int, outputs: int, most: 
 
 
 def apart(scratch: Scratch) -> Scratch:
-    """The working memory of one thread of several: all of it in one stretch, with nobody else's beside it."""
+    """The working memory of one thread: all of it in one stretch, with nobody else's beside it."""
     given = {name: getattr(scratch, name) for name in APART}
     ends = np.cumsum([-(-values.nbytes // LINE) * LINE for values in given.values()]).tolist()
     room = in_lines((DISTANCE + ends[-1] + DISTANCE,), np.uint8)
