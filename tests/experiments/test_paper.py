@@ -2,8 +2,10 @@
 
 import json
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from threading import Event
 
 import numpy as np
 import pytest
@@ -160,6 +162,7 @@ def test_in_which_order_a_device_is_asked_changes_no_bit(tmp_path, monkeypatch):
         return found
 
     ask, crowds = collecting.asked, collecting.crowds
+    monkeypatch.setattr(collecting, "PATIENCE", 600.0)
     monkeypatch.setattr(collecting, "asked", asking)
     found = collecting.collect(dataset, wanted, ("paper",), tmp_path / "one", 4, None, "gpu")
     monkeypatch.setattr(collecting, "crowds", lambda *given: crowds(*given)[::-1])
@@ -167,6 +170,28 @@ def test_in_which_order_a_device_is_asked_changes_no_bit(tmp_path, monkeypatch):
     assert len(set(asked)) == 3 and asked[:3] == asked[:2:-1]
     names = [name for name in found[0] if name != "seconds"]
     assert [[row[name] for name in names] for row in found] == [[row[name] for name in names] for row in other]
+
+
+def test_who_takes_long_to_ask_does_not_keep_the_others_waiting(monkeypatch):
+    """Each comes after the one before, or when it has waited long enough; where one fails the others come too."""
+    works = [(Group("l2", "edges(1)", seed),) for seed in range(4)]
+    monkeypatch.setattr(collecting, "PATIENCE", 0.05)
+    turn, came, ready = collecting.in_line(works), [], Event()
+
+    def ask(crowd):
+        with turn(crowd):
+            came.append(crowd)
+            if crowd is works[0]:
+                assert ready.wait(30)  # until the last has come
+            if crowd is works[1]:
+                raise ValueError("no luck")
+            if crowd is works[3]:
+                ready.set()
+
+    with ThreadPoolExecutor(4) as threads:
+        asked = [threads.submit(ask, crowd) for crowd in reversed(works)]
+    assert came == works and [type(one.exception()) for one in asked[::-1]].count(ValueError) == 1
+    assert ready.is_set() and asked[-1].exception() is None
 
 
 def test_what_an_earlier_version_kept_is_not_run_again(tmp_path, monkeypatch):

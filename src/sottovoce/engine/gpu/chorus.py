@@ -20,7 +20,7 @@ CROWD = 32
 
 
 def room_of(n: int, wide: int, warps: int) -> int:
-    """Bytes of a block on the chip, with rows that are so wide there."""
+    """Bytes of a block on the chip, with rows that are so wide there: for all seats, as the host's kernel has them."""
     place, about, numbers, slept, run = (struct(s).itemsize for s in ("Place", "About", "Numbers", "Slept", "Run"))
     hall = 2 * (CROWD * (place + about) + numbers + slept) + SEATS * run + 4 * CROWD * (3 * SEATS + 1)
     return -(-hall // 16) * 16 + 4 * (SEATS * CROWD * warps + n * wide)

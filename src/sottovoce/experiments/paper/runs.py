@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from threading import Event
+from threading import Event, Timer
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -56,6 +56,8 @@ GAPS = {"tiny": 1e-6, "small": 1e-5, "full": 1e-4}
 LOOKS = {"tiny": 16, "small": 20, "full": 12}
 REHEARSED = 200
 """Rounds before the runs, while these are accounted: enough for every shape of a round to come up."""
+PATIENCE = 1.0
+"""Seconds after which the next group comes, though the one before is still being asked for."""
 KEY = ("data", "size", "h", "scheme", "noise", "epsilon", "seed")
 """What makes a run what it is; it has a row for each look."""
 
@@ -232,20 +234,24 @@ def optima(
 def crowds(missing: Sequence[Group], engine: str) -> list[Crowd]:
     """What is run side by side: a group, or those of all seeds where the engine takes them together.
 
-    What takes longest comes first, since it would be waited for: everyone, on few chips, and then l1.
+    What takes longest comes first, since it would be waited for: l1, and beside the first of it everyone, on few chips.
     """
     if not ENGINES[engine].seeds:
         return [(group,) for group in missing]
     alike: dict[tuple[str, str], list[Group]] = {}
     for group in missing:
         alike.setdefault((group.h, group.scheme), []).append(group)
-    return [tuple(alike[kind]) for kind in sorted(alike, key=lambda kind: (kind[1] != "everyone", kind[0]))]
+    kinds = sorted(alike, key=lambda kind: (kind[1] == "everyone", kind[0]))
+    few = [kind for kind in kinds if kind[1] == "everyone"]
+    many = kinds[: len(kinds) - len(few)]
+    return [tuple(alike[kind]) for kind in (*many[:1], *few, *many[1:])]
 
 
 def in_line(works: Sequence[Crowd]) -> Turn:
     """Lets one thread after the other through, in the order of their works: a device begins with the first at once.
 
-    Threads that prepare runs at the same time take turns in the interpreter, and all would be late.
+    Threads that prepare runs at the same time take turns in the interpreter, and all would be late. Nobody waits longer
+    than `PATIENCE` for the one before: more kernels than a device's queues hold are asked for while it works.
     """
     gates = [Event() for _ in range(len(works) + 1)]
     places = {crowd: place for place, crowd in enumerate(works)}
@@ -253,11 +259,15 @@ def in_line(works: Sequence[Crowd]) -> Turn:
 
     @contextmanager
     def turn(crowd: Crowd) -> Iterator[None]:
-        gates[places[crowd]].wait()
+        mine, following = gates[places[crowd]], gates[places[crowd] + 1]
+        mine.wait()
+        late = Timer(PATIENCE, following.set)
+        late.start()
         try:
             yield
         finally:
-            gates[places[crowd] + 1].set()
+            late.cancel()
+            following.set()
 
     return turn
 
