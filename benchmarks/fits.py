@@ -30,6 +30,7 @@ from sottovoce.data.tables import Table
 from sottovoce.engine import compiled, reference
 from sottovoce.engine.cores import available, shared
 from sottovoce.engine.job import Job
+from sottovoce.errors import DataError
 from sottovoce.estimators import spent
 from sottovoce.run.build import prepare
 from workloads import alone
@@ -82,7 +83,11 @@ def lines(quick: bool, repeats: int) -> Iterator[Line]:
     """Every set in turn."""
     lib = build_floor()
     for each in _sets(quick):
-        table = each.load()
+        try:
+            table = each.load()
+        except DataError as missing:
+            print(f"{each.name} is left out: {missing}")
+            continue
         with shared(os.cpu_count() or 1):  # on one thread, as the floor
             yield from _whole(each, table, lib, min(repeats, 3))
             yield from _rounds(each, table, lib, min(repeats, 5)) if each.owners else ()

@@ -348,7 +348,8 @@ def clipped_sums(
         sizes[pair] = len(some)
     if listed:
         starts[[pair for pair, _ in listed]] = np.cumsum([0] + [len(some) for _, some in listed[:-1]])
-        picks = np.concatenate([some for _, some in listed]).astype(np.int64, copy=False)
+        lists = [some for _, some in listed]
+        picks = (lists[0] if len(lists) == 1 else np.concatenate(lists)).astype(np.int64, copy=False)
     pairs = Pairs(shards.offsets[nodes], sizes, starts)
     stored = data.X.shape[1] if isinstance(data.X, np.ndarray) else data.X.nnz / max(1, data.X.shape[0])
     threads = int(min(available(), sizes.sum() * stored * joint.outputs // SHARE + 1))
