@@ -31,6 +31,23 @@ def complete(monkeypatch):
     return kind_of
 
 
+@pytest.fixture
+def overhear(monkeypatch):
+    """(module, name) -> a list of what that function gives from now on, call by call."""
+
+    def listen(where, name):
+        found, plain = [], getattr(where, name)
+
+        def heard(*given):
+            found.append(plain(*given))
+            return found[-1]
+
+        monkeypatch.setattr(where, name, heard)
+        return found
+
+    return listen
+
+
 HOSTS = ["host", "host with 3 threads"]
 
 

@@ -18,17 +18,9 @@ EVERYBODY = BASE | {"activation": "everyone", "graph": "complete"}
 
 
 @pytest.fixture
-def went(monkeypatch):
+def went(overhear):
     """Whether runs went in chorus, call by call."""
-    found = []
-
-    def seen(*given):
-        found.append(run_chorus(*given))
-        return found[-1]
-
-    run_chorus = rounds.run_chorus
-    monkeypatch.setattr(rounds, "run_chorus", seen)
-    return found
+    return overhear(rounds, "run_chorus")
 
 
 def engine_on(machine):

@@ -16,17 +16,9 @@ from sottovoce.engine.gpu.runs import run_on
 
 
 @pytest.fixture
-def went(machine, monkeypatch):
+def went(overhear):
     """How crews were laid out, call by call; None where they were too large."""
-    found = []
-
-    def seen(*given):
-        found.append(layout(*given))
-        return found[-1]
-
-    layout = clusters.layout
-    monkeypatch.setattr(clusters, "layout", seen)
-    return found
+    return overhear(clusters, "layout")
 
 
 def engine_on(machine):

@@ -15,20 +15,12 @@ from sottovoce.problem.shards import Shards
 
 
 @pytest.fixture
-def went(machine, monkeypatch):
+def went(machine, monkeypatch, overhear):
     """Whether spans were gone through, call by call."""
-    found = []
-
-    def counted(*given):
-        found.append(run_spans(*given))
-        return found[-1]
-
-    run_spans = spans.run_spans
-    monkeypatch.setattr(rounds, "run_spans", counted)
     monkeypatch.setattr(spans, "PLACES", 24)
     monkeypatch.setattr(spans, "WORKERS", min(spans.WORKERS, 1024 * machine.lanes))
     monkeypatch.setattr(spans, "LISTED", 1_000_000)
-    return found
+    return overhear(rounds, "run_spans")
 
 
 def engine_on(machine):

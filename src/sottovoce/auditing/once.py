@@ -186,7 +186,9 @@ class _Copies:
         if len(self.nodes) > 1:
             notes.append("all nodes' releases together, whose noise is shared")
         if self.coalition:
-            notes.append(f"with what {', '.join(f'node {i}' for i in self.coalition)} knows")
+            several = len(self.coalition) > 1
+            nodes = f"node{'s' * several} {', '.join(map(str, self.coalition))}"
+            notes.append(f"with what {nodes} {'know' if several else 'knows'}")
         told: dict[str, Any] = {"node": self.nodes[0], "notes": tuple(notes)}
         told["together"] = most if len(self.nodes) == 1 else min(most, FEW)
         return attacked(stated or self.event, spec.privacy.delta, played, **(told | given))
